@@ -5,7 +5,7 @@
     World, LiveWorld, Payer, Fault    play a scenario: start with help(x402sim.World)
     Settings, Decisions               what a service is like; x402sim.policies: what it does
     Run                               what happened, as frames and reports
-    sweep, summarize                  many worlds, in parallel; x402sim.population: many payers
+    sweep, summarize, compare         many worlds, in parallel; x402sim.population: many payers
     LocalServer, PaymentAuth          a mock server, and an httpx client that pays it
     x402sim.backends                  stages, chains, blocks, facilitators and explorers of a World
 
@@ -20,6 +20,7 @@ from x402sim.version import VERSION
 
 if TYPE_CHECKING:
     from x402sim.chain.base import ChainError as ChainError
+    from x402sim.experiments.compare import compare as compare
     from x402sim.experiments.summary import summarize as summarize
     from x402sim.experiments.sweep import sweep as sweep
     from x402sim.journal import Journal as Journal
@@ -72,6 +73,7 @@ _HOME = {
     "SpendingCapExceeded": "payer.errors",
     "Wallet": "payer.wallet",
     "World": "world.story.world",
+    "compare": "experiments.compare",
     "scenario": "world.story.scenario",
     "summarize": "experiments.summary",
     "sweep": "experiments.sweep",

@@ -104,6 +104,26 @@ def test_a_scenario_that_raises_shows_the_line(tmp_path: Path) -> None:
     assert f"and {9 - results.MAX_CHECKS} more" in done.stdout
 
 
+def test_a_scenario_without_a_check_has_shown_nothing(tmp_path: Path) -> None:
+    """It said "passed 0/0", and exit code 0, as if all had held."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "async def look(world):\n    alice = await world.payer('alice', balance='1.00')\n"
+        "    await alice.buy()\n"
+    )
+    done = run(f"{file}:look", "replay")
+    assert done.exit_code == 1
+    _, mine, replay = done.stdout.splitlines()[:3]
+    assert mine.split()[:4] == ["look", "no", "checks", "2"]
+    assert len(replay.rstrip()) == len(mine.rstrip()), "the columns stay"
+    assert "no checks, so nothing was shown to hold (--allow-no-checks if meant):" in done.stdout
+    assert "1 passed, 1 with no checks in" in done.stdout
+    assert run(f"{file}:look", "--json").exit_code == 1
+    allowed = run(f"{file}:look", "replay", "--allow-no-checks")
+    assert allowed.exit_code == 0
+    assert "no checks" in allowed.stdout
+
+
 def test_lines_have_at_most_80_columns(tmp_path: Path) -> None:
     long = "mine_" + 50 * "x"
     body = stories.FAILS + "    world.expect('y' * 300, ['z' * 300], '5/nonce-once')\n"

@@ -96,7 +96,7 @@ def test_a_folder_keeps_the_rows_of_all_calls_and_is_resumed(study: Path, tmp_pa
     study.write_text(STUDY.replace("rate == 2", "rate == 3"))
     changed = run(*call, "rate=1", "--seeds", 8)
     assert changed.exit_code == 2
-    assert "results of another sweep (the source of the experiment" in changed.stderr
+    assert "results of another sweep (the code of delay has changed): give" in changed.stderr
 
 
 def test_if_every_point_fails_the_table_is_missing_and_the_errors_are_said(study: Path) -> None:

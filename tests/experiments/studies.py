@@ -67,6 +67,21 @@ def flawed(n: int, seed: int, m: int = 0) -> float:
     return seed / n
 
 
+def tripled(k: int, n: int, seed: int) -> int:
+    """A function with a parameter that no grid gives."""
+    return k * n + seed
+
+
+class Flawed:
+    """As `flawed`, with a method."""
+
+    def __init__(self, m: int) -> None:
+        self.m = m
+
+    def play(self, n: int, seed: int) -> float:
+        return flawed(n, seed, self.m)
+
+
 def deadly(n: int, seed: int) -> int:
     """Kill the process for one point."""
     if (n, seed) == (2, 3):

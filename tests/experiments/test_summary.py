@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from x402sim import summarize
+from x402sim import summarize, sweep
+from x402sim.experiments.grid import cells
 
 
 def test_mean_quantiles_and_counts_by_group() -> None:
@@ -13,7 +14,8 @@ def test_mean_quantiles_and_counts_by_group() -> None:
     })  # fmt: skip
     table = summarize(frame, by="rate")
     assert list(table.columns) == [
-        "rate", "result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q05", "q50", "q95"
+        "rate", "result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q05", "q50", "q95",
+        "unit", "independent",
     ]  # fmt: skip
     first, second = table.to_dict("records")
     assert (first["result"], first["seeds"], first["rows"], first["failed"]) == ("x", 3, 3, 0)
@@ -72,6 +74,33 @@ def test_what_does_not_exist_is_named() -> None:
         summarize(frame, by="n", confidence=95)
     with pytest.raises(ValueError, match="no column has numbers"):
         summarize(frame[["n", "seed"]], by="n")
+
+
+@pytest.mark.parametrize(
+    "name", ["result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
+)
+def test_a_parameter_cannot_be_named_as_a_column_of_the_summary(name: str) -> None:
+    """It would be there twice, and `table.low` a frame: refused where it is written."""
+
+    def experiment(seed: int, **parameters: int) -> int:
+        return seed
+
+    with pytest.raises(ValueError, match=f"cannot be named '{name}': it is a column of `summar"):
+        sweep(experiment, {name: [1, 2]}, seeds=2, workers=0)
+    frame = pd.DataFrame({name: [1, 2], "seed": [0, 0], "x": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=f"by: '{name}' is a column of the summary"):
+        summarize(frame, by=name)
+    assert summarize(frame, by=[], values=name)["result"].tolist() == [name], "a result may be"
+
+
+def test_a_parameter_cannot_be_named_as_a_quantile() -> None:
+    frame = pd.DataFrame({"q50": [1, 2], "q10": [1, 2], "seed": [0, 0], "x": [1.0, 2.0]})
+    for name, quantiles in (("q50", (0.5,)), ("q10", (0.1, 0.9))):
+        with pytest.raises(ValueError, match=f"by: '{name}' is a column"):
+            summarize(frame, by=name, quantiles=quantiles)
+    assert summarize(frame, by="q10", values="x")["q10"].tolist() == [1, 2]
+    with pytest.raises(ValueError, match="cannot be named 'q50'"):
+        cells({"q50": [1]})
 
 
 @pytest.mark.parametrize(

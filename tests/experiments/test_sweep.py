@@ -1,5 +1,6 @@
 """Sweeps: the same results whoever plays them, and nothing lost to failures and interruptions."""
 
+import functools
 import os
 import re
 import signal
@@ -18,7 +19,6 @@ from tests.experiments import studies
 from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
-from x402sim.experiments.folder import MANIFEST
 from x402sim.experiments.grid import cells
 from x402sim.experiments.sweep import SweepFailed
 from x402sim.experiments.tables import Work
@@ -113,6 +113,93 @@ def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> Non
         sweep(studies.wait, RATES, workers=2, executor=ThreadPoolExecutor(1))
     with pytest.raises(TypeError, match=r"a concurrent.futures.Executor or a distributed.Client"):
         sweep(studies.wait, RATES, executor="somewhere")
+
+
+class Study:
+    """A study with a number of its own."""
+
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def method(self, n: int, seed: int) -> int:
+        return self.factor * n + seed
+
+    @classmethod
+    def of_class(cls, n: int, seed: int) -> int:
+        return 3 * n + seed
+
+    @staticmethod
+    def static(n: int, seed: int) -> int:
+        return 3 * n + seed
+
+    def __call__(self, n: int, seed: int) -> int:
+        return self.factor * n + seed
+
+    async def later(self, n: int, seed: int) -> int:
+        return n
+
+    @functools.wraps(method)
+    def wrapped(self, *args: Any, **named: Any) -> int:
+        return self.method(*args, **named)
+
+
+KINDS: dict[str, Any] = {
+    "partial": functools.partial(studies.tripled, k=3),
+    "partial by place": functools.partial(studies.tripled, 3),
+    "partial of a partial": functools.partial(functools.partial(studies.tripled, k=2), k=3),
+    "bound method": Study(3).method,
+    "partial of a method": functools.partial(Study.method, Study(3)),
+    "class method": Study.of_class,
+    "static method": Study.static,
+    "object": Study(3),
+    "wrapped method": Study(3).wrapped,
+    "lambda": lambda n, seed: 3 * n + seed,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_experiment_may_be_all_that_is_called(tmp_path: Path, kind: str) -> None:
+    """In this process and in others, and resumed from a folder."""
+    for workers in (0, 1):
+        frame = sweep(KINDS[kind], {"n": [1, 2]}, range(2), workers=workers)
+        assert frame["value"].tolist() == [3, 4, 6, 7], workers
+    for _ in range(2):
+        frame = sweep(KINDS[kind], {"n": [1]}, range(2), workers=0, out=tmp_path)
+        assert frame["value"].tolist() == [3, 4]
+    with pytest.raises(ValueError, match="the experiment was"):
+        sweep(studies.flawed, {"n": [1]}, range(2), workers=0, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "says"),
+    [
+        (Study, "Study: an experiment is a plain function"),
+        (Study(1).later, "Study.later: an experiment is a plain function"),
+        (functools.partial(Study(1).later), "Study.later: an experiment is a plain function"),
+        (functools.partial(studies.tripled, m=1), "got an unexpected keyword argument 'm'"),
+        (functools.partial(studies.tripled), "missing a required argument: 'k'"),
+        (max, "max: its parameters cannot be told"),
+        (5, "int: an experiment is a plain function"),
+    ],
+)
+def test_what_cannot_be_an_experiment_is_refused_with_the_reason(
+    experiment: Any, says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        sweep(experiment, {"n": [1]}, range(2), workers=0)
+
+
+def test_the_line_that_replays_a_partial_plays_it() -> None:
+    def lines(experiment: Any) -> list[str]:
+        frame = sweep(experiment, {"n": [2]}, [3], workers=0, on_error="record", progress=False)
+        return list(frame["replay"])
+
+    with pytest.warns(UserWarning, match="The only point failed"):
+        (line,) = lines(functools.partial(studies.flawed, m=1))
+    assert line == "from tests.experiments.studies import flawed; flawed(m=1, n=2, seed=3)"
+    with pytest.warns(UserWarning, match="The only point failed"):
+        (line,) = lines(functools.partial(studies.Flawed(2).play))
+    assert line == "experiment(n=2, seed=3)  # Flawed.play"
 
 
 # --- whoever plays it, in whatever order -------------------------------------------------
@@ -332,16 +419,11 @@ def test_a_file_is_named_by_parameters_and_seeds_and_can_be_read_alone(tmp_path:
 
 def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_path: Path) -> None:
     sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
-    with pytest.raises(ValueError, match=r"of parameters was n, is m, n\): choose another folder"):
+    with pytest.raises(ValueError, match=r"the list of parameters was n, is m, n\): give fresh"):
         sweep(studies.flawed, {"n": [1], "m": [2]}, [0], workers=0, out=tmp_path)
     with pytest.raises(ValueError, match="the experiment was flawed, is deadly"):
         sweep(studies.deadly, {"n": [1]}, [0], workers=0, out=tmp_path)
-    manifest = tmp_path / MANIFEST
-    manifest.write_text(manifest.read_text().replace('sha256": "', 'sha256": "0'))
-    with pytest.raises(ValueError, match="the source of the experiment"):
-        sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
     broken = tmp_path / "n=1,broken.parquet"
-    manifest.write_text(manifest.read_text().replace('sha256": "0', 'sha256": "'))
     broken.write_bytes(b"no table")
     with pytest.raises(ValueError, match=r"broken.parquet: this is no Parquet file"):
         sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx
@@ -32,7 +33,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
-    "experiments": ["below"] * 2,
+    "experiments": ["below"] * 3,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
 PROGRAMS = [
@@ -84,9 +85,22 @@ def test_the_study_shows_what_it_says() -> None:
     assert 0.1 < study["unserved"](lost=0.3, policy="forget", seed=0) < 0.5
 
 
+def test_the_policies_of_the_study_are_compared_in_pairs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = ModuleType("study")
+    first, program = blocks(text("experiments"), "python")[:2]
+    exec(first, vars(study))
+    monkeypatch.setitem(sys.modules, "study", study)
+    exec(program.replace("seeds=20", "seeds=3, workers=0, progress=False"), {})
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[1:3] for row in rows] == [["0.1", "forget"], ["0.3", "forget"]]
+    assert float(rows[1].split()[4]) > 0, "more are charged and not served"
+
+
 def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(program := blocks(text("experiments"), "python")[1], study)
+    exec(program := blocks(text("experiments"), "python")[2], study)
     assert len(program.splitlines()) < 40
     for name, policy in study["POLICIES"].items():
         for services, n in (1, 10), (4, 3), (4, 10):

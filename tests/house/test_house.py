@@ -15,7 +15,7 @@ from tests.house import PACKAGE, ROOT
 
 HEAVY = ("pandas", "matplotlib", "web3", "eth_account", "x402", "fastapi", "IPython")
 FILES = sorted(PACKAGE.rglob("*.py"))
-LINES, FUNCTION_LINES, PUBLIC_NAMES = 400, 60, 25
+LINES, FUNCTION_LINES, PUBLIC_NAMES = 400, 60, 26
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

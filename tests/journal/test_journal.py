@@ -1,13 +1,19 @@
 """The journal: order, numbers, the form of its lines, and which files it reads."""
 
+import json
+import os
+import pickle
+import platform
 import re
 import sys
 import tracemalloc
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from x402sim import __version__
 from x402sim.events import (
     KINDS,
     Event,
@@ -18,7 +24,7 @@ from x402sim.events import (
     RequestSent,
     clipped,
 )
-from x402sim.journal import HEADER, VERSION, Entry, Journal, line
+from x402sim.journal import HEADER, OURS, VERSION, Entry, Journal, Maker, line
 from x402sim.journal.storage import EVERY
 from x402sim.report.columns import tables
 
@@ -222,3 +228,49 @@ def test_columns_take_a_quarter_of_the_memory_of_objects():
     finally:
         tracemalloc.stop()
     assert held / (4 * EVERY) < 270, "an event with one text of its own; it takes 350 as an object"
+
+
+# --- who made it -------------------------------------------------------------------------
+
+
+def test_the_versions_stand_beside_a_journal_and_not_in_it(tmp_path: Path) -> None:
+    """Its lines, and so its hash, are the same whichever versions made it."""
+    journal = Journal()
+    journal.record(5, Note(name="x", data={}))
+    assert journal.maker == Maker(__version__, platform.python_version()) == OURS
+    other = Journal.load(journal.ndjson(), Maker("0.0.9", "3.11.1"))
+    assert (other.sha256(), other.ndjson()) == (journal.sha256(), journal.ndjson())
+    assert __version__.encode() not in journal.ndjson()
+    assert pickle.loads(pickle.dumps(other)).maker == other.maker
+    assert Journal.load(journal.ndjson()).maker is None, "it is not known"
+    file, beside = tmp_path / "run.ndjson", tmp_path / "run.ndjson.made.json"
+    other.save(file)
+    assert json.loads(beside.read_text()) == {"x402sim": "0.0.9", "python": "3.11.1"}
+    assert Journal.open(file).maker == other.maker
+    Journal.load(journal.ndjson()).save(file)
+    assert not beside.exists(), "what is not known is not said by an older file"
+    assert Journal.open(file).maker is None
+    for broken in (b"", b"[]", b"{"):
+        beside.write_bytes(broken)
+        assert Journal.open(file).maker is None
+
+
+def test_what_keeps_no_journal_has_nothing_beside_it() -> None:
+    before = set(os.listdir("/dev"))
+    journal = Journal(file=Path(os.devnull))
+    journal.record(5, Note(name="x", data={}))
+    journal.close()
+    Journal().save(Path(os.devnull))
+    assert {each for each in set(os.listdir("/dev")) - before if "made" in each} == set()
+
+
+def test_a_journal_that_is_written_as_it_grows_says_who_makes_it_from_the_start(
+    tmp_path: Path,
+) -> None:
+    file, beside = tmp_path / "run.ndjson", tmp_path / "run.ndjson.made.json"
+    beside.write_text('{"x402sim": "0.0.9", "python": "3.11.1"}')
+    journal = Journal(file=file)
+    assert json.loads(beside.read_text())["x402sim"] == __version__, "also if the process is killed"
+    journal.record(5, Note(name="x", data={}))
+    journal.close()
+    assert Journal.open(file).maker == OURS

@@ -37,7 +37,24 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "delay (s)"
     names = {text.get_text() for text in ax.get_legend().get_texts()}
-    assert names == {"naive", "careful", "95 % interval"}
+    assert names == {"naive", "careful", "95 % interval, by seed"}
+
+
+@pytest.mark.parametrize("band", [("low", "high"), ("q05", "q95")])
+def test_means_and_bands_are_drawn_where_they_are(
+    table: pd.DataFrame, band: tuple[str, str]
+) -> None:
+    ax = bands(table, "rate", "delay_s", by="policy", band=band)
+    areas = [each for each in ax.collections if each.get_paths()]
+    for line, area in zip(ax.get_lines(), areas, strict=True):
+        rows = table[table["policy"] == line.get_label()].sort_values("rate")
+        assert line.get_xydata().tolist() == rows[["rate", "mean"]].to_numpy().tolist()
+        corners = {tuple(each) for each in area.get_paths()[0].vertices.tolist()}
+        wanted = {(x, y) for name in band for x, y in rows[["rate", name]].to_numpy().tolist()}
+        assert wanted <= corners
+        heights = [y for _, y in corners]
+        assert min(heights) == rows[band[0]].min()
+        assert max(heights) == rows[band[1]].max()
 
 
 def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame) -> None:
@@ -49,7 +66,7 @@ def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame
     assert unexplained(ax) == []
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("arrival rate (1/s)", "waiting time (s)")
     said = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert said == ["as it comes", "careful", "95 % interval", "theory"]
+    assert said == ["as it comes", "careful", "95 % interval, by seed", "theory"]
     words = {"rate 1": "rarely", "rate": "rate of"}
     ax = bands(table, "policy", "delay_s", by="rate", labels=words)
     said = [text.get_text() for text in ax.get_legend().get_texts()]

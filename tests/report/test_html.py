@@ -4,14 +4,18 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
 
 from tests.report.stories import NASTY, run, skipped
+from x402sim import LiveWorld, World
+from x402sim.journal import Journal
 from x402sim.report import html
-from x402sim.report.summary import checks_of
+from x402sim.report.page import of_run
+from x402sim.report.summary import checks_of, held_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
 
@@ -167,3 +171,30 @@ def test_imports_stay_light(code: str, heavy: tuple[str, ...]) -> None:
     code += f"; import sys; print([each for each in {heavy} if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_of_a_run_says_what_it_came_to_as_its_summary_does() -> None:
+    """A run that broke off looked healthy: the lanes end, and nothing said that they do."""
+
+    async def breaks(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        world.expect(await alice.buy(), 200, clause="4.1/receipt")
+        {}["<missing>"]
+
+    async def unchecked(world: LiveWorld) -> None:
+        await world.payer("alice", balance="1.00")
+
+    broken = World().play(breaks)
+    for found in (broken, run("failing"), run("replayed"), World().play(unchecked)):
+        head = found.show().page.partition('<div id="came-to"')[2].partition("</div>")[0]
+        for told in (found.outcome, found.title, found.reason, held_of(found.journal)):
+            assert told in unescape(head)
+            assert told in unescape(found._repr_html_())
+        assert ("badge refused" in head) == (found.outcome == "failed")
+    head = broken.show().page.partition('<div id="came-to"')[2].partition("</div>")[0]
+    assert "1 of 1 checks held" in head
+    assert "&lt;missing&gt;" in head
+    assert "test_html.py:" in head, "where it broke off"
+    assert "no checks" in World().play(unchecked).show().page
+    part = Journal.load(b"".join(run("replayed").journal.ndjson().splitlines(keepends=True)[:-1]))
+    assert "it has no end, so this is a part" in of_run(part, "part")

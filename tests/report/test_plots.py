@@ -1,10 +1,12 @@
 """Plots: arrows, lines and marks are where they belong, and every text is legible."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable
 from io import BytesIO
 from itertools import combinations
+from platform import python_version
 from typing import Any
 
 import matplotlib as mpl
@@ -20,8 +22,8 @@ from matplotlib.text import Text
 from PIL import Image, ImageChops
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
-from x402sim import LiveWorld, Run, World
-from x402sim.journal import Journal
+from x402sim import LiveWorld, Run, World, sweep
+from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
@@ -155,10 +157,20 @@ def test_a_caption_says_what_it_is_from() -> None:
     hashed = found.sha256[:12]
     assert plots.caption(found) == (
         "replayed, seed 1: 7 requests, 2 payers, 1.366 s of virtual time "
-        f"(journal {hashed}); x402sim {VERSION}"
+        f"(journal {hashed}); x402sim {VERSION}, Python {python_version()}"
     )
+    older = Run(journal=Journal.load(found.journal.ndjson(), Maker("0.0.9", "3.11.1")))
+    assert plots.caption(older).endswith("; x402sim 0.0.9, Python 3.11.1"), "not the installed ones"
+    both = plots.caption([found, older, older])
+    assert both.endswith(
+        f"; x402sim {VERSION}, Python {python_version()} and x402sim 0.0.9, Python 3.11.1"
+    )
+    unknown = Run(journal=Journal.load(found.journal.ndjson()))
+    assert plots.caption(unknown).endswith("; x402sim of an unknown version")
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
-    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim")
+    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim of an")
+    swept = sweep(lambda n, seed: n * seed, {"n": [1]}, seeds=2, workers=0)
+    assert plots.caption(swept).endswith(f"0 failed; x402sim {VERSION}, Python {python_version()}")
     with pytest.raises(ValueError, match="column 'seed'"):
         plots.caption(table[["error"]])
 
@@ -318,6 +330,146 @@ def test_names_are_not_parsed_as_formulas(draw: Callable[..., Axes]) -> None:
     named = [text for text in ax.figure.findobj(Text) if "$x_1$" in text.get_text()]
     assert named or draw not in WITH_NAMES
     assert not any(text.get_parse_math() for text in named)
+
+
+# --- what is drawn is what the frame has ----------------------------------------------
+
+
+def seen(ax: Axes, line: Line2D) -> Any:
+    """Return the points of a line where they are on the page, in the units of the axes."""
+    points = line.get_transform().transform(line.get_xydata())
+    return ax.transData.inverted().transform(points)
+
+
+def marked(ax: Axes, marker: str) -> list[tuple[float, float]]:
+    lines = [line for line in ax.lines if line.get_marker() == marker]
+    return [tuple(point) for line in lines for point in seen(ax, line)]
+
+
+def stepped(ax: Axes) -> dict[str, Any]:
+    """Return the points of each step line, by its label."""
+    lines = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    return {str(line.get_label()): seen(ax, line) for line in lines}
+
+
+def assert_points(found: Any, wanted: Any) -> None:
+    """They are equal to a thousandth of what an eye sees, whatever their order."""
+    found, wanted = (np.array(sorted(map(tuple, each)), dtype=float) for each in (found, wanted))
+    assert found.shape == wanted.shape
+    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+
+
+async def alike(world: LiveWorld) -> None:
+    """Three sessions that are spent alike, at one moment, and refunded: their lines coincide."""
+    payers = [await world.payer(name, balance="1.00") for name in ("a", "b", "c")]
+    opened = await asyncio.gather(*(each.open_session("0.10", 60) for each in payers))
+    for _ in range(4):
+        await world.advance(10)
+        asked = zip(payers, opened, strict=True)
+        await asyncio.gather(*(each.ask(session_id=it.body["sessionId"]) for each, it in asked))
+    await world.advance(600)
+
+
+@pytest.mark.parametrize("story", ["sessions", "alike"])
+def test_budgets_are_drawn_where_they_are(story: str) -> None:
+    found = run("sessions") if story == "sessions" else World(seed=2).play(alike)
+    ax, frame = plots.session_burn_down(found), found.sessions
+    unit_s = {"s": 1, "min": 60}[ax.get_xlabel()[-4:-1].strip("( ")]
+    frame = frame.assign(x=frame["t_s"] / unit_s, y=frame["remaining"].astype(float))
+    points = stepped(ax)
+    assert len(points) == frame["session_id"].nunique() >= 2
+    for payer, own in frame.groupby("payer", observed=True):
+        assert_points(points[str(payer)], own[["x", "y"]].to_numpy())
+    for name, mark in (("opened", "o"), ("debited", "."), ("expired", "v"), ("refunded", "s")):
+        own = frame[frame["event"] == name]
+        assert_points(marked(ax, mark), own[["x", "y"]].to_numpy())
+    refunded = frame[frame["event"] == "refunded"]["y"]
+    assert len(refunded) > 0
+    assert set(refunded) == {0.0}, "and so they touch the axis"
+    widths = [line.get_linewidth() for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    assert widths == sorted(set(widths), reverse=True), "none covers another one"
+
+
+def test_bands_of_budgets_are_the_quantiles_at_each_age() -> None:
+    found = World(seed=3).play(many)
+    ax, frame = plots.session_burn_down(found), found.sessions
+    groups = [rows for _, rows in frame.groupby("session_id", observed=True)]
+
+    def left(rows: Any, age_s: float) -> float:
+        return float(rows[rows["t_s"] - rows["t_s"].iloc[0] <= age_s]["remaining"].iloc[-1])
+
+    (median,) = stepped(ax).values()
+    bands = {gid: artist for artist in ax.collections if (gid := artist.get_gid())}
+    heights = {gid: each.get_paths()[0].vertices for gid, each in bands.items()}
+    for x, y in median:
+        moments = x * 60 - 1e-6, x * 60 + 1e-6  # what differs by less may be drawn as two steps
+        held = [[left(rows, age) for rows in groups] for age in moments if age > 0]
+        assert np.isclose(y, [np.median(each) for each in held]).any()
+        for name, share in (("band 5 to 95 %", (5, 95)), ("band 25 to 75 %", (25, 75))):
+            at = heights[name][np.isclose(heights[name][:, 0], x)][:, 1]
+            ends = np.array([np.percentile(each, share) for each in held])
+            for wanted in ends.T:
+                assert any(np.isclose(at, each).any() for each in wanted), (name, x)
+
+
+@pytest.mark.parametrize("with_funding", [False, True])
+def test_balances_are_drawn_where_they_are(with_funding: bool) -> None:
+    found = run("sessions")
+    ax = plots.balances(found, with_funding=with_funding)
+    moves = found.transfers if with_funding else found.transfers.query("kind != 'mint'")
+    unit_s = {"s": 1, "min": 60}[ax.get_xlabel()[-4:-1].strip("( ")]
+    points = stepped(ax)
+    assert len(points) == 3
+    for party, line in points.items():
+        sums = [(0.0, 0.0)]
+        for row in moves.itertuples():
+            change = float(row.amount) * ((row.to == party) - (row.sender == party))
+            if change:
+                sums.append((row.t_s / unit_s, sums[-1][1] + change))
+        assert_points(line[:-1], sums)
+        assert line[-1][1] == pytest.approx(sums[-1][1]), "to the end of the run"
+
+
+def test_latencies_are_drawn_where_they_are() -> None:
+    found = World(seed=4, latency={"service": (0.4, 0.5), "facilitator": (0.2, 0.9)}).play(busy)
+    ax, frame = plots.latency(found), found.latency.dropna(subset="latency_s")
+    scale = {"s": 1, "ms": 1000}[ax.get_xlabel()[len("latency (") : -1]]
+    took = [
+        rows["latency_s"].to_numpy() * scale
+        for _, rows in frame.groupby(["to", "path"], observed=True)
+    ]
+    rings = marked(ax, "o")
+    assert sorted(x for x, _ in rings) == pytest.approx(sorted(map(np.median, took)))
+    ticks = sorted(x for x, _ in marked(ax, "|"))
+    assert ticks == pytest.approx(sorted(x for each in took for x in np.unique(each)))
+    spread = [each for each in took if len(each) >= 5]
+    assert len(spread) >= 2
+    for width, low, high in ((1, 5, 95), (4, 25, 75)):
+        lines = [
+            (path.vertices[0][0], path.vertices[-1][0])
+            for each in ax.collections
+            if isinstance(each, LineCollection) and list(each.get_linewidth()) == [width]
+            for path in each.get_paths()
+        ]
+        assert_points(lines, [np.percentile(each, (low, high)) for each in spread])
+
+
+async def busy(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    for _ in range(12):
+        await alice.buy()
+
+
+def test_the_times_beside_the_arrows_are_those_of_the_frame() -> None:
+    found = run("replayed")
+    ax = plots.sequence(found, rows_shown=1000, fold=False)
+    times = dict(zip(ax.get_yticks(), (t.get_text() for t in ax.get_yticklabels()), strict=True))
+    frame = found.latency.set_index("exchange")
+    for kind, column in (("request", "sent_s"), ("answer", "ended_s"), ("exchange", "sent_s")):
+        for number, arrow in named(ax, kind).items():
+            row = int(np.floor(arrow.xy[1]))
+            told = times[max(at for at in times if at <= row)]
+            assert float(told) == pytest.approx(frame.loc[int(number), column], abs=6e-4), kind
 
 
 # --- money ---------------------------------------------------------------------------

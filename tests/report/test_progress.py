@@ -11,7 +11,7 @@ import pytest
 
 from x402sim import LiveWorld, World
 from x402sim.report import progress
-from x402sim.report.run import failed_runs
+from x402sim.report.run import watched_runs
 
 STEPS = ((50, 30.0), (51, 30.1), (100, 60.0), (200, 120.0))
 LINES = ["", ", 1 failed 1:30 left", ", 1 failed 1:00 left", ", 1 failed 0:00 left"]
@@ -101,6 +101,6 @@ def test_a_long_run_says_how_far_it_is_in_a_file_unless_a_sweep_does(
 
     lines: list[str] = []
     is_told = is_asked and not is_swept
-    with failed_runs() if is_swept else nullcontext():
+    with watched_runs() if is_swept else nullcontext():
         World().play(day, progress=is_asked)
     assert ("day: 2 h 5 min of its time, " in said()) == is_told

@@ -11,8 +11,10 @@ from pandas.testing import assert_frame_equal
 
 from tests.report.stories import journal_of, run, skipped
 from x402sim import Run
+from x402sim.commands.common import load_journal
 from x402sim.events import Transfer
-from x402sim.report import save
+from x402sim.journal import Journal, Maker
+from x402sim.report import plots, save
 from x402sim.report.frames import TABLES
 from x402sim.report.plots import PLOTS
 from x402sim.report.summary import Summary
@@ -33,9 +35,23 @@ def test_a_run_has_all_its_files(saved: Path) -> None:
     shown = [each.name for each in PLOTS if each.has_content(run("sessions").journal)]
     drawn = {f"{name}.{kind}" for name in shown for kind in ("png", "svg", "pdf")}
     assert len(shown) >= 5
-    assert {*contents(saved)} == frames | drawn | {"journal.ndjson", "page.html", "report.html"}
+    others = {"journal.ndjson", "journal.ndjson.made.json", "page.html", "report.html"}
+    assert {*contents(saved)} == frames | drawn | others
     for place in (saved, saved / "journal.ndjson"):
         assert Run.load(place).sha256 == run("sessions").sha256
+
+
+def test_a_saved_run_keeps_the_versions_that_made_it(tmp_path: Path) -> None:
+    """Whichever are installed when it is loaded, drawn, and saved again."""
+    older = Maker("0.0.9", "3.11.1")
+    found = Run(journal=Journal.load(run("replayed").journal.ndjson(), older))
+    for folder in (tmp_path / "first", tmp_path / "again"):
+        found = Run.load(found.save(folder))
+        assert found.journal.maker == older
+        assert found.sha256 == run("replayed").sha256
+        assert "<dd>x402sim 0.0.9, Python 3.11.1</dd>" in (folder / "report.html").read_text()
+    assert plots.caption(found).endswith("x402sim 0.0.9, Python 3.11.1")
+    assert load_journal(tmp_path / "again").maker == older, "as `x402sim open` and `diff` read it"
 
 
 def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:

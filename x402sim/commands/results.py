@@ -31,8 +31,8 @@ def row(names: Sequence[str], played: Played) -> str:
     return _cells(
         names,
         run.name,
-        run.outcome,
-        f"{sum(held)}/{len(held)}",
+        "no checks" if is_unchecked(played) else run.outcome,
+        "" if is_unchecked(played) else f"{sum(held)}/{len(held)}",
         str(played.steps),
         f"{virtual_s:.3g} s" if virtual_s < 60 else duration(int(virtual_s)),
         f"{run.real_s or 0:.2f} s",
@@ -44,6 +44,7 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     shown = name if len(name) <= size else name[: size - 1] + "…"
     widths = (7, 6, 13, 10)
     cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
+    cells[0] = cells[0][max(0, len(outcome) - 7) :]  # "no checks" is longer, and has no number
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
 
 
@@ -59,14 +60,29 @@ def told(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str
     for played in all_played:
         if played.run.outcome == "failed":
             yield "\n" + "\n".join(_failure(played))
-    outcomes = [played.run.outcome for played in all_played]
-    counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
-    numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    if unchecked := [played.run.name for played in all_played if is_unchecked(played)]:
+        yield "\n" + filled("no checks, so nothing was shown to hold (--allow-no-checks if meant):")
+        yield filled(", ".join(unchecked), 2)
+    outcomes = ["no checks" if is_unchecked(it) else it.run.outcome for it in all_played]
+    counts = [(outcome, outcomes.count(outcome)) for outcome in (*OUTCOMES, "no checks")]
+    numbers = ", ".join(
+        f"{count} {'with ' if outcome == 'no checks' else ''}{outcome}"
+        for outcome, count in counts
+        if count
+    )
     yield f"\n{numbers} in {real_s:.2f} s with seed {seed}"
     if len(all_played) == 1:
         yield f"journal sha256 {all_played[0].run.sha256}"
     else:
         yield f"combined sha256 {combined_sha256(all_played)}"
+
+
+def is_unchecked(played: Played) -> bool:
+    """Tell whether a scenario passed without a single check, which shows nothing.
+
+    The invariants of a run do not count: a world without payments keeps them, too.
+    """
+    return played.run.outcome == "passed" and not checks_of(played.run.journal)
 
 
 def _failure(played: Played) -> Iterator[str]:

@@ -87,6 +87,9 @@ def run(
     out: _Out = None,
     as_json: AsJson = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
+    allow_no_checks: Annotated[
+        bool, typer.Option("--allow-no-checks", help="Pass scenarios without a single check.")
+    ] = False,
 ) -> None:
     """Play scenarios, and check them against the specification.
 
@@ -96,9 +99,10 @@ def run(
     skipped if the stage or the chain lacks what it needs.
 
     Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
-    the expected and the actual value, and the command that repeats it; 2, wrong usage, or no
-    scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios, each with
-    its journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
+    the expected and the actual value, and the command that repeats it, or a scenario has no
+    checks; 2, wrong usage, or no scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s
+    and scenarios, each with its journal_sha256; combined_sha256 is the SHA-256 of the list of these
+    hashes, one per line.
 
     At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
     right clock are refused there afterwards. clock_ahead_s says by how much, and a reset with
@@ -126,14 +130,14 @@ def run(
             block_time_s=block_time,
             explorer_lag_s=explorer_lag,
         )
-        code = _run(names or [], world, options, out, as_json, keep_going)
-    raise typer.Exit(code)
+        all_hold, unchecked = _run(names or [], world, options, out, as_json, keep_going)
+    raise typer.Exit(0 if all_hold and (allow_no_checks or not unchecked) else NOT_ALL_HELD)
 
 
 def _run(
     names: list[str], world: World, options: str, out: Path | None, as_json: bool, keep_going: bool
-) -> int:
-    """Play, print and save; return the exit code. Raises `Misuse`."""
+) -> tuple[bool, bool]:
+    """Play, print and save; return whether none failed, and whether one has no checks; `Misuse`."""
     chosen = playing.choose(names)
     if out is not None:
         _prepare(out)
@@ -150,7 +154,8 @@ def _run(
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise Misuse("nothing was played: every scenario was skipped")
-    return NOT_ALL_HELD if "failed" in outcomes else 0
+    unchecked = any(map(results.is_unchecked, all_played))
+    return "failed" not in outcomes, unchecked
 
 
 def _play(

@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import results_of, summarize
-from x402sim.experiments.sweep import failures, play
+from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
+from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
@@ -59,6 +59,16 @@ _Out = Annotated[
 ]
 
 
+_Unit = Annotated[
+    Literal["seed", "row"],
+    typer.Option(
+        metavar="UNIT",
+        parser=one_of("unit", *UNITS),
+        help="What is independent, and counts in intervals: seed, or row.",
+    ),
+]
+
+
 def sweep(
     experiment: _Experiment,
     values: _Values = None,
@@ -66,9 +76,13 @@ def sweep(
     workers: _Workers = None,
     dask: _Dask = None,
     out: _Out = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the results in DIR, and begin anew.")
+    ] = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Give each cell seeds of its own.")
     ] = False,
+    unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
     """Play an experiment for every combination of values and seeds.
@@ -76,12 +90,14 @@ def sweep(
     It summarizes the results. An experiment is a plain function of its parameters and `seed`,
     which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
     Values are numbers, true, false, null or texts. All cells are played with the same seeds
-    (common random numbers). The summary has the mean of each result with its 95 % confidence
-    interval: a bootstrap over seeds, or Wilson's for what is true or false.
+    (common random numbers). The summary has means with 95 % confidence intervals: a bootstrap, or
+    Wilson's for what is true or false. Seeds are counted, as rows of one seed may depend on each
+    other; if you know that they do not: --unit row.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
     same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-    summary.csv summarizes them; the table that is printed has what this call asks for.
+    summary.csv summarizes them; the table that is printed has what this call asks for. If what
+    results depend on has changed, such as a global variable, it is told: --fresh begins anew.
 
     Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
@@ -94,23 +110,22 @@ def sweep(
     replay = partial(_replay, experiment)
     try:
         function = _function(experiment)
-        if out is not None and out.exists() and not out.is_dir():
-            raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
+        kept = _kept(out, fresh=fresh)
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
             with _executor(dask) as executor:
                 places, common = (executor, None if executor else workers), not independent
                 frame = play(
-                    function, found, numbers, places, out, common=common, shown=True, replay=replay
+                    function, found, numbers, places, kept, common=common, shown=True, replay=replay
                 )
         if out is not None:
-            _write(function, keys, out, _points(frame, keys))
+            _write(keys, out, _points(frame, keys), unit)
     except KeyboardInterrupt:
         again = "the same command goes on from there" if out else "with --out it could go on"
         typer.echo(f"x402sim: interrupted; {again}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-    _print_results(frame, keys, as_json=as_json)
+    _print_results(frame, keys, unit, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
@@ -194,34 +209,47 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
     return client
 
 
-def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played: int) -> None:
+def _kept(out: Path | None, *, fresh: bool) -> Kept | None:
+    """Return where results are kept, if they are; raises `Misuse`."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
+    if fresh and out is None:
+        raise Misuse("--fresh: it deletes the results in a folder; give --out DIR, too")
+    return None if out is None else Kept(out, fresh, _tell)
+
+
+def _tell(text: str) -> None:
+    typer.echo(f"x402sim: {printable(text)}", err=True)
+
+
+def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
     """Write all rows of a folder and their summary; say so if they are more than were played.
 
     Raises `Misuse` for tables that cannot be one frame.
     """
-    from x402sim.experiments.folder import Folder  # with the extra
+    from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
     from x402sim.experiments.frame import whole_frame
 
-    folder = Folder(out, function, keys)
+    folder = Folder(out, keys)
     with as_misuse(TypeError, ValueError, begin=f"{out}: "):
         rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
-    folder.write("results.parquet", rows.to_parquet(index=False))
-    table = _summary(rows, keys)
+    folder.write(ALL_ROWS, rows.to_parquet(index=False))
+    table = _summary(rows, keys, unit)
     if table is not None:
         csv = table.to_csv(index=False, lineterminator="\n")
-        folder.write("summary.csv", csv.encode())
+        folder.write(SUMMARY, csv.encode())
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 
 
-def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
+def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame | None":
     """Return the summary; None if there is no number."""
-    return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
+    return summarize(rows, by=list(keys), unit=unit) if results_of(rows, keys) else None
 
 
-def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) -> None:
+def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
     """Print the summary, or why there is none."""
-    table = _summary(frame, keys)
+    table = _summary(frame, keys, unit)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
@@ -229,8 +257,11 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) ->
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = "- is an interval that cannot be told: it needs two seeds"
+            text = f"- is an interval that cannot be told: it needs two {unit}s"
             typer.echo(f"x402sim: {text}", err=True)
+        if unit == "seed" and (table["rows"] > table["seeds"]).any():
+            text = "intervals count seeds, as rows of one seed may depend on each other"
+            typer.echo(f"x402sim: {text}; if they do not: --unit row", err=True)
     elif frame["error"].isna().any():
         text = "the results have no numbers; return a number, or a dict or frame of some"
         text += ". --out DIR keeps the results as they are"

@@ -1,64 +1,130 @@
 """The folder of a sweep: one Parquet file a task, and what made them."""
 
 import hashlib
-import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from x402sim.experiments.dependencies import Dependencies
 from x402sim.experiments.drive import Task
 from x402sim.experiments.grid import labels_of
-from x402sim.experiments.tables import Done, decoded
-from x402sim.protocol.messages import decode
-from x402sim.version import VERSION
+from x402sim.experiments.tables import MOST_WORLDS, Done, decoded
+from x402sim.protocol.messages import BadMessage, decode
 
 _NAME_LENGTH = 120
+_MOST_TOLD = 5
 MANIFEST = "sweep.json"
+ALL_ROWS, SUMMARY = "results.parquet", "summary.csv"
+"""What the command writes beside the files of the tasks."""
+AGAIN = "give fresh=True (`--fresh`) to begin anew, or another folder"
 
 
 class Manifest(msgspec.Struct):
-    """What the files of a folder are results of."""
+    """What the files of a folder are results of.
+
+    `depends_on` has the digests by name, of the experiment (under "") and of each value of a
+    parameter that is more than its label; `unread` says what has none. `worlds` are the options of
+    the worlds that were played, by cell.
+    """
 
     experiment: str
-    source_sha256: str
-    x402sim: str = VERSION
+    versions: dict[str, str]
+    depends_on: dict[str, dict[str, str]]
+    unread: list[str] = []
+    worlds: dict[str, list[dict[str, str]]] = {}
 
 
 class Folder:
-    """The folder of one sweep, made if it does not exist.
+    """The folder of one sweep, made if it does not exist; `parameters` are the names of all.
 
-    Raises `ValueError` if it has results of another experiment, or of another version of it, and
-    `OSError` if it cannot be made. `tables` raises it for results of other parameters.
+    Raises `OSError` if it cannot be made. `tables` raises `ValueError` for results of other
+    parameters.
     """
 
-    def __init__(
-        self, path: Path, experiment: Callable[..., Any], parameters: Sequence[str]
-    ) -> None:
+    def __init__(self, path: Path, parameters: Sequence[str]) -> None:
         self.path, self._parameters = path, sorted(parameters)
         path.mkdir(parents=True, exist_ok=True)
-        ours = Manifest(getattr(experiment, "__name__", "experiment"), _source_sha256(experiment))
-        file = path / MANIFEST
-        if not file.exists():
-            self.write(MANIFEST, msgspec.json.format(msgspec.json.encode(ours), indent=2) + b"\n")
-            return
-        theirs: Manifest = decode(file.read_bytes(), Manifest)
-        for what, seen, wanted in (
-            ("the experiment", theirs.experiment, ours.experiment),
-            ("x402sim", theirs.x402sim, ours.x402sim),
-            ("the source of the experiment, sha256", theirs.source_sha256, ours.source_sha256),
-        ):
-            self._require(what, seen, wanted)
 
-    def _require(self, what: str, seen: str, wanted: str) -> None:
-        if seen != wanted:
+    def claim(self, experiment: str, parts: Mapping[str, Dependencies]) -> str | None:
+        """Write what the results depend on; return a sentence on what cannot be compared, if any.
+
+        `parts` are the dependencies of the experiment (under ""), and of values of parameters.
+        Raises `ValueError` if the folder has results of something else, and names what changed.
+        """
+        ours = Manifest(
+            experiment,
+            {name: v for each in parts.values() for name, v in each.versions.items()},
+            {name: each.digests for name, each in parts.items()},
+            [text for each in parts.values() for text in each.unread],
+        )
+        if (theirs := self._manifest()) is not None:
+            self._require_same(theirs, ours)
+            ours.depends_on = theirs.depends_on | ours.depends_on
+            ours.worlds = theirs.worlds
+        self._write_manifest(ours)
+        if not ours.unread:
+            return None
+        return (
+            f"{self.path}: a change of what follows would not be noticed when this sweep goes on, "
+            f"so then {AGAIN}: {'; '.join(ours.unread)}"
+        )
+
+    def _manifest(self) -> Manifest | None:
+        file = self.path / MANIFEST
+        if not file.exists():
+            return None
+        try:
+            found: Manifest = decode(file.read_bytes(), Manifest, most=1_000_000)
+        except BadMessage as error:
             raise ValueError(
-                f"{self.path} has results of another sweep ({what} was {seen}, is {wanted}): "
-                "choose another folder, or delete this one"
-            )
+                f"{file} does not say what its results depend on ({error}): {AGAIN}"
+            ) from error
+        return found
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        self.write(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    def _require_same(self, theirs: Manifest, ours: Manifest) -> None:
+        """Raise `ValueError` unless both depend on the same; the text names what changed."""
+        if theirs.experiment != ours.experiment:
+            self._refuse([f"the experiment was {theirs.experiment}, is {ours.experiment}"])
+        changed = []
+        for name, version in ours.versions.items():
+            if name in theirs.versions and theirs.versions[name] != version:
+                changed.append(f"{name} was {theirs.versions[name]}, is {version}")
+        for part in ours.depends_on.keys() & theirs.depends_on.keys():
+            changed += _differences(theirs.depends_on[part], ours.depends_on[part])
+        if changed:
+            self._refuse(list(dict.fromkeys(changed)))
+
+    def _refuse(self, changed: Sequence[str]) -> None:
+        more = f"; and {len(changed) - _MOST_TOLD} more" if len(changed) > _MOST_TOLD else ""
+        told = "; ".join(changed[:_MOST_TOLD]) + more
+        raise ValueError(f"{self.path} has results of another sweep ({told}): {AGAIN}")
+
+    def note_worlds(self, tables: Sequence[Done]) -> None:
+        """Write the options of the worlds that were played."""
+        manifest = self._manifest()
+        if manifest is None:
+            return
+        for done in tables:
+            known = manifest.worlds.setdefault(done.cell, [])
+            known += [each for each in done.worlds if each not in known][: MOST_WORLDS - len(known)]
+        self._write_manifest(manifest)
+
+    def clear(self) -> None:
+        """Delete what sweeps have written here, and nothing else."""
+        for file in (*self.path.glob("*.parquet"), self.path / SUMMARY, self.path / MANIFEST):
+            is_ours = file.suffix != ".parquet" or file.name == ALL_ROWS
+            if not is_ours:
+                with suppress(ValueError):
+                    is_ours = decoded(file.read_bytes()) is not None
+            if is_ours:
+                file.unlink(missing_ok=True)
 
     def tables(self) -> Iterator[Done]:
         """Yield the tables of the tasks that are done; raises `ValueError` for a broken file."""
@@ -69,7 +135,9 @@ class Folder:
                 raise ValueError(f"{file}: {error}; delete it") from error
             if done is not None:
                 seen, wanted = sorted(labels_of(done.cell)), self._parameters
-                self._require("the list of parameters", _listed(seen), _listed(wanted))
+                if seen != wanted:
+                    was, is_now = _listed(seen), _listed(wanted)
+                    self._refuse([f"the list of parameters was {was}, is {is_now}"])
                 yield done
 
     def write(self, name: str, content: bytes) -> None:
@@ -83,7 +151,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "empty"
 
 
-def name_of(task: Task) -> str:
+def file_of(task: Task) -> str:
     """Return the name of a task's file: its parameters, its seeds, and a hash of both."""
     cell = ",".join(f"{name}={label}" for name, label in task.cell.labels.items())
     shown = re.sub(r"[^\w.,=+-]+", "_", cell)[:_NAME_LENGTH]
@@ -93,11 +161,11 @@ def name_of(task: Task) -> str:
     return ",".join(part for part in (shown, seeds, digest) if part) + ".parquet"
 
 
-def _source_sha256(experiment: Callable[..., Any]) -> str:
-    """Return the hash of an experiment's source, or of its bytecode if it has none."""
-    function = inspect.unwrap(getattr(experiment, "func", experiment))
-    try:
-        source = inspect.getsource(function).encode()
-    except (OSError, TypeError):
-        source = getattr(getattr(function, "__code__", None), "co_code", b"")
-    return hashlib.sha256(source).hexdigest()
+def _differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
+    """Return what differs, by name."""
+    both = [name for name in ours if name in theirs]
+    return [
+        *(f"{name} has changed" for name in both if ours[name] != theirs[name]),
+        *(f"{name} is used now, and was not" for name in ours if name not in theirs),
+        *(f"{name} is not used any more" for name in theirs if name not in ours),
+    ]

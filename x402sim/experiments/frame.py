@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.experiments.tables import Done, joined
+from x402sim.journal import OURS
 
 _PLACE = "cell", "position"
 
@@ -75,4 +76,5 @@ def frame_of(
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
     frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
+    frame.attrs["made by"] = str(OURS)  # for `plots.caption`; a folder has one version's results
     return frame

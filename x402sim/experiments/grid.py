@@ -4,10 +4,12 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from x402sim.experiments.experiment import function_of, name_of
 from x402sim.rng import Rng
 from x402sim.text.suggest import unknown
 
@@ -17,7 +19,14 @@ Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, A
 """The values of each parameter, all of which are combined; or the cells one by one."""
 RESERVED = ("seed", "error", "trace", "replay")
 """The columns of a sweep's own."""
+OF_SUMMARIES = (
+    *("result", "seeds", "rows", "failed", "mean", "low", "high", "std"),
+    *("unit", "independent"),
+)
+"""The columns of a summary beside the parameters and the quantiles."""
+_QUANTILES = ("q05", "q50", "q95")
 _SEED_BYTES = 6
+_LABELS = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,8 @@ def cells(grid: Grid) -> list[Cell]:
     for name in found[0].labels:
         if name in RESERVED:
             raise ValueError(f"a parameter cannot be named {name!r}: it is a column of every sweep")
+        if name in (*OF_SUMMARIES, *_QUANTILES):
+            raise ValueError(f"a parameter cannot be named {name!r}: it is a column of `summarize`")
     keys = [cell.key for cell in found]
     for cell in found:
         if keys.count(cell.key) > 1:
@@ -81,12 +92,17 @@ def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]
     return [(name, _label(name, value), value) for value in values]
 
 
+def is_label(value: Any) -> bool:
+    """Tell whether a value is its own label: a number, a text, None, also of numpy."""
+    if hasattr(value, "item") and not isinstance(value, _LABELS):
+        value = value.item() if getattr(value, "ndim", 0) == 0 else value
+    return value is None or isinstance(value, _LABELS)
+
+
 def _label(name: str, value: Any) -> Label:
     """Return what a frame shows of a value; raises `ValueError` if that is not the same twice."""
-    if hasattr(value, "item") and not isinstance(value, str | int | float | bool):
-        value = value.item()  # a numpy scalar
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
+    if is_label(value):
+        return value if value is None or isinstance(value, _LABELS) else value.item()
     shown = getattr(value, "__name__", None) or repr(value)
     if " at 0x" in shown or shown == "<lambda>":
         raise ValueError(f"{name}: {shown} has no lasting label; give {{'a label': value, ...}}")
@@ -95,12 +111,23 @@ def _label(name: str, value: Any) -> Label:
 
 def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
     """Raise `TypeError` unless the experiment takes every parameter, and `seed`, by name."""
-    name = getattr(experiment, "__name__", "the experiment")
-    if not callable(experiment) or inspect.iscoroutinefunction(experiment):
+    name = name_of(experiment)
+    is_async = inspect.iscoroutinefunction(function_of(experiment))
+    if not callable(experiment) or isinstance(experiment, type) or is_async:
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
-    signature = inspect.signature(experiment)
+    if isinstance(experiment, partial):  # of which inspect tells less
+        try:
+            inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
+        except TypeError as error:
+            raise TypeError(f"{name}: the arguments of the partial do not fit: {error}") from error
+    try:
+        signature = inspect.signature(experiment)
+    except ValueError as error:
+        raise TypeError(
+            f"{name}: its parameters cannot be told: {error}; write a function"
+        ) from error
     try:
         signature.bind(**found[0].values, seed=0)
     except TypeError as error:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from x402sim.experiments.grid import RESERVED
+from x402sim.experiments.grid import OF_SUMMARIES, RESERVED
 from x402sim.report import need_extra
 from x402sim.rng import Rng
 from x402sim.text.suggest import unknown
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 DRAWS = 2000
 """Resamples of the bootstrap."""
-_CHUNK = 100
+_CHUNK, _MOST_DRAWN = 100, 10_000_000
+"""How many resamples are drawn at once, and how many numbers for them."""
+Unit = Literal["seed", "row"]
+"""What is independent of the others: the rows of one seed together, or each row."""
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 def summarize(
@@ -24,12 +28,12 @@ def summarize(
     values: str | Sequence[str] | None = None,
     confidence: float = 0.95,
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+    unit: Unit = "seed",
 ) -> "DataFrame":
     """Return mean, confidence interval and quantiles of a sweep's results, by parameters.
 
     `by` is the parameter, or those, whose combinations are the groups (of an empty list: all is one
-    group); `values` are the results, by default every number that is no parameter. One row a group
-    and result:
+    group); `values` are the results, by default every number that is no parameter. A row a group:
 
     | column | meaning |
     | --- | --- |
@@ -37,46 +41,63 @@ def summarize(
     | result | the name of the result |
     | seeds, rows | how many seeds and rows it is from; missing values are left out |
     | failed | how many points failed, which are left out |
-    | mean, low, high | the mean and its confidence interval |
+    | mean, low, high | the mean of the rows and its confidence interval |
     | std | the standard deviation of the rows |
     | q05, q50, q95 | the quantiles of the rows |
+    | unit, independent | what the interval counts, and how many independent ones it has |
 
-    The interval is a bootstrap over seeds (2,000 resamples, percentiles): rows of one seed, which
-    are not independent, are drawn together. With 10 seeds a 95 % interval covers the mean about
-    90 times in 100, with 30 or more it covers 95, except for rare events. So a result that is true
-    or false, or 0 and 1, has Wilson's interval: what none of n seeds has seen may still come in
-    about 4 of n. Several rows of one seed count as fewer independent ones, and as one if all are
-    equal. A share that the experiment returns for each seed has the bootstrap's interval: for
-    Wilson's, return a row for each order.
+    `unit` says what is independent. "seed", the default: rows of one seed come from one world, and
+    may all be lost for one reason, so that 1,000 equal orders of 10 seeds say no more than 10
+    would. "row": each row is independent of the others, which only you can know, such as that each
+    order met a fault of its own; then 0 in 1,000 has the interval [0, 0.0038].
 
-    It needs two seeds: `low` and `high` of one seed are NaN, and so is `std` of one row. The same
-    frame gives the same numbers.
+    The interval of a mean is a bootstrap of the units (2,000 resamples); of a result that is true
+    or false, or 0 and 1, it is Wilson's: what none of n has seen may still come in about 4 of n. A
+    share that the experiment returns for each seed has the bootstrap's: for Wilson's, return a row
+    for each order. The guide's page on experiments has the formulas, and how often they cover. It
+    needs two units: else `low` and `high` are NaN. For differences of groups, see `compare`.
 
-    Raises `ValueError` for a column that does not exist, and for a confidence outside 0 to 1.
+    Raises `ValueError` for a column that does not exist, for one in `by` that is named as a column
+    of the summary, for another unit, and for a confidence outside 0 to 1.
     """
     need_extra(("pandas",), "summaries", "report")
     import pandas as pd
 
+    if unit not in UNITS:
+        raise ValueError(f"unit: {unknown('unit', str(unit), UNITS)}")
+    keys = [by] if isinstance(by, str) else list(by)
+    names = checked_results(frame, keys, values, confidence)
+    columns = [*OF_SUMMARIES[:-2], *map(_named, quantiles), *OF_SUMMARIES[-2:]]
+    for name in keys:
+        if name in columns:
+            raise ValueError(f"by: {name!r} is a column of the summary; rename it in the frame")
+    rows, events = [], {name: is_event(frame[name]) for name in names}
+    groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
+    for given, group in groups:
+        failed = int(group["error"].notna().sum()) if "error" in group else 0
+        for name in names:
+            facts = _facts(group, name, unit, confidence, quantiles, is_event=events[name])
+            rows.append(dict(zip(keys, given, strict=True)) | {"failed": failed} | facts)
+    found = pd.DataFrame(rows, columns=[*keys, *columns])
+    found.attrs |= {"confidence": confidence, "unit": unit}  # for `bands`
+    return found
+
+
+def checked_results(
+    frame: "DataFrame",
+    keys: Sequence[str],
+    values: str | Sequence[str] | None,
+    confidence: float,
+) -> list[str]:
+    """Return the names of the results; raises `ValueError` for what cannot be summarized."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
-    keys = [by] if isinstance(by, str) else list(by)
     _require_results(frame)
     names = _values(frame, keys, values)
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
-    rows, events = [], {name: _is_event(frame[name]) for name in names}
-    groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
-    for given, group in groups:
-        failed = int(group["error"].notna().sum()) if "error" in group else 0
-        for name in names:
-            facts = _facts(group, name, confidence, quantiles, is_event=events[name])
-            rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
-            rows[-1]["failed"] = failed
-    columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
-    found = pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
-    found.attrs["confidence"] = confidence  # `bands` says it
-    return found
+    return names
 
 
 def _require_results(frame: "DataFrame") -> None:
@@ -88,7 +109,9 @@ def _require_results(frame: "DataFrame") -> None:
         )
 
 
-def _values(frame: "DataFrame", keys: list[str], values: str | Sequence[str] | None) -> list[str]:
+def _values(
+    frame: "DataFrame", keys: Sequence[str], values: str | Sequence[str] | None
+) -> list[str]:
     if values is not None:
         return [values] if isinstance(values, str) else list(values)
     found = results_of(frame, keys)
@@ -112,7 +135,7 @@ def _named(quantile: float) -> str:
     return f"q{percent.zfill(2)}"
 
 
-def _is_event(column: Any) -> bool:
+def is_event(column: Any) -> bool:
     """Tell whether a result says if something happened; what is always 1 may be a count."""
     from pandas.api.types import is_bool_dtype
 
@@ -120,53 +143,88 @@ def _is_event(column: Any) -> bool:
 
 
 def _facts(
-    group: "DataFrame", name: str, confidence: float, quantiles: Sequence[float], *, is_event: bool
+    group: "DataFrame",
+    name: str,
+    unit: Unit,
+    confidence: float,
+    quantiles: Sequence[float],
+    *,
+    is_event: bool,
 ) -> dict[str, Any]:
-    known = group[["seed", name]].dropna()
-    numbers = known[name].astype("float64")
-    found = known["seed"].to_numpy(), numbers.to_numpy()
-    low, high = _interval(*found, confidence, is_event=is_event)
+    known = group[["seed", name]].dropna().astype({name: "float64"})
+    units = counted(known["seed"].to_numpy(), known[name].to_numpy(), unit)
+    low, high, independent = _interval(units, confidence, is_event=is_event)
     return {
+        "result": name,
         "seeds": known["seed"].nunique(),
         "rows": len(known),
-        "mean": numbers.mean(),
+        "mean": known[name].mean(),
         "low": low,
         "high": high,
-        "std": numbers.std(),
-        **{_named(each): numbers.quantile(each) for each in quantiles},
+        "std": known[name].std(),
+        **{_named(each): known[name].quantile(each) for each in quantiles},
+        "unit": unit,
+        "independent": independent,
     }
 
 
-def _interval(
-    seeds: Any, numbers: Any, confidence: float, *, is_event: bool
-) -> tuple[float, float]:
-    """Return the confidence interval of the mean; NaN for fewer than two seeds."""
+class Counted(NamedTuple):
+    """The sum and the number of the rows of each unit, as arrays."""
+
+    sums: Any
+    counts: Any
+
+
+def counted(seeds: Any, numbers: Any, unit: Unit) -> Counted:
+    """Return the units of rows, given the seed and the number of each."""
     import numpy as np
 
+    if unit == "row":
+        return Counted(numbers, np.ones(len(numbers), dtype="int64"))
     _, owner = np.unique(seeds, return_inverse=True)
-    sums, counts = np.bincount(owner, numbers), np.bincount(owner)
+    return Counted(np.bincount(owner, numbers), np.bincount(owner))
+
+
+def _interval(units: Counted, confidence: float, *, is_event: bool) -> tuple[float, float, float]:
+    """Return the confidence interval of the mean, and of how many independent ones it is.
+
+    Of fewer than two units, the interval is NaN.
+    """
+    import numpy as np
+
+    sums, counts = units
     if len(sums) < 2:
-        return float("nan"), float("nan")
+        return float("nan"), float("nan"), float(len(sums))
     if is_event:
-        return _wilson(sums, counts, confidence)
+        worth = worth_of(units)
+        return *wilson(float(sums.sum() / counts.sum()), worth, confidence), worth
     # Its own stream each time, so that groups with the same seeds are resampled alike.
     draw = np.random.Generator(np.random.PCG64(list(Rng(0).secret("bootstrap"))))
-    means = []
-    for _ in range(0, DRAWS, _CHUNK):
-        picked = draw.integers(len(sums), size=(_CHUNK, len(sums)))
+    means, left = [], DRAWS
+    while left:
+        size = min(left, _CHUNK, max(1, _MOST_DRAWN // len(sums)))
+        picked = draw.integers(len(sums), size=(size, len(sums)))
         means.append(sums[picked].sum(axis=1) / counts[picked].sum(axis=1))
+        left -= size
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
-    return float(low), float(high)
+    return float(low), float(high), float(len(sums))
 
 
-def _wilson(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share, of as many rows as the spread over the seeds allows."""
-    seeds, rows = len(sums), counts.sum()
+def worth_of(units: Counted) -> float:
+    """Return of how many independent rows a share of events is, by its spread over the units."""
+    sums, counts = units
+    rows = float(counts.sum())
     share = sums.sum() / rows
     spread, inside = ((sums - share * counts) ** 2).sum() / rows**2, share * (1 - share)
-    worth = seeds if not inside else min(rows, inside / spread) if spread else rows
+    if not inside:  # nothing tells how alike the rows of a unit are: as if they were equal
+        return float(len(sums))
+    return float(min(rows, inside / spread)) if spread else rows
+
+
+def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share of so many independent ones."""
     z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
-    middle = (worth * share + z2 / 2) / (worth + z2)
-    half = (z2 * (worth * inside + z2 / 4)) ** 0.5 / (worth + z2)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+    middle = (of * share + z2 / 2) / (of + z2)
+    half = (z2 * (of * share * (1 - share) + z2 / 4)) ** 0.5 / (of + z2)
+    return max(0.0, middle - half), min(1.0, middle + half)

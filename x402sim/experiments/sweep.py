@@ -1,19 +1,21 @@
 """Plays an experiment over a grid of parameters and many seeds, in parallel."""
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeGuard
 
-from x402sim.experiments.grid import Cell, Grid, cells, require_fit, seeds_of
+from x402sim.experiments.experiment import function_of, line_of, name_of
+from x402sim.experiments.grid import Cell, Grid, cells, is_label, require_fit, seeds_of
 from x402sim.report import need_extra
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from x402sim.experiments.drive import Task
+    from x402sim.experiments.folder import Folder
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
@@ -33,6 +35,14 @@ class SweepFailed(Exception):
         self.frame = frame
 
 
+class Kept(NamedTuple):
+    """Where results are kept: the folder, whether to begin it anew, and who hears of its limits."""
+
+    path: Path
+    fresh: bool
+    tell: Callable[[str], None]
+
+
 def sweep(
     experiment: Callable[..., Any],
     grid: Grid,
@@ -41,6 +51,7 @@ def sweep(
     *,
     workers: int | None = None,
     out: str | Path | None = None,
+    fresh: bool = False,
     common_random_numbers: bool = True,
     on_error: OnError = "raise",
     progress: bool = True,
@@ -49,7 +60,8 @@ def sweep(
 
     experiment: a plain function, called as `experiment(rate=0.2, seed=7)`. It gives the seed to its
     `World` and returns a number (the column `value`), a dict of numbers and texts, or a DataFrame.
-    It may be written in a notebook.
+    It may be written in a notebook, and be a `functools.partial`, a bound method, or an object that
+    is called.
     grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
     combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
     seeds: how many, from 0 on, so that 200 is `range(200)`; or which, such as `range(200, 400)`.
@@ -57,7 +69,12 @@ def sweep(
     default new processes are started: `workers`, or one a CPU. 0 plays in this process.
     out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
     from there, and plays again what failed. More values and seeds may be added later. The frame
-    has what this call asks for; `python -m x402sim sweep` writes all that a folder has.
+    has what this call asks for; `python -m x402sim sweep` writes all that a folder has. If
+    something changed that the results depend on, the call is refused, and says what: the code of
+    the experiment, global variables, closures and defaults that it uses, its functions and
+    classes, files of yours that it imports, the values behind labels, the versions of Python,
+    x402sim and the libraries. What it reads otherwise, such as a file of data, is not compared.
+    fresh: delete the results in `out`, and begin anew.
     common_random_numbers: play all cells with the same seeds, so that they differ by their
     parameters only, and differences are precise. False draws other seeds for each cell.
     on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
@@ -79,7 +96,10 @@ def sweep(
     if on_error not in ("raise", "record"):
         raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
     common, where = common_random_numbers, (executor, workers)
-    frame = play(experiment, cells(grid), seeds, where, out, common=common, shown=progress)
+    kept = None if out is None else Kept(Path(out), fresh, partial(warnings.warn, stacklevel=2))
+    if fresh and kept is None:
+        raise ValueError("fresh: it deletes the results in a folder; give `out`, too")
+    frame = play(experiment, cells(grid), seeds, where, kept, common=common, shown=progress)
     return checked(frame, on_error)
 
 
@@ -88,7 +108,7 @@ def play(
     found: Sequence[Cell],
     seeds: int | Iterable[int],
     where: tuple[Any, int | None],
-    out: str | Path | None,
+    kept: Kept | None,
     *,
     common: bool,
     shown: bool,
@@ -101,7 +121,7 @@ def play(
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
     from x402sim.experiments.drive import Batches, drive
     from x402sim.experiments.executors import pool_of
-    from x402sim.experiments.folder import Folder, name_of
+    from x402sim.experiments.folder import file_of
     from x402sim.experiments.frame import frame_of
     from x402sim.experiments.tables import Work, decoded
     from x402sim.experiments.worker import pickled
@@ -110,7 +130,7 @@ def play(
     require_fit(experiment, found)
     numbers = _whole(seeds)
     wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
-    folder = None if out is None else Folder(Path(out), experiment, list(found[0].labels))
+    folder = None if kept is None else _claimed(kept, experiment, found)
     tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
     package, left = pickled(experiment, experiment), []
@@ -124,7 +144,7 @@ def play(
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
         if folder is not None:
-            folder.write(name_of(task), parquet)
+            folder.write(file_of(task), parquet)
         table = decoded(parquet)
         assert table is not None
         tables.append(table)
@@ -139,7 +159,30 @@ def play(
     finally:
         bar.close()
         pool.close()
+    if folder is not None:
+        folder.note_worlds(tables)
     return frame_of(tables, found, wanted)
+
+
+def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) -> "Folder":
+    """Return the folder, if what is in it depends on the same; raises `ValueError` if not."""
+    from x402sim.experiments.dependencies import Dependencies
+    from x402sim.experiments.folder import Folder
+
+    folder = Folder(kept.path, list(found[0].labels))
+    if kept.fresh:
+        folder.clear()
+    name, function = name_of(experiment), function_of(experiment)
+    home = {} if function is None else function.__globals__
+    parts = {"": Dependencies(experiment, name, home)}
+    for cell in found:
+        for parameter, label in cell.labels.items():
+            value, key = cell.values[parameter], f"{parameter}={label!r}"
+            if key not in parts and not is_label(value):
+                parts[key] = Dependencies(value, f"{key} of the grid", home)
+    if limits := folder.claim(name, parts):
+        kept.tell(limits)
+    return folder
 
 
 def _whole(seeds: object) -> list[int]:
@@ -166,11 +209,7 @@ def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:
     """Return the Python line that plays a point of a cell again."""
     given = "".join(f"{name}={_code(value)}, " for name, value in cell.values.items())
-    name = getattr(experiment, "__name__", "experiment")
-    module = inspect.getmodule(experiment)
-    where = module.__name__ if module else "__main__"
-    before = "" if where == "__main__" else f"from {where} import {name}; "
-    return f"{before}{name}({given}seed={{seed}})"
+    return line_of(experiment, f"{given}seed={{seed}}")
 
 
 def _code(value: Any) -> str:

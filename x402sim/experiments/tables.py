@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from x402sim.experiments.grid import RESERVED, Label
 
 _META = b"x402sim sweep"
+MOST_WORLDS = 20
 _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
@@ -42,6 +43,8 @@ class Point:
     result: "dict[str, Any] | pa.Table | None"
     error: str | None = None
     trace: str | None = None
+    worlds: Sequence[dict[str, str]] = ()
+    """The options of the worlds that it played."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
@@ -50,6 +53,8 @@ class Done(msgspec.Struct, omit_defaults=True):
     cell: str
     seeds: tuple[int, ...]
     failed: frozenset[int]
+    worlds: tuple[dict[str, str], ...] = ()
+    """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
     table: Any = None
 
 
@@ -115,7 +120,11 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
     failed = frozenset(each.seed for each in points if each.error)
-    done = Done(work.key, tuple(each.seed for each in points), failed)
+    worlds: list[dict[str, str]] = []
+    for world in (world for each in points for world in each.worlds):
+        if world not in worlds and len(worlds) < MOST_WORLDS:
+            worlds.append(world)
+    done = Done(work.key, tuple(each.seed for each in points), failed, tuple(worlds))
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()

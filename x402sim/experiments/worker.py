@@ -19,6 +19,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any, ClassVar
@@ -26,8 +27,9 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from x402sim.clock import stopwatch
+from x402sim.experiments.experiment import function_of
 from x402sim.experiments.tables import Point, Work, result_of, table_of
-from x402sim.report.run import RunFailed, failed_runs
+from x402sim.report.run import RunFailed, Watched, watched_runs
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 
@@ -50,7 +52,7 @@ def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     So a worker needs no copy of that file. What the file imports, it must be able to import.
     Raises `ValueError` if the value refers to something that cannot be sent.
     """
-    module = inspect.getmodule(experiment)
+    module = inspect.getmodule(function_of(experiment) or experiment)
     name = module.__name__ if module else "__main__"
     by_value = name != "__main__" and not name.startswith("x402sim.") and name in sys.modules
     try:
@@ -107,26 +109,27 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
     """
     elapsed = stopwatch()
     function, values = _loaded(experiment), pickle.loads(work.values)  # noqa: S301
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    file, points = code.co_filename if code else "", []
+    plain = function_of(function)
+    file, points = plain.__code__.co_filename if plain else "", []
     for seed in seeds:
-        try:
-            points.append(Point(seed, _played(function, values, seed)))
-        except Exception as error:  # noqa: BLE001 - recorded, and raised at the end of the sweep
-            points.append(_failed(error, seed, file))
+        with watched_runs() as watched:
+            try:
+                point = Point(seed, _played(function, values, seed, watched))
+            except Exception as error:  # noqa: BLE001 - recorded, and raised when the sweep ends
+                point = _failed(error, seed, file)
+        points.append(replace(point, worlds=watched.worlds))
     return elapsed(), table_of(points, work)
 
 
-def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
+def _played(experiment: Any, values: dict[str, Any], seed: int, watched: Watched) -> Any:
     """Play one point; raises what the experiment raises, and `RunFailed` for a failed story."""
-    with failed_runs() as failed:
-        try:
-            returned = experiment(**values, seed=seed)
-        except Exception:
-            for run in failed:  # what the experiment raised may follow from it
-                run.raise_for_failure()
-            raise
-    for run in failed:
+    try:
+        returned = experiment(**values, seed=seed)
+    except Exception:
+        for run in watched.failed:  # what the experiment raised may follow from it
+            run.raise_for_failure()
+        raise
+    for run in watched.failed:
         run.raise_for_failure()
     return result_of(returned, list(values))
 

@@ -15,9 +15,10 @@ from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
 from x402sim.journal.columns import Batch, Texts
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
+from x402sim.journal.maker import OURS, Maker, read as read_maker, write as write_maker
 from x402sim.journal.storage import InMemory, OnDisk
 
-__all__ = ["HEADER", "VERSION", "Entry", "Journal", "Kind", "line"]
+__all__ = ["HEADER", "OURS", "VERSION", "Entry", "Journal", "Kind", "Maker", "line"]
 
 Kind = TypeVar("Kind", bound=BaseEvent)
 """The class of an event."""
@@ -27,12 +28,15 @@ class Journal:
     """Entries in order; with `limit`, only the newest are kept.
 
     With `file`, entries are written to that file as they come, and read from there: a run may have
-    any number of events. A file that exists is overwritten. Raises `OSError`.
+    any number of events. A file that exists is overwritten, as is the file beside it that says
+    which versions made it. Raises `OSError`.
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
         self._storage = _storage(limit, file)
         self._next = 0
+        self.maker: Maker | None = OURS
+        """The versions that recorded it; None if they are not known."""
         self.limit = limit
         """The most entries that are kept; None if all are."""
         self.listeners: list[Callable[[Entry], None]] = []
@@ -47,17 +51,18 @@ class Journal:
         return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Journal.load, (self.ndjson(),)
+        return Journal.load, (self.ndjson(), self.maker)
 
     @classmethod
-    def load(cls, ndjson: bytes) -> "Journal":
-        """Return the journal that `ndjson()` wrote.
+    def load(cls, ndjson: bytes, maker: Maker | None = None) -> "Journal":
+        """Return the journal that `ndjson()` wrote; `maker` has the versions that made it.
 
         Raises `ValueError` naming the version that was seen, or the line that is no entry.
         """
         header, *lines = ndjson.splitlines() or [b""]
         require_version(header)
         journal = cls()
+        journal.maker = maker
         for number, text in enumerate(lines, 2):
             entry = read_line(number, text)
             journal._storage.append(entry)
@@ -72,7 +77,7 @@ class Journal:
         `ValueError` for a line that is no entry.
         """
         journal = cls()
-        journal._storage = OnDisk(file, is_new=False)
+        journal._storage, journal.maker = OnDisk(file, is_new=False), read_maker(file)
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
         return journal
 
@@ -145,11 +150,12 @@ class Journal:
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:
-        """Write `ndjson()` to a file, line by line; raises `OSError`."""
+        """Write `ndjson()` to a file, and beside it who made it; raises `OSError`."""
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:
             writer.writelines(self._storage.lines())
+        write_maker(file, self.maker)
 
     def close(self) -> None:
         """End recording: what is left goes to the file, if there is one; it can still be read."""
@@ -157,4 +163,8 @@ class Journal:
 
 
 def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
-    return InMemory(limit) if file is None else OnDisk(file, is_new=True)
+    if file is None:
+        return InMemory(limit)
+    storage = OnDisk(file, is_new=True)
+    write_maker(file, OURS)
+    return storage

@@ -86,7 +86,7 @@ def _view(
 ) -> dict[str, Any]:
     """Return what the templates show of one run; `name` is its anchor in the page.
 
-    `held` tells whether all checks of each clause held, `held_of` how many checks did: "3 of 4".
+    `held` tells whether all checks of each clause held, `held_of` how many checks did.
     `page` is where its payments are lanes: a file beside the page, opened at what failed.
     """
     traces = {

@@ -21,8 +21,8 @@ from x402sim.protocol.advice import advice_for
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Invalid, Presented
-from x402sim.protocol.x402 import VERSIONS
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Presented
+from x402sim.report.summary import Summary, held_of, raised_in, why_failed
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
 
@@ -67,8 +67,31 @@ def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) ->
 
 
 def of_run(journal: Journal, title: str) -> str:
-    """Return the page of a run."""
-    return alone(of_journal(journal, title), [("journal", map(line, journal))])
+    """Return the page of a run; above the payments, it says what the run came to, and why."""
+    page = alone(of_journal(journal, title), [("journal", map(line, journal))])
+    return page.replace("  <main>\n", f"  <main>\n{_came_to(journal)}", 1)
+
+
+def _came_to(journal: Journal) -> str:
+    """Return the outcome of a run as HTML, as its summary in a notebook tells it."""
+    begin, end = next(journal.events(events.Begin), None), next(journal.events(events.End), None)
+    if begin is None:
+        return ""
+    run = Summary(journal)
+    outcome = end.outcome if end else "interrupted"
+    why = (
+        why_failed(run) if end and end.reason else "" if end else "it has no end, so this is a part"
+    )
+    looks = {"passed": "served", "skipped": "pending"}.get(outcome, "refused")
+    told = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
+    trace = "\n".join(raised_in(journal))
+    parts = [f'<p><span class="badge {looks}">{outcome}</span> {escape(begin.title)} ']
+    parts.append(f'<span class="quiet">{escape(told)}</span></p>')
+    if why:
+        parts.append(f'<p class="{"bad" if looks == "refused" else "quiet"}">{escape(why)}</p>')
+    if trace:
+        parts.append(f"<pre>{escape(trace)}</pre>")
+    return f'    <div id="came-to" role="status">{"".join(parts)}</div>\n'
 
 
 class Shown:

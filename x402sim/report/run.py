@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from x402sim.events import StoryRaised
+from x402sim.events import Begin, StoryRaised
 from x402sim.journal import Journal
+from x402sim.journal.maker import read as read_maker
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
 from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
@@ -166,8 +167,8 @@ class Run(Summary):
         return replace(self, _labels=self._labels | labels)
 
     def save(self, folder: str | Path) -> Path:
-        """Write journal, frames, plots (PNG, SVG, PDF), page.html (its payments as lanes) and
-        report.html into a folder; return it.
+        """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
+        (its payments as lanes) and report.html into a folder; return it.
 
         Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
         """
@@ -195,7 +196,10 @@ class Run(Summary):
         path = Path(file)
         path = path / "journal.ndjson" if path.is_dir() else path
         is_large = path.stat().st_size > _LARGE_BYTES
-        run = cls(journal=Journal.open(path) if is_large else Journal.load(path.read_bytes()))
+        if is_large:
+            run = cls(journal=Journal.open(path))
+        else:
+            run = cls(journal=Journal.load(path.read_bytes(), read_maker(path)))
         _ = run._begin, run._end
         return run
 
@@ -213,7 +217,7 @@ class Run(Summary):
 
     def __repr__(self) -> str:
         broke = f", broke off by {why_failed(self)}" if self._broke_off else ""
-        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)} checks held{broke})"
+        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)}{broke})"
 
 
 def _failure(run: Run) -> Iterator[str]:
@@ -228,28 +232,43 @@ def _failure(run: Run) -> Iterator[str]:
     yield f"play it again: {run.command}"
 
 
-_failed: ContextVar[list[Run] | None] = ContextVar("failed runs", default=None)
+@dataclass
+class Watched:
+    """What a sweep wants to know of the runs of a point: those that failed, and their worlds."""
+
+    failed: list[Run] = field(default_factory=list)
+    worlds: list[dict[str, str]] = field(default_factory=list)
+    """The scenario and the options of each, as Python code; of equal ones, one."""
+
+
+_watched: ContextVar[Watched | None] = ContextVar("watched runs", default=None)
 
 
 @contextmanager
-def failed_runs() -> Iterator[list[Run]]:
-    """Collect the runs that fail in a `with` block; the list is complete at its end."""
-    found: list[Run] = []
-    token = _failed.set(found)
+def watched_runs() -> Iterator[Watched]:
+    """Watch the runs that end in a `with` block; what is known is complete at its end."""
+    found = Watched()
+    token = _watched.set(found)
     try:
         yield found
     finally:
-        _failed.reset(token)
+        _watched.reset(token)
 
 
 def is_swept() -> bool:
     """Tell whether this is played by a sweep, which shows by itself how far it is."""
-    return _failed.get() is not None
+    return _watched.get() is not None
 
 
 def finished(run: Run) -> Run:
-    """Return a run that has just ended; tell `failed_runs` if it failed."""
-    found = _failed.get()
-    if found is not None and run.outcome == "failed":
-        found.append(run)
+    """Return a run that has just ended; tell those who watch."""
+    watched = _watched.get()
+    if watched is not None:
+        if run.outcome == "failed":
+            watched.failed.append(run)
+        begin = next(run.journal.events(Begin))
+        chain = {"chain": begin.chain} if begin.chain else {}
+        world = {"scenario": begin.scenario} | chain | begin.options
+        if world not in watched.worlds:
+            watched.worlds.append(world)
     return run

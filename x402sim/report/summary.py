@@ -19,9 +19,10 @@ def checks_of(journal: Journal) -> list[Check]:
 
 
 def held_of(journal: Journal) -> str:
-    """Return how many checks held: "3 of 4"."""
+    """Return how many checks held: "3 of 4 checks held"; "no checks" if there are none."""
     checks = checks_of(journal)
-    return f"{sum(check.ok for check in checks)} of {len(checks)}"
+    held = sum(check.ok for check in checks)
+    return f"{held} of {len(checks)} checks held" if checks else "no checks"
 
 
 def raised_in(journal: Journal) -> list[str]:

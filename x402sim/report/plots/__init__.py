@@ -34,7 +34,6 @@ from x402sim.report.plots.money import balances as balances, session_burn_down a
 from x402sim.report.plots.timing import backlog as backlog, latency as latency
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary, checks_of
-from x402sim.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,8 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session, each shifted a little, so that none covers another; of "
-        "more than five, the median and bands of quantiles.",
+        "Remaining budget of each session, each drawn narrower than the one before, so that none "
+        "covers another; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not sessions(journal).empty,
     ),
@@ -96,6 +95,7 @@ PLOTS = (
         lambda journal: _takes_time(journal) and bool(frames.backlog(journal)["asked"].any()),
     ),
 )
+_UNKNOWN = "x402sim of an unknown version"
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
@@ -117,7 +117,8 @@ def caption(source: Any) -> str:
     """Return what a figure was drawn from: a run, a list of runs, or the table of a sweep.
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
-    1.0.0". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0".
+    1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
+    The versions are those that played it, whichever are installed now.
 
     Raises `ValueError` for a table that `sweep` did not return.
     """
@@ -128,9 +129,12 @@ def caption(source: Any) -> str:
         seeds = source["seed"]
         said = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
         said += f", {len(source)} rows, {failed} failed"
+        makers = [source.attrs.get("made by", _UNKNOWN)]
     else:
-        said = "; ".join(map(_of_run, source if isinstance(source, Sequence) else [source]))
-    return f"{said}; x402sim {VERSION}"
+        several = source if isinstance(source, Sequence) else [source]
+        said = "; ".join(map(_of_run, several))
+        makers = [str(journal_of(each).maker or _UNKNOWN) for each in several]
+    return f"{said}; {' and '.join(dict.fromkeys(makers))}"
 
 
 def _of_run(source: Source) -> str:

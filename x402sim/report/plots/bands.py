@@ -33,8 +33,9 @@ def bands(
 
     `table` is what `x402sim.summarize` returns, `x` a parameter, `y` one of its results, and `by`
     another parameter: one line for each of its values, at most five. The band is the confidence
-    interval of the mean; with `band=("q05", "q95")` it has nine tenths of the rows. `labels` are
-    words for names, of parameters, results, values, or both together:
+    interval of the mean, and the legend says whether it counts seeds or rows; with
+    `band=("q05", "q95")` it has nine tenths of the rows. `labels` are words for names,
+    of parameters, results, values, or both together:
     `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`.
 
     The x axis is logarithmic where the largest value is above 20 times the smallest; the y axis
@@ -72,11 +73,12 @@ def bands(
 
 
 def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
-    """Return what a band is, for the legend: "95 % interval", "q05 to q95"."""
+    """Return what a band is, for the legend: "95 % interval, by seed", "q05 to q95"."""
     if band != ("low", "high"):
         return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
-    confidence = table.attrs.get("confidence")
-    return f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
+    confidence, unit = table.attrs.get("confidence"), table.attrs.get("unit")
+    said = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
+    return f"{said}, by {unit}" if unit else said
 
 
 def _require(table: DataFrame, names: tuple[str, ...]) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.transforms import ScaledTranslation
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report.money import sessions
@@ -110,7 +109,9 @@ _MARKS = {
     "failed": ("x", 4.5),
 }
 _FILLED = ("opened", "debited")
-_SHIFT_PT = 2.2
+_WIDER_PT = 1.3
+"""How much wider a session is drawn than the next one, which may lie on it. (Beside it, its budget
+would look larger than it is.)"""
 
 
 @styled
@@ -119,9 +120,10 @@ def session_burn_down(
 ) -> Axes:
     """Draw each session's remaining budget over time.
 
-    Disc: opened; dot: a debit; triangle: expired; square: refunded. Each session is shifted by
-    a millimetre, so that none covers another one. More than five sessions are drawn together,
-    over the time since each was opened: their median, middle half, and 5th to 95th percentile.
+    Disc: opened; dot: a debit; triangle: expired; square: refunded. Each session is drawn narrower
+    than the one before, so that none covers another one. More than five sessions are drawn
+    together, over the time since each was opened: their median, middle half, and 5th to 95th
+    percentile.
     `labels` are words for names of payers.
     """
     reading = reading_of(journal_of(source))
@@ -135,7 +137,7 @@ def session_burn_down(
         return _draw_bands(ax, groups, budget)
     unit_s = figure.time_axis(ax, float(table["t_s"].max()), y=budget)
     for n, (group, (colour, dashes)) in enumerate(zip(groups, LINES, strict=False)):
-        _draw_session(ax, n, group, unit_s, colour, dashes)
+        _draw_session(ax, len(groups) - 1 - n, group, unit_s, colour, dashes)
     figure.legend(ax, [
         figure.mark_sample(name, marker, GREY if name in _FILLED else "white", size=size)
         for name, (marker, size) in _MARKS.items()
@@ -172,20 +174,19 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
     return ax
 
 
-def _draw_session(ax: Axes, n: int, group: Any, unit_s: float, colour: str, dashes: Any) -> None:
+def _draw_session(
+    ax: Axes, above: int, group: Any, unit_s: float, colour: str, dashes: Any
+) -> None:
+    """Draw one session, where it is; it is the wider, the more of them are drawn `above` it."""
     xs, ys = group["t_s"].to_numpy() / unit_s, group["remaining"].to_numpy(dtype="float64")
-    shifted = ax.transData + ScaledTranslation(
-        n * _SHIFT_PT / 72, n * _SHIFT_PT / 72, ax.figure.dpi_scale_trans
-    )
     ax.step(
-        xs, ys, where="post", color=colour, lw=1.4, ls=dashes, transform=shifted, clip_on=False,
+        xs, ys, where="post", color=colour, lw=1.4 + above * _WIDER_PT, ls=dashes, clip_on=False,
         label=figure.plain(group["payer"].iloc[0]),
     )  # fmt: skip
     for name, (marker, size) in _MARKS.items():
         there = (group["event"] == name).to_numpy()
         if there.any():
             ax.plot(
-                xs[there], ys[there], ls="", marker=marker, ms=size, mec=colour,
+                xs[there], ys[there], ls="", marker=marker, ms=size + above * _WIDER_PT, mec=colour,
                 mfc=colour if name in _FILLED else "white", clip_on=False, zorder=3,
-                transform=shifted,
             )  # fmt: skip

@@ -113,7 +113,8 @@ class World:
     journal
         File that the journal is written to as it grows, as NDJSON, such as "run.ndjson"; frames are
         read from there. For long runs: memory grows with the open payments, not with the events.
-        An existing file is overwritten. Default: in memory.
+        An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
+        x402sim and Python. Default: in memory.
 
     The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
 

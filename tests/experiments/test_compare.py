@@ -1,0 +1,240 @@
+"""Comparisons: paired differences are right, and their intervals cover what they say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from x402sim import World, compare, summarize, sweep
+from x402sim.experiments.compare import student
+from x402sim.experiments.summary import Counted, wilson, worth_of
+
+STUDIES = 300
+
+
+def one(table: pd.DataFrame) -> dict[str, object]:
+    (row,) = table.to_dict("records")
+    return row
+
+
+def covered(table: pd.DataFrame, truth: float) -> float:
+    return float(((table["low"] <= truth) & (table["high"] >= truth)).mean())
+
+
+# --- what it computes --------------------------------------------------------------------
+
+
+def test_a_difference_by_hand() -> None:
+    """Five pairs with the differences 1, 2, 3, 4 and 5: 3 ± 2.776 · 1.581 / √5."""
+    frame = pd.DataFrame({
+        "policy": ["a"] * 5 + ["b"] * 5, "seed": [*range(5)] * 2,
+        "x": [11, 22, 33, 44, 55, 10, 20, 30, 40, 50],
+    })  # fmt: skip
+    row = one(compare(frame, of="policy", against="b"))
+    assert (row["policy"], row["against"], row["result"], row["seeds"]) == ("a", "b", "x", 5)
+    assert row["unpaired"] == 0
+    assert (row["difference"], row["std"]) == pytest.approx((3, 2.5**0.5))
+    assert (row["low"], row["high"]) == pytest.approx((3 - 1.96324, 3 + 1.96324), abs=1e-4)
+    assert row["correlation"] == pytest.approx(1)
+    other = one(compare(frame, of="policy", against="a"))
+    assert (other["difference"], other["low"]) == pytest.approx((-3, -row["high"]))
+
+
+@pytest.mark.parametrize(
+    ("share", "freedom", "wanted"),
+    [(0.975, 1, 12.7062), (0.975, 2, 4.30265), (0.975, 9, 2.26216), (0.95, 5, 2.01505),
+     (0.995, 30, 2.75000), (0.975, 199, 1.97196)],
+)  # fmt: skip
+def test_students_t_is_that_of_the_tables(share: float, freedom: int, wanted: float) -> None:
+    assert student(share, freedom) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_each_group_value_and_result_is_a_row() -> None:
+    frame = pd.DataFrame(
+        [
+            {"policy": policy, "lost": lost, "seed": seed, "x": n * seed + lost, "y": 1.5}
+            for n, policy in enumerate("abc")
+            for lost in (0.1, 0.3)
+            for seed in range(4)
+        ]
+    )
+    table = compare(frame, of="policy", against="a", by="lost")
+    keys = table[["lost", "policy", "result"]].values.tolist()
+    assert keys == [[lost, p, r] for lost in (0.1, 0.3) for p in "bc" for r in "xy"]
+    assert table["difference"].tolist() == pytest.approx([1.5, 0, 3, 0] * 2)
+    equal = table[table["result"] == "y"]
+    assert (equal[["low", "high"]] == 0).all(axis=None), "it does not depend on luck"
+
+
+def test_pairs_are_made_of_what_both_have() -> None:
+    frame = pd.DataFrame({
+        "p": ["a"] * 4 + ["b"] * 4, "seed": [0, 1, 2, 3, 1, 2, 3, 4],
+        "x": [9.0, 2, 3, None, 1, 1, 1, 7], "error": [None] * 3 + ["no"] + [None] * 4,
+    })  # fmt: skip
+    row = one(compare(frame, of="p", against="b"))
+    assert (row["seeds"], row["unpaired"], row["difference"]) == (2, 3, 1.5)
+    alone = frame.assign(seed=range(8))
+    with pytest.raises(ValueError, match=r"no seed was played with both .*common_random_numbers"):
+        compare(alone, of="p", against="b")
+    for wrong, says in (
+        ({"of": "q", "against": "b"}, "unknown column 'q'"),
+        ({"of": "p", "against": "c"}, "against: unknown p 'c'. Possible: a, b"),
+        ({"of": "p", "against": "b", "values": "y"}, "unknown column 'y'"),
+        ({"of": "p", "against": "b", "confidence": 95}, "between 0 and 1"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            compare(frame, **wrong)
+
+
+def test_one_pair_has_a_difference_and_no_interval() -> None:
+    frame = pd.DataFrame({"p": ["a", "b"], "seed": [0, 0], "x": [2.0, 1.0]})
+    row = one(compare(frame, of="p", against="b"))
+    assert (row["difference"], row["seeds"]) == (1, 1)
+    assert np.isnan([row["low"], row["high"], row["std"]]).all()
+
+
+# --- how often it is right ---------------------------------------------------------------
+
+
+def test_an_interval_of_paired_means_covers_as_often_as_it_says_and_is_narrow() -> None:
+    """12 seeds with much luck in common: the difference is known ten times better than a mean."""
+    draw = np.random.default_rng(5)
+    luck = draw.normal(size=(STUDIES, 12)) * 10
+    rows = [
+        pd.DataFrame({
+            "study": np.repeat(range(STUDIES), 12), "seed": np.tile(range(12), STUDIES), "p": p,
+            "x": (luck + shift + draw.normal(size=luck.shape)).ravel(),
+        })
+        for p, shift in (("a", 0.5), ("b", 0.0))
+    ]  # fmt: skip
+    frame = pd.concat(rows)
+    table = compare(frame, of="p", against="b", by="study", values="x")
+    assert covered(table, 0.5) == pytest.approx(0.95, abs=0.03)
+    assert (table["correlation"] > 0.9).mean() > 0.95
+    means = summarize(frame[frame["p"] == "a"], by="study", values="x")
+    width = [(each["high"] - each["low"]).mean() for each in (table, means)]
+    assert width[0] < width[1] / 5
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "alike", "seeds"),
+    [(0.3, 0.3, 0.8, 10), (0.1, 0.02, 0.8, 50), (0.02, 0.0, 0.8, 50), (0.9, 0.5, 0.0, 20)],
+)
+def test_an_interval_of_paired_shares_covers_as_often_as_it_says(
+    p: float, q: float, alike: float, seeds: int
+) -> None:
+    """`alike`: how often both meet the same luck."""
+    draw = np.random.default_rng(int(1000 * p + 100 * q + 10 * alike + seeds))
+    size = STUDIES, seeds
+    luck = draw.random(size)
+    other = np.where(draw.random(size) < alike, luck, draw.random(size))
+    frame = pd.concat(
+        pd.DataFrame({
+            "study": np.repeat(range(STUDIES), seeds), "seed": np.tile(range(seeds), STUDIES),
+            "p": name, "lost": (drawn < share).ravel(),
+        })
+        for name, drawn, share in (("a", luck, p), ("b", other, q))
+    )  # fmt: skip
+    table = compare(frame, of="p", against="b", by="study", values="lost")
+    assert 0.92 <= covered(table, p - q) <= 1
+    assert ((table["high"] - table["low"]) > 0.01).all(), "it never vanishes"
+
+
+def test_where_nothing_was_lost_with_both_the_interval_says_what_may_be() -> None:
+    frame = pd.DataFrame({"p": ["a"] * 20 + ["b"] * 20, "seed": [*range(20)] * 2, "lost": False})
+    row = one(compare(frame, of="p", against="b"))
+    assert row["difference"] == 0
+    assert (row["low"], row["high"]) == pytest.approx((-0.1611, 0.1611), abs=1e-4)
+
+
+def test_rows_of_one_seed_count_by_how_alike_they_are() -> None:
+    """40 seeds of 25 orders: all alike they say as much as one each, independent ones more."""
+    draw = np.random.default_rng(6)
+    for is_alike in (True, False):
+        shape = STUDIES // 4, 40, 25
+        frames = []
+        for name, share in (("a", 0.3), ("b", 0.2)):
+            drawn = draw.random(shape)
+            drawn = np.repeat(drawn[:, :, :1], 25, axis=2) if is_alike else drawn
+            index = np.indices(shape).reshape(3, -1)
+            frames.append(
+                pd.DataFrame(
+                    {"study": index[0], "seed": index[1], "p": name, "lost": drawn.ravel() < share}
+                )
+            )
+        table = compare(pd.concat(frames), of="p", against="b", by="study", values="lost")
+        assert covered(table, 0.1) == pytest.approx(0.95, abs=0.05)
+        width = (table["high"] - table["low"]).mean()
+        assert width == pytest.approx(0.38 if is_alike else 0.077, rel=0.1)
+
+
+# --- seeds or rows -----------------------------------------------------------------------
+
+
+def test_the_caller_says_what_is_independent() -> None:
+    """0 of 1,000 orders of 10 seeds: as 10 equal ones, or as 1,000."""
+    frame = pd.DataFrame({"n": 1, "seed": [*range(10)] * 100, "lost": False, "x": range(1000)})
+    by_seed, by_row = (summarize(frame, by="n", unit=unit) for unit in ("seed", "row"))
+    high = [table.set_index("result").loc["lost", "high"] for table in (by_seed, by_row)]
+    assert high == pytest.approx([0.2775, 0.00383], abs=1e-4)
+    assert by_seed["unit"].tolist() == ["seed"] * 2
+    assert by_row["independent"].tolist() == [1000, 1000]
+    assert by_seed["independent"].tolist() == [10, 10]
+    assert summarize(frame, by="n")["unit"].tolist() == ["seed"] * 2, "the default"
+    with pytest.raises(ValueError, match="unit: unknown unit 'rows'; did you mean 'row'"):
+        summarize(frame, by="n", unit="rows")  # type: ignore[arg-type]
+    one_seed = summarize(frame.assign(seed=0), by="n", unit="row").set_index("result")
+    assert one_seed.loc["lost", "high"] == pytest.approx(0.00383, abs=1e-4), "one is enough"
+    assert one_seed.loc["x", ["low", "high"]].between(470, 530).all()
+
+
+@pytest.mark.parametrize("result", ["lost", "late_s"])
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_an_interval_covers_if_the_unit_is_the_right_one(result: str, *, is_alike: bool) -> None:
+    """By row it covers independent rows as often, and dependent ones far too seldom."""
+    draw = np.random.default_rng(8)
+    shape = STUDIES // 2, 30, 10
+    drawn = draw.random(shape)
+    drawn = np.repeat(drawn[:, :, :1], 10, axis=2) if is_alike else drawn
+    index = np.indices(shape).reshape(3, -1)
+    frame = pd.DataFrame({"study": index[0], "seed": index[1], "u": drawn.ravel()})
+    frame = frame.assign(lost=frame["u"] < 0.3, late_s=-np.log(frame["u"])).drop(columns="u")
+    truth = {"lost": 0.3, "late_s": 1.0}[result]
+    by_seed, by_row = (
+        summarize(frame, by="study", values=result, unit=unit) for unit in ("seed", "row")
+    )
+    assert covered(by_seed, truth) == pytest.approx(0.95 if result == "lost" else 0.91, abs=0.07)
+    if is_alike:
+        assert covered(by_row, truth) < 0.6
+    else:
+        assert covered(by_row, truth) == pytest.approx(0.95, abs=0.05)
+
+
+def test_the_formulas_of_the_help() -> None:
+    """Wilson's interval of 7 of 20, and the worth of rows by their spread over the seeds."""
+    p, n, z = 0.35, 20, 1.959964
+    middle, scale = p + z**2 / (2 * n), 1 + z**2 / n
+    half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+    assert wilson(p, n, 0.95) == pytest.approx(((middle - half) / scale, (middle + half) / scale))
+    x, m = np.array([1.0, 0, 3, 2]), np.array([4, 4, 5, 3])
+    share = x.sum() / m.sum()
+    variance = ((x - share * m) ** 2).sum() / m.sum() ** 2
+    assert worth_of(Counted(x, m)) == pytest.approx(share * (1 - share) / variance)
+
+
+def test_the_policies_of_the_guide_differ() -> None:
+    """Real worlds: with common random numbers, 8 seeds tell two latencies apart."""
+
+    def delay(extra: float, seed: int) -> float:
+        async def story(world: object) -> None:
+            alice = await world.payer("alice", balance="1.00")  # type: ignore[attr-defined]
+            await alice.buy()
+
+        run = World(seed=seed, latency={"service": (1.0 + extra, 0.8)}).play(story)
+        return float(run.steps["latency_s"].sum())
+
+    frame = sweep(delay, {"extra": [0.0, 0.2]}, seeds=8, workers=0)
+    row = one(compare(frame, of="extra", against=0.0))
+    assert 0 < float(row["low"]) < float(row["difference"])  # type: ignore[arg-type]
+    assert float(row["correlation"]) > 0.9  # type: ignore[arg-type]
+    table = summarize(frame, by="extra")
+    assert table["low"].iloc[1] < table["high"].iloc[0], "their intervals overlap"

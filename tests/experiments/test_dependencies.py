@@ -1,0 +1,490 @@
+"""What the results of a sweep depend on: each change is refused by name, and nothing else is."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from tests.experiments.test_sweep import calls
+from x402sim import World, sweep
+from x402sim.experiments.dependencies import Dependencies
+from x402sim.experiments.folder import MANIFEST
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "x402sim" / "guide" / "experiments.md"
+
+
+def played(namespace: dict[str, Any], out: Path, **options: Any) -> list[Any]:
+    """Sweep the `experiment` of a namespace over two seeds; return its values."""
+    grid = namespace.get("GRID", {"n": [1]})
+    frame = sweep(namespace["experiment"], grid, range(2), workers=0, out=out, **options)
+    return list(frame["value"])
+
+
+def ran(source: str) -> dict[str, Any]:
+    """Return the names of a program that was run as a notebook's cell is."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, namespace)
+    return namespace
+
+
+# --- a change is refused by its name -----------------------------------------------------
+
+BASE = "def experiment(n, seed): return {0}\n"
+CHANGES: list[tuple[str, str, str]] = [
+    ("def experiment(n, seed): return n", "def experiment(n, seed): return 2 * n", "the code of exp"),
+    ("def experiment(n, seed): return n in {1, 2}", "def experiment(n, seed): return n in {1, 3}",
+     "the code of experiment has changed"),
+    ("K = 1\ndef experiment(n, seed): return K", "K = 2\ndef experiment(n, seed): return K",
+     "the value K in this session has changed"),
+    ("K = {'a': [1, {2}]}\ndef experiment(n, seed): return len(K)",
+     "K = {'a': [1, {3}]}\ndef experiment(n, seed): return len(K)", "the value K in this session"),
+    ("def experiment(n, seed, m=1): return m", "def experiment(n, seed, m=2): return m",
+     "the default of m in experiment has changed"),
+    ("def experiment(*, n, seed, m=1): return m", "def experiment(*, n, seed, m=2): return m",
+     "the default of m in experiment has changed"),
+    ("def make(k):\n def experiment(n, seed): return k\n return experiment\nexperiment = make(1)",
+     "def make(k):\n def experiment(n, seed): return k\n return experiment\nexperiment = make(2)",
+     "the variable k around experiment has changed"),
+    ("def f(): return 1\ndef experiment(n, seed): return f()",
+     "def f(): return 2\ndef experiment(n, seed): return f()", "the function f in this session"),
+    ("K = 1\ndef f(): return K\ndef experiment(n, seed): return f()",
+     "K = 2\ndef f(): return K\ndef experiment(n, seed): return f()", "the value K in this session"),
+    ("K = 1\ndef experiment(n, seed): return [K for _ in range(n)][0]",
+     "K = 2\ndef experiment(n, seed): return [K for _ in range(n)][0]", "the value K in this session"),
+    ("K = 1\ndef experiment(n, seed):\n def inner(): return K\n return inner()",
+     "K = 2\ndef experiment(n, seed):\n def inner(): return K\n return inner()", "the value K in this"),
+    ("class A:\n x = 1\ndef experiment(n, seed): return A.x",
+     "class A:\n x = 2\ndef experiment(n, seed): return A.x", "the class A in this session"),
+    ("class B:\n def f(self): return 1\nclass A(B): pass\na = A()\n"
+     "def experiment(n, seed): return a.f()",
+     "class B:\n def f(self): return 2\nclass A(B): pass\na = A()\n"
+     "def experiment(n, seed): return a.f()", "the value a in this session"),
+    ("K = 1\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
+     "K = 2\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",
+     "the value K in this session"),
+    ("import enum\nclass E(enum.Enum):\n A = 1\ndef experiment(n, seed): return E.A.value",
+     "import enum\nclass E(enum.Enum):\n A = 2\ndef experiment(n, seed): return E.A.value",
+     "the class E in this session"),
+    ("from dataclasses import dataclass\n@dataclass\nclass D:\n x: int = 1\n"
+     "def experiment(n, seed): return D().x",
+     "from dataclasses import dataclass\n@dataclass\nclass D:\n x: int = 2\n"
+     "def experiment(n, seed): return D().x", "the class D in this session"),
+    ("import msgspec\nclass S(msgspec.Struct):\n x: int = 1\ndef experiment(n, seed): return S().x",
+     "import msgspec\nclass S(msgspec.Struct):\n x: int = 2\ndef experiment(n, seed): return S().x",
+     "the class S in this session"),
+    ("import functools\ndef twice(k):\n def around(f):\n  @functools.wraps(f)\n"
+     "  def call(**a): return k * f(**a)\n  return call\n return around\n"
+     "@twice(2)\ndef experiment(n, seed): return n",
+     "import functools\ndef twice(k):\n def around(f):\n  @functools.wraps(f)\n"
+     "  def call(**a): return k * f(**a)\n  return call\n return around\n"
+     "@twice(3)\ndef experiment(n, seed): return n", "the variable k around experiment"),
+    ("from functools import partial\ndef f(m, n, seed): return m\nexperiment = partial(f, 1)",
+     "from functools import partial\ndef f(m, n, seed): return m\nexperiment = partial(f, 2)",
+     "the arguments of the partial f"),
+    ("class A:\n def __init__(self, k): self.k = k\n def f(self, n, seed): return self.k\n"
+     "experiment = A(1).f",
+     "class A:\n def __init__(self, k): self.k = k\n def f(self, n, seed): return self.k\n"
+     "experiment = A(2).f", "the object of A.f"),
+    ("class A:\n k = 1\n def __call__(self, n, seed): return self.k\nexperiment = A()",
+     "class A:\n k = 2\n def __call__(self, n, seed): return self.k\nexperiment = A()",
+     "the value of A has changed"),
+    ("import numpy as np\nX = np.arange(3)\ndef experiment(n, seed): return int(X[-1])",
+     "import numpy as np\nX = np.arange(4)\ndef experiment(n, seed): return int(X[-1])", "the value X"),
+    ("import pandas as pd\nX = pd.DataFrame({'a': [1, 2]})\ndef experiment(n, seed): return int(X.a[1])",
+     "import pandas as pd\nX = pd.DataFrame({'a': [1, 3]})\ndef experiment(n, seed): return int(X.a[1])",
+     "the value X in this session"),
+    ("from x402sim.policies import *\nP = {'p': Reconcile()}\ndef experiment(n, seed): return len(P)",
+     "from x402sim.policies import *\nP = {'p': Forget()}\ndef experiment(n, seed): return len(P)",
+     "the value P in this session"),
+    ("GRID = {'n': {'a': [1]}}\ndef experiment(n, seed): return n[0]",
+     "GRID = {'n': {'a': [2]}}\ndef experiment(n, seed): return n[0]",
+     "the value of n='a' of the grid has changed"),
+    ("K = 1\ndef f(): return K\nGRID = {'n': {'a': f}}\ndef experiment(n, seed): return n()",
+     "K = 2\ndef f(): return K\nGRID = {'n': {'a': f}}\ndef experiment(n, seed): return n()",
+     "the value K in this session has changed"),
+    ("K = 1\ndef experiment(n, seed): return K", "def experiment(n, seed): return n",
+     "the value K in this session is not used any more"),
+    ("def experiment(n, seed): return n", "K = 1\ndef experiment(n, seed): return K",
+     "the value K in this session is used now, and was not"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "says"), CHANGES)
+def test_a_change_of_what_counts_is_refused_by_name(
+    tmp_path: Path, before: str, after: str, says: str
+) -> None:
+    old = played(ran(before), tmp_path)
+    assert played(ran(f"# a comment\n\n{before}"), tmp_path) == old, "that does not count"
+    with pytest.raises(ValueError, match=re.escape(says)):
+        played(ran(after), tmp_path)
+    assert played(ran(before), tmp_path) == old, "the refusal changes nothing"
+    alone = played(ran(after), tmp_path / "alone")
+    assert played(ran(after), tmp_path, fresh=True) == alone
+    assert played(ran(after), tmp_path) == alone
+
+
+def test_names_that_are_not_used_do_not_count(tmp_path: Path) -> None:
+    source = "K = 1\nL = 2\nclass O: K = 3\ndef unused(): return L\n" + BASE.format("O.K")
+    first = played(ran(source), tmp_path)
+    later = source.replace("K = 1", "K = 9").replace("L = 2", "L = 9; import wave")
+    assert played(ran(later), tmp_path) == first
+
+
+def test_more_labels_and_seeds_may_be_added(tmp_path: Path) -> None:
+    source = "K = 1\ndef f(): return K\ndef g(): return 2\n" + BASE.format("n()")
+    played(ran(source + "GRID = {'n': {'g': g}}"), tmp_path)
+    assert played(ran(source + "GRID = {'n': {'g': g, 'f': f}}"), tmp_path) == [2, 2, 1, 1]
+    with pytest.raises(ValueError, match="the value K in this session has changed"):
+        played(ran(source.replace("K = 1", "K = 3") + "GRID = {'n': {'f': f}}"), tmp_path)
+    assert played(ran(source.replace("K = 1", "K = 3") + "GRID = {'n': {'g': g}}"), tmp_path)
+
+
+# --- files -------------------------------------------------------------------------------
+
+STUDY = """
+import helpers
+from shop.prices import price
+from x402sim import sweep
+
+def experiment(n, seed):
+    from later import shift
+    return helpers.FACTOR * n + price() + shift()
+
+if __name__ == "__main__":
+    import sys
+    print(sweep(experiment, {"n": [1]}, range(2), workers=0, out=sys.argv[1])["value"].tolist())
+"""
+FILES = {
+    "study.py": STUDY,
+    "helpers.py": "FACTOR = 10\n",
+    "shop/__init__.py": "",
+    "shop/prices.py": "from .tax import TAX\ndef price(): return 1 + TAX\n",
+    "shop/tax.py": "TAX = 2\n",
+    "later.py": "def shift(): return 100\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        file = tmp_path / "project" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path / "project"
+
+
+def started(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment,
+    )
+
+
+CHANGED_FILES = [
+    ("helpers.py", "10", "11", "the file of helpers has changed; the value FACTOR in helpers"),
+    ("shop/prices.py", "1 +", "5 +", "the function price in study.py has changed"),
+    ("shop/tax.py", "2", "3", "the file of shop.tax has changed"),
+    ("later.py", "100", "200", "the file of later has changed"),
+]
+
+
+def test_a_file_of_the_project_that_is_imported_counts(project: Path) -> None:
+    """All are changed and changed back in turn; a comment in each does not count."""
+    out = project / "out"
+    first = started(project / "study.py", out)
+    assert first.stdout == "[113, 113]\n", first.stderr
+    for name in FILES:
+        file = project / name
+        file.write_text(f"# a comment\n{file.read_text()}")
+    for name, old, new, says in CHANGED_FILES:
+        file = project / name
+        before = file.read_text()
+        file.write_text(before.replace(old, new))
+        refused = started(project / "study.py", out)
+        assert "ValueError" in refused.stderr
+        assert all(part.strip() in refused.stderr for part in says.split(";")), refused.stderr
+        file.write_text(before)
+    assert started(project / "study.py", out).stdout == "[113, 113]\n"
+
+
+def test_the_command_and_a_program_share_a_folder(project: Path) -> None:
+    out, points = project / "out", ("--set", "n=1", "--seeds", "2", "--workers", "0")
+    command = "-m", "x402sim", "sweep", f"{project / 'study.py'}:experiment", *points
+    command += "--out", str(out)
+    assert started(*command, PYTHONHASHSEED="7").returncode == 0
+    assert started(project / "study.py", out).stdout == "[113, 113]\n"
+    (project / "helpers.py").write_text("FACTOR = 11\n")
+    refused = started(*command)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    for what in ("the file of helpers", "the value FACTOR in helpers"):
+        assert f"{what} has changed" in refused.stderr
+    assert started(*command, "--fresh").returncode == 0
+    assert started(project / "study.py", out).stdout == "[114, 114]\n"
+
+
+def test_a_story_in_a_file_that_is_named_counts(tmp_path: Path) -> None:
+    story = tmp_path / "flow.py"
+    story.write_text("async def flow(world): await world.payer('a', balance='1.00')\n")
+    source = f"from x402sim import World\nSTORY = '{story}:flow'\n" + BASE.format(
+        "len(World(seed=seed).play(STORY).transfers)"
+    )
+    out = tmp_path / "out"
+    played(ran(source), out)
+    story.write_text(story.read_text().replace("1.00", "2.00"))
+    with pytest.raises(ValueError, match=r"the file .*flow.py has changed"):
+        played(ran(source), out)
+
+
+def test_the_guides_own_study_with_another_policy(tmp_path: Path) -> None:
+    (study,) = re.findall(r"```python\n(.*?unserved.*?)```", GUIDE.read_text(), re.DOTALL)[:1]
+    head = study.partition("if __name__")[0]
+    end = (
+        "import sys\ngrid = {'policy': ['forget'], 'lost': [0.3]}\n"
+        "print(sweep(unserved, grid, range(2), workers=0, out=sys.argv[1], "
+        "fresh='fresh' in sys.argv)['value'].mean())\n"
+    )
+    file, out = tmp_path / "study.py", tmp_path / "out"
+    file.write_text(head + end)
+    first = started(file, out)
+    assert float(first.stdout) > 0.1, first.stderr
+    file.write_text((head + end).replace('"forget": Forget()', '"forget": Reconcile()'))
+    refused = started(file, out)
+    assert (refused.stdout, "the value POLICIES in study.py has changed" in refused.stderr) == (
+        "",
+        True,
+    ), refused.stderr
+    assert started(file, out, "fresh").stdout == "0.0\n"
+
+
+# --- the same in every process -----------------------------------------------------------
+
+MANY = """
+import dataclasses, datetime, decimal, enum, functools, pathlib, random, re
+import msgspec, numpy as np, pandas as pd
+from x402sim import *
+from x402sim.policies import *
+from x402sim.backends import *
+from x402sim.population import *
+
+class Colour(enum.Enum):
+    RED, BLUE = 1, "two"
+
+@dataclasses.dataclass(slots=True)
+class Point:
+    x: int = 1
+    names: set = dataclasses.field(default_factory=lambda: {"a", "b", "c"})
+    def far(self): return len(NAMES)
+
+class Rate(msgspec.Struct):
+    per_s: float = 0.5
+
+class Sub(set):
+    pass
+
+NAMES = {"alpha", "beta", "gamma", frozenset({"x", "y", "z"})}
+CYCLE = [1]; CYCLE.append({"me": CYCLE, "also": NAMES})
+def counted(word): return word in {"one", "two", "three"} and word not in NAMES
+VALUES = [
+    Point(), Point(3, {"q", "r"}), Colour.RED, Rate(2.0), Sub({"m", "n", "o"}), CYCLE, counted,
+    1.5, float("nan"), 10**5000, "\\ud800", b"x", 1j, None, ..., range(3), slice(1, 2),
+    decimal.Decimal("1.10"), datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), pathlib.Path("a"),
+    re.compile("a+"), random.Random(3), np.random.default_rng(3), np.float64(2), np.arange(4.0),
+    np.array([{"a", "b"}, None], dtype=object), pd.Series([1, 2], index=["a", "b"]),
+    pd.DataFrame({"t": pd.to_datetime(["2020-01-01"]), "c": pd.Categorical(["x"])}),
+    functools.partial(counted, word="one"), functools.lru_cache(counted), lambda: NAMES, len, [].append,
+    World(seed=1, block_time_s=10, reorgs=Reorgs(0.1), latency={"service": (1, 0.5)}),
+    Settings(policy=ServicePolicy(claim=NoClaim(), serve=ServeConfirmed(3))),
+    Fault(victim="facilitator", does="lose answer", times=None), PayerPolicy(steps=1), Buy(),
+    Poisson(per_s=0.1), GasWalk(1, 0.2), SharedCache(), Decisions(),
+]
+def experiment(n, seed): return len(VALUES)
+"""
+
+
+def test_digests_do_not_depend_on_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "study.py"
+    file.write_text(
+        f"{MANY}\nfrom x402sim.experiments.dependencies import Dependencies\n"
+        "found = Dependencies(experiment, 'experiment', globals())\n"
+        "print(found.digests, found.versions, found.unread)\n"
+    )
+    told = {started(file, PYTHONHASHSEED=str(seed)).stdout for seed in (0, 1, 2)}
+    assert len(told) == 1
+    (text,) = told
+    assert "the value VALUES in study.py" in text
+    assert text.endswith("[]\n"), "all can be read"
+
+
+def test_each_of_many_values_counts() -> None:
+    """A changed value among them is another digest."""
+
+    def digest(source: str) -> str:
+        space = ran(source)
+        return Dependencies(space["experiment"], "it", space).digests[
+            "the value VALUES in this session"
+        ]
+
+    changes = {
+        '1, "two"': '1, "2"', '"c"}': '"d"}', "Point(3": "Point(4", '{"q", "r"}': '{"q"}', "Rate(2.0)": "Rate(2.5)",
+        '"m", "n", "o"': '"m", "n"', "10**5000": "10**5001", "1.5, float": "1.25, float",
+        '"1.10"': '"1.1"', "2020, 1, 1": "2020, 1, 2", '"a+"': '"a*"', "Random(3)": "Random(4)",
+        "default_rng(3)": "default_rng(4)", "float64(2)": "float64(3)", "arange(4.0)": "arange(4)",
+        '[{"a", "b"}, None]': '[{"a"}, None]', "Series([1, 2]": "Series([1, 3]",
+        '["2020-01-01"]': '["2020-01-02"]', 'Categorical(["x"])': 'Categorical(["y"])',
+        'word="one"': 'word="two"', "Reorgs(0.1)": "Reorgs(0.2)", "(1, 0.5)": "(1, 0.6)",
+        "ServeConfirmed(3)": "ServeConfirmed(4)", "times=None": "times=2", "steps=1": "steps=2",
+        "GasWalk(1, 0.2)": "GasWalk(1, 0.3)", "Path(\"a\")": "Path(\"b\")", '"three"} and': '"four"} and',
+    }  # fmt: skip
+    first = digest(MANY)
+    assert digest(MANY) == first
+    for old, new in changes.items():
+        assert MANY.count(old) == 1, old
+        assert digest(MANY.replace(old, new)) != first, old
+
+
+RESUMED = """
+import sys
+from tests.experiments import studies
+from x402sim import sweep
+PAUSES = {"quick": {0.02, 0.03}, "slow": {0.05}}
+class Way:
+    names = {"one", "two", "three"}
+WAYS = {"a": Way(), "b": [Way, {"x", "y"}]}
+def experiment(folder, n, way, seed):
+    assert PAUSES and WAYS
+    return studies.slow(folder, n, seed)
+if __name__ == "__main__":
+    grid = {"folder": [sys.argv[1]], "n": [1, 2], "way": {"a": WAYS["a"]}}
+    sweep(experiment, grid, range(15), workers=0, out=sys.argv[2])
+"""
+
+
+def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
+    tmp_path: Path,
+) -> None:
+    """What was kept is not played again, and all points are there."""
+    made, out, file = tmp_path / "made", tmp_path / "out", tmp_path / "study.py"
+    made.mkdir()
+    file.write_text(RESUMED)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(file), str(made), str(out)]
+    process = subprocess.Popen(command, env=environment | {"PYTHONHASHSEED": "1"})
+    while len(list(out.glob("*.parquet"))) < 2:
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    kept = sum(pq.read_metadata(each).num_rows for each in out.glob("*.parquet"))
+    assert 0 < kept < 30
+    for each in made.iterdir():
+        each.unlink()
+    done = subprocess.run(
+        command,
+        env=environment | {"PYTHONHASHSEED": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(calls(made)) == 30 - kept
+    rows = pd.concat(pd.read_parquet(each) for each in out.glob("*.parquet"))
+    assert sorted(zip(rows["n"], rows["seed"], strict=True)) == [
+        (n, seed) for n in (1, 2) for seed in range(15)
+    ]
+
+
+# --- what is said ------------------------------------------------------------------------
+
+
+def test_another_version_is_named(tmp_path: Path) -> None:
+    namespace = ran(BASE.format("n"))
+    played(namespace, tmp_path)
+    manifest = tmp_path / MANIFEST
+    whole = json.loads(manifest.read_text())
+    assert whole["versions"].keys() >= {"Python", "x402sim", "numpy", "pandas"}
+    for name in ("Python", "x402sim", "numpy"):
+        versions = whole["versions"] | {name: "0.9"}
+        manifest.write_text(json.dumps(whole | {"versions": versions}))
+        with pytest.raises(ValueError, match=rf"{name} was 0.9, is \w"):
+            played(namespace, tmp_path)
+    manifest.write_text('{"experiment": "experiment", "source_sha256": "00", "x402sim": "0.1.0"}')
+    with pytest.raises(ValueError, match=r"does not say what its results depend on .*fresh=True"):
+        played(namespace, tmp_path)
+    assert played(namespace, tmp_path, fresh=True) == [1, 1]
+
+
+def test_what_cannot_be_compared_is_said(project: Path) -> None:
+    out = project / "out"
+    (project / "helpers.py").write_text("import threading\nLOCK = threading.Lock()\nFACTOR = 1\n")
+    (project / "study.py").write_text(STUDY.replace("helpers.FACTOR", "helpers.LOCK.locked()"))
+    says = f"{out}: a change of what follows would not be noticed when this sweep goes on"
+    what = "the value LOCK in helpers (a lock: cannot pickle '_thread.lock' object)"
+    for _ in range(2):
+        done = started(project / "study.py", out)
+        assert "UserWarning" in done.stderr
+        assert says in done.stderr
+        assert what in done.stderr
+        assert done.stdout == "[103, 103]\n"
+    assert json.loads((out / MANIFEST).read_text())["unread"] == [what]
+    told = started("-m", "x402sim", "sweep", f"{project / 'study.py'}:experiment", "--set", "n=1",
+                   "--seeds", "2", "--workers", "0", "--out", out)  # fmt: skip
+    assert told.returncode == 0
+    assert told.stderr.startswith(f"x402sim: {says}")
+
+
+def test_the_options_of_the_worlds_are_recorded(tmp_path: Path) -> None:
+    def experiment(block_time: int, seed: int) -> int:
+        async def nothing(world: Any) -> None:
+            world.note("nothing")
+
+        World(seed=seed, block_time_s=block_time).play(nothing)
+        return World(seed=seed, invariants=False).play(nothing).seed
+
+    for times in ([5], [5, 6]):
+        sweep(experiment, {"block_time": times}, range(3), workers=0, out=tmp_path)
+    worlds = json.loads((tmp_path / MANIFEST).read_text())["worlds"]
+    assert worlds == {
+        f'{{"block_time":{n}}}': [
+            {"scenario": "nothing", "block_time_s": str(n)},
+            {"scenario": "nothing", "invariants": "False"},
+        ]
+        for n in (5, 6)
+    }
+
+
+def test_fresh_deletes_what_sweeps_wrote_and_nothing_else(tmp_path: Path) -> None:
+    def experiment(n: int, seed: int) -> int:
+        return n
+
+    sweep(experiment, {"n": [1]}, range(2), workers=0, out=tmp_path)
+    own = {"notes.txt": b"mine", "broken.parquet": b"no table"}
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "mine.parquet")
+    for name, content in own.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "broken.parquet").rename(tmp_path / "broken.bin")
+    sweep(experiment, {"n": [2]}, range(2), workers=0, out=tmp_path, fresh=True)
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left >= {"notes.txt", "broken.bin", "mine.parquet", MANIFEST}
+    assert not [name for name in left if name.startswith("n=1")]
+    with pytest.raises(ValueError, match="fresh: it deletes the results in a folder; give `out`"):
+        sweep(experiment, {"n": [1]}, range(2), workers=0, fresh=True)
+
+
+def test_nothing_is_said_of_what_can_be_compared(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made: Callable[..., Any] = ran(BASE.format("n"))["experiment"]
+        sweep(made, {"n": [1]}, 1, workers=0, out=tmp_path)

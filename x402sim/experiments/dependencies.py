@@ -1,0 +1,268 @@
+"""What the results of an experiment depend on, by name, with a digest of each.
+
+From a function on, that is: its code, defaults and closure; the global names that its code uses,
+and those that the functions among them use; the files of the project that its module and these
+import, also inside functions; and the versions of Python, x402sim and the libraries. What is read
+while an experiment plays, such as a file of data or an environment variable, is not among them.
+"""
+
+import ast
+import dis
+import hashlib
+import importlib.util
+import platform
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from x402sim.experiments.digest import PACKAGE, Reader, is_library
+from x402sim.version import VERSION
+
+_NUMERIC = ("numpy", "pandas")
+_CODE_OF_OURS = ("*.py", "*.toml", "*.json")
+Namespace = dict[str, Any]
+
+
+class Dependencies:
+    """What a value depends on: `digests` by name, `versions` by name, and what is `unread`.
+
+    `home` is the namespace of the experiment's own module. That file is not compared as a whole: it
+    has the grid, too, which may grow.
+    """
+
+    def __init__(self, root: Any, name: str, home: Namespace) -> None:
+        self.digests: dict[str, str] = {}
+        self.versions = {
+            "Python": f"{platform.python_implementation()} {platform.python_version()}",
+            "x402sim": f"{VERSION} ({_ours()})",
+        }
+        self.unread: list[str] = []
+        self._home, self._home_file = home, _file_in(home)
+        self._reader = Reader()
+        self._seen: set[str] = set()
+        self._functions: deque[types.FunctionType] = deque()
+        self._imported: deque[tuple[str, str]] = deque()
+        for each in _NUMERIC:
+            self._note_library(each)
+        self._add_root(root, name)
+        while self._functions:
+            self._follow(self._functions.popleft())
+        self._follow_imports()
+
+    # --- values ----------------------------------------------------------------------
+
+    def _add_root(self, root: Any, name: str) -> None:
+        """Note the parts of an experiment one by one, so that a change can be told by its name."""
+        if isinstance(root, partial):
+            self._add(f"the arguments of the partial {name}", (root.args, root.keywords))
+            self._add_root(root.func, name)
+            return
+        if isinstance(root, types.MethodType):
+            self._add(f"the object of {name}", root.__self__)
+            self._add_root(root.__func__, name)
+            return
+        if not isinstance(root, types.FunctionType):
+            self._add(f"the value of {name}", root)
+            return
+        function = root
+        self._add(f"the code of {name}", function.__code__)
+        self._functions.append(function)
+        given = function.__defaults__ or ()
+        count = function.__code__.co_argcount
+        names = function.__code__.co_varnames[count - len(given) : count]
+        defaults = dict(zip(names, given, strict=True)) | (function.__kwdefaults__ or {})
+        for each, value in defaults.items():
+            self._add(f"the default of {each} in {name}", value)
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for each, cell in cells:
+            if _has_content(cell):
+                self._add(f"the variable {each} around {name}", cell.cell_contents)
+        if function.__dict__:
+            self._add(f"the attributes of {name}", function.__dict__)
+
+    def _add(self, name: str, value: Any) -> None:
+        """Note a value under a name, and what it refers to for later."""
+        reader = self._reader
+        before = len(reader.functions), len(reader.modules), len(reader.classes), len(reader.unread)
+        self.digests[name] = reader.digest(value)
+        self._functions.extend(reader.functions[before[0] :])
+        self._import(each.__name__ for each in reader.modules[before[1] :])
+        self._import(each.__module__ for each in reader.classes[before[2] :])
+        self.unread += [f"{name} ({each})" for each in reader.unread[before[3] :]]
+        for story in reader.stories:
+            self._add_file(f"the file {story}", story)
+
+    def _follow(self, function: types.FunctionType) -> None:
+        """Note the global names that a function uses."""
+        space = function.__globals__
+        self._import([space.get("__name__") or ""])
+        used = _Used(function.__code__)
+        for name in used.names:
+            if name in space:
+                self._add_global(space, name, used.attributes)
+        for name, level in used.imports:
+            self._import([_absolute(name, level, space.get("__package__") or "")])
+
+    def _add_global(self, space: Namespace, name: str, attributes: Sequence[str]) -> None:
+        value, key = space[name], f"{name} in {self._label(space)}"
+        if isinstance(value, types.ModuleType):
+            self._import([value.__name__])
+            if not is_library(
+                value.__file__ if hasattr(value, "__file__") else None, value.__name__
+            ):
+                for each in attributes:
+                    if each in vars(value) and f"{each} in {value.__name__}" not in self._seen:
+                        self._add_global(vars(value), each, attributes)
+            return
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        kind = "class" if isinstance(value, type) else "value"
+        kind = "function" if isinstance(value, types.FunctionType) else kind
+        self._add(f"the {kind} {key}", value)
+
+    def _label(self, space: Namespace) -> str:
+        """Return how a namespace is called, however the file in it was started."""
+        if space is self._home or _file_in(space) == self._home_file is not None:
+            return Path(self._home_file).name if self._home_file else "this session"
+        return str(space.get("__name__") or "a namespace without a name")
+
+    # --- files -----------------------------------------------------------------------
+
+    def _import(self, names: Iterator[str] | Sequence[str]) -> None:
+        for name in names:
+            if name and name not in self._seen:
+                self._seen.add(name)
+                self._imported.append((name, _file_of(name) or ""))
+
+    def _follow_imports(self) -> None:
+        if self._home_file and Path(self._home_file).suffix == ".py":
+            package = self._home.get("__package__") or ""
+            self._import(_imports(ast.parse(Path(self._home_file).read_bytes()), package))
+        while self._imported:
+            name, file = self._imported.popleft()
+            if is_library(file or None, name):
+                self._note_library(name.partition(".")[0])
+            elif file.endswith(".py") and file != self._home_file:
+                tree = self._add_file(f"the file of {name}", Path(file))
+                package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
+                self._import(_imports(tree, package))
+
+    def _add_file(self, name: str, file: Path) -> ast.Module:
+        """Note a file of Python by what it says, without its comments; return its syntax tree."""
+        tree = ast.parse(file.read_bytes())
+        self.digests[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:32]
+        return tree
+
+    def _note_library(self, name: str) -> None:
+        if name not in self.versions and name != "x402sim":
+            try:
+                self.versions[name] = version(name)
+            except PackageNotFoundError:
+                return  # of the standard library, or a module by another name than its package
+
+
+class _Used:
+    """The names that code uses, also inside: global ones, attributes, and what it imports."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.names: list[str] = []
+        self.attributes: list[str] = []
+        self.imports: list[tuple[str, int]] = []
+        self._read(code)
+        self.names = list(dict.fromkeys(self.names))
+        self.attributes = list(dict.fromkeys(self.attributes))
+
+    def _read(self, code: types.CodeType) -> None:
+        constants: list[Any] = []
+        for each in dis.get_instructions(code):
+            if each.opname == "IMPORT_NAME":
+                level = constants[-2] if len(constants) > 1 else 0
+                self.imports.append((each.argval, level if isinstance(level, int) else 0))
+            elif "GLOBAL" in each.opname or each.opname == "LOAD_NAME":
+                self.names.append(each.argval)
+            elif "ATTR" in each.opname or "METHOD" in each.opname:
+                self.attributes.append(each.argval)
+            constants.append(each.argval)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._read(constant)
+
+
+def _has_content(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - it raises if the name has no value yet
+    except ValueError:
+        return False
+    return True
+
+
+def _file_in(space: Namespace) -> str | None:
+    file = space.get("__file__")
+    return str(Path(file).resolve()) if isinstance(file, str) and Path(file).is_file() else None
+
+
+def _file_of(name: str) -> str | None:
+    """Return the file of a module; None if it has none, or is not there. It imports nothing."""
+    if name in sys.modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        return str(Path(file).resolve()) if file else None
+    top, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest:
+        return spec.origin
+    for folder in spec.submodule_search_locations or ():
+        place = Path(folder, *rest)
+        for file in (place.with_name(place.name + ".py"), place / "__init__.py"):
+            if file.is_file():
+                return str(file.resolve())
+    return None
+
+
+def _imports(tree: ast.Module, package: str) -> list[str]:
+    """Return the names of the modules that a file imports anywhere."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node.module or "", node.level, package)
+            found += [base, *(f"{base}.{each.name}" for each in node.names)]
+    return [name for each in dict.fromkeys(found) for name in _parents(each)]
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _absolute(name: str, level: int, package: str) -> str:
+    """Return the whole name of a module that is imported relative to a package."""
+    if not level:
+        return name
+    base = package.rsplit(".", level - 1)[0] if level > 1 else package
+    return f"{base}.{name}" if name else base
+
+
+@cache
+def _ours() -> str:
+    """Return a short digest of x402sim's own code: a checkout changes without a new version.
+
+    In a checkout, the shipped scenarios are beside the package.
+    """
+    found = hashlib.sha256()
+    for folder in (PACKAGE, PACKAGE.parent / "scenarios"):
+        for pattern in _CODE_OF_OURS:
+            for file in sorted(folder.rglob(pattern)):
+                found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    return found.hexdigest()[:8]
