@@ -21,7 +21,8 @@ from x402sim.protocol.advice import advice_for
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Presented
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Invalid, Presented
+from x402sim.protocol.x402 import VERSIONS
 from x402sim.report.summary import Summary, held_of, raised_in, why_failed
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
