@@ -35,6 +35,7 @@ _NOT_ACCEPTED = (
 )
 """The reasons of a service that has not accepted a header: its node is silent, or it is the second,
 or one of too many, for one payment id, or another payment has its name."""
+_UNSOLD = ("HEAD", "OPTIONS")
 _ANOTHER_ID = "it pays for another payment id"
 _SETTLED = Refusal.ALREADY_SETTLED.text
 
@@ -372,7 +373,7 @@ class Audit:
         for sight in self.door.seen:
             if not sight.is_done:
                 yield Violation(Law.ANSWERED, f"a request for {sight.path} was never answered")
-            if sight.method in ("HEAD", "OPTIONS") and sight.status not in (None, 402, 405, 503):
+            if sight.method in _UNSOLD and sight.status not in (None, 402, 405, 503):
                 how = f"{sight.method} {sight.path} was answered {sight.status}"
                 yield Violation(Law.UNSOLD, how)
             if sight.status not in (200, 201) or sight.path not in _FOR_SALE:
@@ -414,7 +415,7 @@ class Audit:
             return
         left_base, end_ms = order.asked[1], expires_ms - self._skew_s * 1000
         for sight in self.door.seen:
-            if self._deposits.get(self._session_at(sight)) != key:
+            if self._deposits.get(self._session_at(sight)) != key or sight.method in _UNSOLD:
                 continue
             if sight.status == 200:
                 left_base -= PRICE_BASE * sight.is_written
