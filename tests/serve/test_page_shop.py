@@ -26,7 +26,13 @@ TERMS = {
     "maxTimeoutSeconds": 300,
     "extra": {"name": "USDC", "version": "2"},
 }
-V1 = {"network": "base-sepolia", "maxAmountRequired": "10000", "resource": URL, **TERMS}
+V1 = {
+    "network": "base-sepolia",
+    "maxAmountRequired": "10000",
+    "resource": URL,
+    "description": "The weather",
+    **TERMS,
+}
 V2 = {"network": "eip155:84532", "amount": "10000", **TERMS}
 STEPS = "return page.$$eval('.lane:first-of-type .step', (all) => all.map((it) => it.innerText))"
 
