@@ -32,7 +32,7 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check("4.4/deposit-402", needs="sessions")
+@check("4.4/deposit-402", needs="sessions", decisive=True)
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session gets a 402 with the body of 2.2 and the deposit as amount.
 
@@ -60,7 +60,7 @@ def _usual(probe: Probe) -> str:
     return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
 
 
-@check("4.4/deposit-402", needs="sessions")
+@check("4.4/deposit-402", needs="sessions", decisive=True)
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
     """The requirements of a deposit name the deployment's network, and the session's path.
 
@@ -79,7 +79,7 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
 
 
-@check("4.4/max-spend", needs="sessions")
+@check("4.4/max-spend", needs="sessions", decisive=True)
 async def the_deposit_is_exact(probe: Probe) -> None:
     """The deposit is exactly maxSpend in base units, without float rounding."""
     await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
@@ -176,7 +176,9 @@ def _exact_base(max_spend: Any) -> int | None:
 # --- once the deposit is paid ------------------------------------------------------------
 
 
-@check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
+@check(
+    "4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02", decisive=True
+)
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """A deposit is settled like any payment, and then the session can be used."""
     max_spend, challenge = await probe.deposit(2)

@@ -20,7 +20,7 @@ from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 
 def _reordered(body: Any) -> Any:
@@ -126,7 +126,7 @@ async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: in
 # --- replay --------------------------------------------------------------------------
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
     """A settled authorization, in any encoding, pays for no second id, and no other request."""
     paid = await probe.buy()
@@ -159,9 +159,9 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     paid = await probe.buy()
     _, deposit = await probe.deposit(1)
     if deposit.amount_base != paid.challenge.amount_base:
-        raise Skipped("no deposit has the amount of a request's price")
+        raise NotApplicable("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
-        raise Skipped("deposits go to another account")
+        raise NotApplicable("deposits go to another account")
     expect_refused(await probe.settle(deposit, paid.header))
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -178,7 +178,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world", one_step=True)
+@check("5/nonce-once", baseline="payment", needs="world", one_step=True, decisive=True)
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     """A nonce that its payer cancels during the settlement pays for nothing.
 
@@ -213,7 +213,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     expect_served(await probe.opened(challenge, settled))
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
     """One authorization sent for several ids, or requests, concurrently pays one of them."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]

@@ -13,7 +13,7 @@ from x402sim.suite.expect import require
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.places import last_part, walk
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import NotApplicable
 
 
 async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
@@ -21,7 +21,7 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     body = (await probe.send("GET", probe.target.agents.path, headers=proof)).body
     found = [value for place, value in walk(body) if "reputation" in last_part(place).lower()]
     if not found:
-        raise Skipped("the list of agents shows no reputation")
+        raise NotApplicable("the list of agents shows no reputation")
     return found
 
 

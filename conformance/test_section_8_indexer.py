@@ -54,7 +54,9 @@ NO_BLOCK: dict[str, Fault] = {
 """What the explorer says of a payment without a block, in any dialect; the oldest first."""
 
 
-@check("8/indexer-query", needs="funds, world", pays=len(NO_BLOCK), waits=turns_s(RUNS))
+@check(
+    "8/indexer-query", needs="funds, world", pays=len(NO_BLOCK), waits=turns_s(RUNS), decisive=True
+)
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
     """In every run, the indexer queries each payment for which it has got no block yet.
 
@@ -75,7 +77,7 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3))
+@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3), decisive=True)
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     """Once the explorer has answered, and the block is deep, a payment is queried no more.
 
@@ -98,7 +100,7 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check("8/indexer-query", needs="funds, world, restart", pays=1, waits=turns_s(RUNS))
+@check("8/indexer-query", needs="funds, world, restart", pays=1, waits=turns_s(RUNS), decisive=True)
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     """After a restart, the indexer queries a payment of before that has no block yet.
 
@@ -170,7 +172,7 @@ async def the_newest_first(probe: Probe) -> None:
     require("the newest payment before the older ones", not is_reversed, f"the order {orders[-1]}")
 
 
-@check("8/indexer-batch", needs="funds, world", pays=1, waits=turns_s(RUNS))
+@check("8/indexer-batch", needs="funds, world", pays=1, waits=turns_s(RUNS), decisive=True)
 async def a_hundred_the_newest(probe: Probe) -> None:
     """Of 101 payments without a block, a run queries the newest, and not the oldest.
 

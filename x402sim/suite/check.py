@@ -68,7 +68,8 @@ class Check:
 
     A case that `waits` until time has passed runs beside the others, where no clock turns. One of
     `one_step` also makes sense at a service that is paid in one step.
-    Several cases may have the same id; the worst outcome is the id's.
+    Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
+    that this case decides: a MUST of which one was not decided by any case has not passed.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Check:
     baseline: Baseline | None
     waits: Waits | None = None
     one_step: bool = False
+    decides: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,6 +117,7 @@ def check(
     level: Level | None = None,
     waits: Waits | None = None,
     one_step: bool = False,
+    decisive: bool | str = False,
     ground: str = "",
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
@@ -124,7 +127,10 @@ def check(
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient. With `one_step` it is also asked of a service
-    that is paid in one step, without payment ids and the texts of section 7. A check that demands a
+    that is paid in one step, without payment ids and the texts of section 7. A case is `decisive`
+    if a service with a defect of this clause passes all others; where several cases find the same
+    defects, and no others do, each has the same words instead of `True` (several, separated by
+    commas). If no such case was judged, a MUST has not passed. A check that demands a
     refusal names its `baseline`. The ground says where the demand
     comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
     several cases have the same, or the clause's. The document of the id follows from it: "spec" if
@@ -158,6 +164,7 @@ def check(
             baseline=baseline,
             waits=waits,
             one_step=one_step,
+            decides=_questions(decisive, getattr(case, "__name__", "")),
         )
 
     return make
@@ -165,6 +172,13 @@ def check(
 
 session_check = partial(check, baseline="session", needs="funds, sessions")
 """Make a check of a session, which a deposit opens; other `needs` replace these."""
+
+
+def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
+    """Return what a case decides: a question of its own, or those that it shares with others."""
+    if isinstance(decisive, str):
+        return tuple(each.strip() for each in decisive.split(","))
+    return (name,) if decisive else ()
 
 
 def _title_and_ground(case: Case) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from x402sim.suite import redact
 from x402sim.suite.answers import Paid
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import ExplorerQuery, Transfer
 from x402sim.world.transport.faults import Fault, value_of
@@ -80,7 +80,7 @@ class ControlApi:
 
     def _client(self) -> ControlClient:
         if self._setting.control is None:
-            raise Skipped("it needs the world around the target: give --world")
+            raise Lacking("it needs the world around the target: give --world")
         return self._setting.control
 
     async def fault(self, fault: Fault, *, of: Wallet | None = None) -> None:
@@ -160,7 +160,7 @@ class ControlApi:
         """Return how many entitlements are cached; only the service of this package shows it."""
         state = await self.get("state")
         if not isinstance(state, dict) or "cachedEntitlements" not in state:
-            raise Skipped("only the service of this package shows its cache")
+            raise NotApplicable("only the service of this package shows its cache")
         return int(state["cachedEntitlements"])
 
     async def next_event(self) -> int:
@@ -210,7 +210,7 @@ class ChainView:
     async def call(self, method: str, *params: Any) -> Any:
         """Call a JSON-RPC method; raises `Inconclusive` if there is no result."""
         if self._setting.rpc is None:
-            raise Skipped("it needs read access to the chain: give --rpc-url or --world")
+            raise Lacking("it needs read access to the chain: give --rpc-url or --world")
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         try:
             answer = decode((await self._setting.rpc.post("", json=call)).content, Any)

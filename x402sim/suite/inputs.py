@@ -15,7 +15,7 @@ import msgspec
 
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.probe import JSON, Probe
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import Lacking
 
 MIB = 1 << 20
 LARGE = 1 << 16
@@ -201,7 +201,7 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
         import hypothesis
         from hypothesis.configuration import set_hypothesis_home_dir
     except ImportError as error:
-        raise Skipped("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
+        raise Lacking("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
     found: list[Any] = []
 
     @hypothesis.settings(

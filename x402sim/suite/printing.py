@@ -199,7 +199,9 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
     for result in results:
         left = [case for case in result.cases if case.outcome in NOT_JUDGED]
         if result.outcome is Outcome.SKIPPED:
-            lacks[result.reason].append(result.id)
+            judged = f" ({result.in_part} judged)" if result.in_part else ""
+            lacks[result.reason].append(result.id + judged)
+            in_part[result.reason] += bool(judged)
         elif result.outcome is not Outcome.PASSED:
             continue
         elif any(case.has_begun for case in left):

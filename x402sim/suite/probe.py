@@ -31,7 +31,7 @@ from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 from x402sim.suite.wallets import Wallets
 from x402sim.world.control.client import ControlError
 
@@ -111,7 +111,7 @@ class Probe:
             except RestartFailed as error:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
-            raise Skipped("it needs a way to restart the target: give --restart COMMAND")
+            raise Lacking("it needs a way to restart the target: give --restart COMMAND")
         self.setting.offers.clear()  # a target may forget what nobody has paid for
 
     def observe(self, text: str) -> None:

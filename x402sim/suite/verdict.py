@@ -28,7 +28,15 @@ class Inconclusive(Exception):
 
 
 class Skipped(Exception):
-    """A need of the check is not met."""
+    """A case was not judged: what the target does, or its file does not say, leaves it open."""
+
+
+class Lacking(Skipped):
+    """A need of the case is not met: a key, a world, a budget, patience."""
+
+
+class NotApplicable(Skipped):
+    """The target has no such thing, or shows nothing of it."""
 
 
 REFUNDS = "spec/3/expiry-refund"
