@@ -168,7 +168,8 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     challenge = await probe.challenge()
     for header in malformed_headers():
         answer = await probe.settle(challenge, header, may_break=len(header) >= LARGE)
-        said = f"the payment header {header[:60]!r} of {len(header)} characters"
+        written = probe.written(challenge, header).decode()
+        said = f"the payment header {written[:60]!r} of {len(written)} characters"
         require(f"an answer to {said}", not answer.is_late, answer.summary, answer.show)
         _stands(answer, said)
         if not answer.broken:

@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from json import loads
+from shlex import split
 
 import pytest
 
@@ -57,7 +58,9 @@ def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
     receipt = judged("receipt", part="4.1/receipt:the")["spec/4.1/receipt"]
     assert receipt.expected == "the header PAYMENT-RESPONSE, the receipt of the settlement"
     told, raw = receipt.exchange.splitlines()[1:3]
-    sent = loads(b64decode(raw.removeprefix(RAW)))
+    words = split(raw.removeprefix(RAW))
+    header = next(each for each in words if each.startswith("PAYMENT-SIGNATURE: "))
+    sent = loads(b64decode(header.partition(" ")[2]))
     said = loads(told.removeprefix("payment-signature: "))
     assert said["payload"]["authorization"] == sent["payload"]["authorization"]
     assert sent["payload"]["signature"] not in told, "only as it was sent, to be sent again"

@@ -24,8 +24,8 @@ from x402sim.spec.clauses import Level
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
-RAW = "payment as it was sent: "
-"""How the line of an exchange begins that repeats a payment unchanged."""
+RAW = "send it again: "
+"""How the line of an exchange begins that is a command: it sends the same request, unchanged."""
 DEMANDS = "conformance/demands.md"
 """The page of all demands, in a checkout of this package."""
 Told = TypeVar("Told", Result, CaseResult)

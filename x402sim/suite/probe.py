@@ -311,6 +311,12 @@ class Probe:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
 
+    def written(self, challenge: Challenge, header: str) -> bytes:
+        """Return a payment header as `settle` sends it."""
+        if self.target.is_one_step:
+            return one_step.payment(header, challenge.requirements, None)
+        return header.encode()
+
     async def opened(self, challenge: Challenge, answer: TargetAnswer) -> TargetAnswer:
         """Return what a settled payment opens; in one step, that is the answer to it."""
         if self.target.is_one_step:
