@@ -115,7 +115,7 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("1/indexer", needs="funds, world", pays=1, waits=turn_s)
+@check("1/indexer", needs="funds, world", pays=1, waits=turn_s, late=True)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     """The service asks the chain explorer for a payment within the interval, by itself."""
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)

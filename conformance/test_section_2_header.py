@@ -13,7 +13,7 @@ from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, require
 from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
 PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
 """What the payload of a header must have (2.3)."""
@@ -96,7 +96,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
         if log["topics"] and log["topics"][0] == to_hex(abi.AUTHORIZATION_USED)
     ]
     wanted = [to_hex(abi.word(auth.from_)), to_hex(auth.nonce)]
-    require(f"AuthorizationUsed of {wanted}", wanted in used, used)
+    require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
 @check("2.3/window", needs="funds", pays=2)

@@ -12,7 +12,7 @@ from x402sim.suite.expect import expect, require
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 BASE_UNITS = re.compile(r"0|[1-9][0-9]*")
 DECIMALS_CALL = "0x313ce567"
@@ -129,8 +129,8 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
-    require("maxAmountRequired, a string of digits", is_digits, repr(amount))
-    require("an amount above zero", amount != "0", repr(amount))
+    require("maxAmountRequired, a string of digits", is_digits, as_json(amount))
+    require("an amount above zero", amount != "0", as_json(amount))
 
 
 @check("2.1/timeout", one_step=True, decisive=True)
@@ -142,7 +142,7 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     """
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
-    require("maxTimeoutSeconds, an integer above zero", is_above_zero, repr(seconds))
+    require("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
 @check("2.1/resource", one_step=True, decisive=True)
@@ -157,7 +157,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         probe.resources(probe.target.protected.path),
     )
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
+    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @check("2.1/resource")
@@ -180,7 +180,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
     if not probe.target.payment_required.description:
         raise NotApplicable("the target file says that a 402 has no description")
     text = (await _requirements(probe)).get("description")
-    require("a description, a string", isinstance(text, str) and bool(text), repr(text))
+    require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
 @check("2.1/description", needs="funds", pays=1)
@@ -204,8 +204,8 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     if places.error:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
-    require("a payment id, a string", isinstance(payment_id, str), repr(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    require("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
 
 
 @check("2.2/body", decisive=True)
@@ -240,4 +240,4 @@ def _states_amount(probe: Probe, challenge: Challenge) -> None:
         message = challenge.answer.at(place)
         text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        require(f"a message that states {challenge.amount_base}", is_stated, repr(message))
+        require(f"a message that states {challenge.amount_base}", is_stated, as_json(message))

@@ -63,7 +63,14 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     require("null at creation", None in blocks, blocks)
 
 
-@check("2.4/block-null", needs="funds, record, observe chain", pays=1, waits=turn_s, decisive=True)
+@check(
+    "2.4/block-null",
+    needs="funds, record, observe chain",
+    pays=1,
+    waits=turn_s,
+    decisive=True,
+    late=True,
+)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     """After the indexer's interval, block_number is the block of the payment's transaction."""
     paid = await buy_late(probe)

@@ -112,6 +112,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
     decisive="its end",
+    late=True,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
     """A session that is used until shortly before its end serves nothing after it.

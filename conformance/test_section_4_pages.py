@@ -11,7 +11,7 @@ from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import BAD_BODY, Probe
-from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped, as_json
 
 URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
 LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
@@ -58,7 +58,7 @@ async def what_is_said_of_an_agent(probe: Probe) -> None:
     listed = answer.at(probe.target.agents.list) or somewhere
     first = next(iter(_values(listed)), None)
     shape = type(body).__name__ if body is not None else "no JSON"
-    fields = ", ".join(first) if isinstance(first, dict) else repr(first)[:80]
+    fields = ", ".join(first) if isinstance(first, dict) else as_json(first)[:80]
     probe.observe(f"{answer.status}, {shape}; the first agent: {fields}")
 
 

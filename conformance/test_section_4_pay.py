@@ -13,7 +13,7 @@ from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
-from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.inputs import examples
 from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
@@ -272,10 +272,8 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
-    moved = await probe.world.transfers(paid.payer)
-    payee = str(paid.challenge.requirements["payTo"]).lower()
-    found = [(each.to.lower(), int(each.amount_base)) for each in moved]
-    expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
+    wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
+    expect("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
 @check(

@@ -8,7 +8,7 @@ from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.inputs import other_orders
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 TYPES = {"string": str, "number": int | float}
 
@@ -67,7 +67,7 @@ def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
         return
     for name, kind in endpoint.fields.items():
         value = content.get(name)
-        require(f"{name}, a {kind}", _is(kind, value), repr(value), answer.show)
+        require(f"{name}, a {kind}", _is(kind, value), as_json(value), answer.show)
     pair = order.get("pair")
     if "pair" in endpoint.fields and pair is not None:
         expect("pair", content.get("pair"), pair, answer.show)

@@ -11,7 +11,7 @@ from x402sim.suite.control_api import HOLD_S, TX_HASH
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.payment_outcome import record_of
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
@@ -61,7 +61,7 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
         require("paymentId, the id that was paid", is_same, receipt.summary)
     tx_hash = receipt.at(places.tx_hash)
     is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash) is not None
-    require("txHash, 0x and 64 hex digits", is_hash, repr(tx_hash))
+    require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
 @check("4.1/receipt", needs="funds", pays=1, decisive=True)
@@ -74,9 +74,9 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     _, receipt = await _receipt(probe)
     value, now_ms = receipt.at(place), probe.clock.now_ms()
     whole = value.is_integer() if isinstance(value, float) else type(value) is int
-    require("timestamp, an integer", whole, repr(value))
+    require("timestamp, an integer", whole, as_json(value))
     near = abs(value - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, repr(value))
+    require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
 @check("4.1/receipt", baseline="payment", needs="funds", pays=3, one_step=True, decisive=True)

@@ -12,7 +12,7 @@ from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.inputs import examples
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive
+from x402sim.suite.verdict import CheckFailed, Inconclusive, as_json
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
@@ -49,8 +49,8 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
-    require("a payment id pay_…", is_id, repr(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    require("a payment id pay_…", is_id, as_json(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
     expect("the scheme", wanted.get("scheme"), "exact")
     expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
 
@@ -76,7 +76,7 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
     resource, paths = wanted.get("resource"), probe.resources(target.sessions.path)
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
+    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @check("4.4/max-spend", needs="sessions", decisive=True)
@@ -152,14 +152,14 @@ def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
 
     How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
     """
-    said = f"maxSpend {max_spend!r}"
+    said = f"maxSpend {as_json(max_spend)}"
     is_open = answer.status < 300 and answer.session_id is not None
     require(f"{said}: no session without a deposit", not is_open, answer.summary)
     if answer.status == 402:
         wanted = at(answer.requirements, "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
-        require(demand, exact is not None and wanted == str(exact), repr(wanted))
+        require(demand, exact is not None and wanted == str(exact), as_json(wanted))
 
 
 def _exact_base(max_spend: Any) -> int | None:

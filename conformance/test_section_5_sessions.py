@@ -13,7 +13,7 @@ from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 AT_ONCE = 20
 NO_PROOF = """
@@ -170,7 +170,7 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
-            raise NotApplicable(f"the target accepts the body {body!r}")
+            raise NotApplicable(f"the target accepts the body {as_json(body)}")
     expect_served(await probe.ask(session_id=session.session_id))
 
 

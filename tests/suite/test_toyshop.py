@@ -12,7 +12,8 @@ from x402sim.report.conformance import RAW
 from x402sim.report.results import Outcome
 from x402sim.suite.engine import all_checks
 
-FIVE = ("payee", "receipt", "replay", "expired", "status")
+FIVE = ("payee", "replay", "expired", "receipt", "status")
+"""In the order of a report: the goods that are given away go before the words."""
 
 
 def told(*faults: str) -> list[str]:
@@ -37,7 +38,7 @@ def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
 
 
 def test_an_offer_with_another_status_hides_no_other_fault() -> None:
-    assert told("welcome", "replay") == [FAULTS["welcome"], FAULTS["replay"]]
+    assert told("welcome", "replay") == [FAULTS["replay"], FAULTS["welcome"]]
 
 
 def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:

@@ -5,12 +5,13 @@ every report shows its text escaped (`printable_lines`).
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
 import msgspec
 
-from x402sim.report.causes import cause, causes
+from x402sim.report.causes import cause, causes, repair
 from x402sim.report.results import (
     NOT_JUDGED,
     OF_CASES,
@@ -21,6 +22,7 @@ from x402sim.report.results import (
     failures,
 )
 from x402sim.spec.clauses import Level
+from x402sim.spec.ground import Ground
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
@@ -108,12 +110,23 @@ def not_judged(result: Result) -> list[CaseResult]:
     return [case for case in result.cases if case.outcome in NOT_JUDGED]
 
 
-def told(case: CaseResult | Result) -> list[str]:
-    """Return the ground of a case in lines: its sentences in quotation marks, then why."""
+def told(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
+    """Return the ground of a case in lines: its sentences in quotation marks, then why.
+
+    What the grounds `before` have said is left out.
+    """
     ground = case.ground
     if ground is None:
         return []
-    return [f"{ground.kind}:", *map(str, ground.sentences), *filter(None, [ground.why])]
+    known = [each for other in before if other for each in (*other.sentences, other.why)]
+    said = [each for each in (*ground.sentences, ground.why) if each and each not in known]
+    return [f"{ground.kind}:", *map(str, said)] if said else []
+
+
+def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
+    """Return the failed cases of an id, each with its ground, in which nothing comes twice."""
+    cases = failures(result)
+    return [(case, told(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)]
 
 
 def grounds(result: Result) -> list[str]:
@@ -222,8 +235,9 @@ def left_out(cases: list[CaseResult]) -> list[str]:
 def explained(result: Result) -> str:
     """Return a failure in full: its cases, their exchanges, the command that repeats them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
-    for case in failures(result):
-        parts += ["", case.title, *told(case)]
+    parts += [f"to repair: {repair(result)}"] if repair(result) else []
+    for case, ground in shown(result):
+        parts += ["", case.title, *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
         if case.exchange:
             parts += ["", case.exchange]

@@ -66,7 +66,8 @@ a deposit opens a session, which is served.
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
-    A case that `waits` until time has passed runs beside the others, where no clock turns. One of
+    A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
+    one begins to wait when the others are over. One of
     `one_step` also makes sense at a service that is paid in one step.
     Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
     that this case decides: a MUST of which one was not decided by any case has not passed.
@@ -82,6 +83,7 @@ class Check:
     run: Case
     baseline: Baseline | None
     waits: Waits | None = None
+    late: bool = False
     one_step: bool = False
     decides: tuple[str, ...] = ()
 
@@ -116,6 +118,7 @@ def check(
     baseline: Baseline | None = None,
     level: Level | None = None,
     waits: Waits | None = None,
+    late: bool = False,
     one_step: bool = False,
     decisive: bool | str = False,
     ground: str = "",
@@ -126,8 +129,9 @@ def check(
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
-    longer than `PATIENCE_S`, only with --patient. With `one_step` it is also asked of a service
-    that is paid in one step, without payment ids and the texts of section 7. A case is `decisive`
+    longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
+    others are over. With `one_step` it is also asked of a service that is paid in one step, without
+    payment ids and the texts of section 7. A case is `decisive`
     if a service with a defect of this clause passes all others; where several cases find the same
     defects, and no others do, each has the same words instead of `True` (several, separated by
     commas). If no such case was judged, a MUST has not passed. A check that demands a
@@ -163,6 +167,7 @@ def check(
             run=case,
             baseline=baseline,
             waits=waits,
+            late=late,
             one_step=one_step,
             decides=_questions(decisive, getattr(case, "__name__", "")),
         )

@@ -21,7 +21,7 @@ from x402sim.suite import redact
 from x402sim.suite.answers import Paid
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import ExplorerQuery, Transfer
 from x402sim.world.transport.faults import Fault, value_of
@@ -45,6 +45,11 @@ SHOWN = 8
 
 MOST_TOLD = 240
 """The characters of a refusal that a report shows."""
+
+
+def paid_to(payee: str, base: int) -> str:
+    """Return a transfer in words."""
+    return f"{base} base units to {payee.lower()}"
 
 
 class ControlApi:
@@ -137,6 +142,10 @@ class ControlApi:
         """Return a payer's transfers on the world's ledger."""
         return [each for each in await self._ledger(payer) if each.sender == payer.address]
 
+    async def payments(self, payer: Wallet) -> list[str]:
+        """Return what a payer has paid on the world's ledger, in words: `paid_to`."""
+        return [paid_to(each.to, int(each.amount_base)) for each in await self.transfers(payer)]
+
     async def payments_base(self, payer: Wallet) -> list[int]:
         """Return the amounts of a payer's transfers, in base units."""
         return [int(each.amount_base) for each in await self.transfers(payer)]
@@ -154,7 +163,8 @@ class ControlApi:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
         if self.exists:
             moved = await self.payments_base(payer)
-            expect("payments of the payer, on the ledger", moved, list(amounts_base))
+            what = "payments of the payer, on the ledger"
+            expect(what, amounts(moved), amounts(amounts_base))
 
     async def cached_entitlements(self) -> int:
         """Return how many entitlements are cached; only the service of this package shows it."""

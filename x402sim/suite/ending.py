@@ -134,7 +134,8 @@ async def expect_refunded(
         if found[payer] > base or is_due:
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
             show = deposit.session.paid.receipt.show
-            expect("refunds of one payer in all, on the ledger", found[payer], base, show)
+            what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
+            expect(what, seen, f"{base} base units", show)
     if not are_there(found):
         raise Lacking(
             f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "

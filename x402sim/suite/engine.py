@@ -20,7 +20,7 @@ from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough, why_left
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
 _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
@@ -254,7 +254,7 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
         except CheckFailed as failed:
             outcome = Outcome.FAILED
             prefix = f"{failed.what}: " if failed.what else ""
-            expected, actual = prefix + str(failed.expected), str(failed.actual)
+            expected, actual = prefix + plain(failed.expected), plain(failed.actual)
             show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)

@@ -102,11 +102,20 @@ def make_plan(
 def _seconds(
     setting: Setting, cases: list[Check], measured: Mapping[str, Cost], sending_s: float
 ) -> float:
-    """Return how long cases take; those that wait run beside the others, if no clock turns."""
+    """Return how long cases take; those that wait run beside the others, if no clock turns.
+
+    Late ones wait after them.
+    """
     beside = [case for case in cases if case.waits is not None and setting.advance is None]
-    working_s = sum(_cost(measured, case).waits_s for case in cases if case not in beside)
-    longest_s = max((case.waits(setting) for case in beside if case.waits), default=0.0)
-    return max(sending_s + working_s, longest_s)
+    rest_s = sending_s + sum(_cost(measured, case).waits_s for case in cases if case not in beside)
+    longest_s, last_s = (
+        max(
+            (case.waits(setting) for case in beside if case.waits and case.late is late),
+            default=0.0,
+        )
+        for late in (False, True)
+    )
+    return max(rest_s + last_s, longest_s)
 
 
 def is_patient_enough(setting: Setting, case: Check) -> bool:
