@@ -1,13 +1,18 @@
 """A MUST of which a decisive case was not judged has not passed; a second path that is sold."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from tests.mutants.change import Change, all_of
 from tests.mutants.middleware import Answer, instead
 from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
+from tests.suite.duo import Duo, conformance
+from tests.suite.gateway import Gateway, running
 from x402sim import TESTNET
 from x402sim.report.conformance import headline, verdict
 from x402sim.report.results import Outcome, Result
@@ -125,3 +130,34 @@ def test_a_second_path_that_costs_nothing_is_told() -> None:
     result = bound(path="/healthz")
     assert result.outcome is Outcome.INCONCLUSIVE
     assert "GET /healthz (second.path in the target file) asks for no payment" in result.reason
+
+
+class Silent(Gateway):
+    """Tells nothing of what it sells."""
+
+    async def answer(self, request: Request) -> Response:
+        if request.url.path in ("/", "/llms.txt", "/openapi.json", "/.well-known/x402"):
+            return JSONResponse({"error": "none"}, 404)
+        return await super().answer(request)
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "said"),
+    [
+        ("", 2, "No verdict. Inconclusive MUST checks: 1."),
+        ('[second]\npath = ""\n', 0, "No MUST clause failed: 1 held"),
+        (f'[second]\npath = "{MARKET}"\n', 0, "No MUST clause failed: 1 held"),
+    ],
+)
+def test_the_exit_code_says_whether_a_second_path_was_judged(
+    duo: Duo, tmp_path: Path, keys: str, code: int, said: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"[sessions]\nexists = false\n{keys}")
+    with running(Silent(duo.url, api_key=None)) as gateway:
+        asked = (gateway.url, "--target", str(file), "--only", "5/resource-binding")
+        done = conformance(*asked, "--world", duo.control)
+        without = conformance(*asked)
+    assert (done.returncode, said in done.stdout) == (code, True), done.all
+    assert without.returncode == 0, "what it needs was not given: as before"
+    assert "0 held, 1 skipped (1 judged in part)" in without.stdout

@@ -58,7 +58,8 @@ def show_list(checks: list[Check]) -> None:
         for ground, its_cases in by_ground(cases):
             _show_ground(console, ground)
             for case in its_cases:
-                _show(console, "  - ", case.title, "    ")
+                mark = " (decisive)" if case.decides else ""
+                _show(console, "  - ", case.title + mark, "    ")
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(check.ground.kind) for check in checks)
