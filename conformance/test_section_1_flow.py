@@ -15,7 +15,7 @@ from x402sim.suite.verdict import Inconclusive
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 
 
-@check("1/unpaid-402", one_step=True)
+@check("1/unpaid-402", one_step=True, decisive=True)
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     """A protected request without proof of payment is answered 402, with requirements."""
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
@@ -55,7 +55,7 @@ not answered with the content.
 """
 
 
-@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True)
+@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True, decisive=True)
 async def no_wrong_request_is_free(probe: Probe) -> None:
     """No body of a wrong form, type or value gives away the content without proof of payment."""
     for group in ("unreadable", "content types", "wrong types"):
@@ -115,7 +115,7 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("1/indexer", needs="funds, world", pays=1, waits=turn_s)
+@check("1/indexer", needs="funds, world", pays=1, waits=turn_s, late=True)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     """The service asks the chain explorer for a payment within the interval, by itself."""
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)

@@ -13,7 +13,7 @@ from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, require
 from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
 PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
 """What the payload of a header must have (2.3)."""
@@ -21,7 +21,7 @@ AGO_S = 200
 """How long before the settlement the payer has signed; the window is 300 s."""
 
 
-@check("2.3/hex-header", needs="funds", pays=2)
+@check("2.3/hex-header", needs="funds", pays=2, decisive=True)
 async def a_hex_header_is_accepted(probe: Probe) -> None:
     """A payment header that is a hex string prefixed 0x is accepted."""
     _require_hex(probe)
@@ -49,10 +49,10 @@ async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
 
 def _require_hex(probe: Probe) -> None:
     if probe.target.pay.spelling != "hex":
-        raise Skipped(f"the target file says that headers are {probe.target.pay.spelling}")
+        raise NotApplicable(f"the target file says that headers are {probe.target.pay.spelling}")
 
 
-@check("2.3/contents", baseline="payment", needs="funds", pays=1)
+@check("2.3/contents", baseline="payment", needs="funds", pays=1, decisive=True)
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     """A header without one of its fields is refused, or exactly what was signed is settled.
 
@@ -77,7 +77,7 @@ def _without(probe: Probe, header: str, part: str) -> str:
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 
-@check("2.3/contents", needs="funds, observe chain", pays=1, one_step=True)
+@check("2.3/contents", needs="funds, observe chain", pays=1, one_step=True, decisive=True)
 async def what_the_header_says_is_done(probe: Probe) -> None:
     """After the settlement, the chain has used the header's nonce for the payer who signed it.
 
@@ -96,7 +96,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
         if log["topics"] and log["topics"][0] == to_hex(abi.AUTHORIZATION_USED)
     ]
     wanted = [to_hex(abi.word(auth.from_)), to_hex(auth.nonce)]
-    require(f"AuthorizationUsed of {wanted}", wanted in used, used)
+    require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
 @check("2.3/window", needs="funds", pays=2)
@@ -108,7 +108,7 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
 
 
-@check("2.3/window", baseline="payment", needs="funds", pays=1)
+@check("2.3/window", baseline="payment", needs="funds", pays=1, decisive=True)
 async def a_payer_may_take_his_time(probe: Probe) -> None:
     """An authorization signed 200 s ago is accepted, because its window has not ended.
 

@@ -20,7 +20,7 @@ SHORT = 8
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-@check("2.2/payment-id")
+@check("2.2/payment-id", decisive=True)
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     """A payment id is pay_ and an opaque part that is valid in a header.
 
@@ -34,7 +34,7 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     require("pay_ and an opaque part", good, payment_id)
 
 
-@check("2.2/payment-id", needs="funds", pays=1)
+@check("2.2/payment-id", needs="funds", pays=1, decisive="another id each time")
 async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     """After a payment, the next 402 has another payment id.
 
@@ -52,7 +52,7 @@ async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     require("another payment id", another != challenge.payment_id, "the id that was paid")
 
 
-@check("2.2/payment-id", baseline="unpaid")
+@check("2.2/payment-id", baseline="unpaid", decisive="another id each time")
 async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
     """Of several 402s that are requested at the same time, each has its own payment id.
 
@@ -117,7 +117,7 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
-@check("2.2/payment-id", baseline="payment", needs="funds", pays=1)
+@check("2.2/payment-id", baseline="payment", needs="funds", pays=1, decisive=True)
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     """A payment for an id that was never issued is refused, and moves no money.
 

@@ -12,7 +12,7 @@ from x402sim.suite.expect import expect, require
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 BASE_UNITS = re.compile(r"0|[1-9][0-9]*")
 DECIMALS_CALL = "0x313ce567"
@@ -54,7 +54,7 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
-@check("2.1/scheme", one_step=True)
+@check("2.1/scheme", one_step=True, decisive=True)
 async def the_scheme_is_exact(probe: Probe) -> None:
     """The payment scheme is "exact".
 
@@ -63,7 +63,7 @@ async def the_scheme_is_exact(probe: Probe) -> None:
     expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check("2.1/network", one_step=True)
+@check("2.1/network", one_step=True, decisive=True)
 async def the_network_is_the_deployments(probe: Probe) -> None:
     """Every 402 names the same network; with --world, it is the world's.
 
@@ -78,7 +78,7 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check("2.1/pay-to", one_step=True)
+@check("2.1/pay-to", one_step=True, decisive=True)
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     """payTo is an address, not the token's, and the one of --pay-to if given.
 
@@ -93,7 +93,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check("2.1/asset", one_step=True)
+@check("2.1/asset", one_step=True, decisive=True)
 async def the_asset_is_an_address(probe: Probe) -> None:
     """The asset is an address; with --world, it is the world's token.
 
@@ -120,7 +120,7 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check("2.1/amount", one_step=True)
+@check("2.1/amount", one_step=True, decisive=True)
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """The amount is a string of base units, without sign, point or leading zero.
 
@@ -129,11 +129,11 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
-    require("maxAmountRequired, a string of digits", is_digits, repr(amount))
-    require("an amount above zero", amount != "0", repr(amount))
+    require("maxAmountRequired, a string of digits", is_digits, as_json(amount))
+    require("an amount above zero", amount != "0", as_json(amount))
 
 
-@check("2.1/timeout", one_step=True)
+@check("2.1/timeout", one_step=True, decisive=True)
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     """The timeout is an integer above zero.
 
@@ -142,10 +142,10 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     """
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
-    require("maxTimeoutSeconds, an integer above zero", is_above_zero, repr(seconds))
+    require("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
-@check("2.1/resource", one_step=True)
+@check("2.1/resource", one_step=True, decisive=True)
 async def the_resource_is_the_path(probe: Probe) -> None:
     """The resource is the path of the requested endpoint.
 
@@ -157,7 +157,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         probe.resources(probe.target.protected.path),
     )
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
+    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @check("2.1/resource")
@@ -170,7 +170,7 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     resource = (await _requirements(probe)).get("resource")
     answer = await probe.ask(path=probe.target.protected.path + "?from=list")
     if answer.status != 402:
-        raise Skipped(f"a request with a query gets no 402: {answer.summary}")
+        raise NotApplicable(f"a request with a query gets no 402: {answer.summary}")
     expect("resource", read_402(answer).requirements.get("resource"), resource)
 
 
@@ -178,9 +178,9 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
 async def a_402_has_a_description(probe: Probe) -> None:
     """The requirements of a 402 have a description, unless the target file says they have none."""
     if not probe.target.payment_required.description:
-        raise Skipped("the target file says that a 402 has no description")
+        raise NotApplicable("the target file says that a 402 has no description")
     text = (await _requirements(probe)).get("description")
-    require("a description, a string", isinstance(text, str) and bool(text), repr(text))
+    require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
 @check("2.1/description", needs="funds", pays=1)
@@ -196,7 +196,7 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     raise Inconclusive(f"no payment is settled: {answer.summary}")
 
 
-@check("2.2/body")
+@check("2.2/body", decisive=True)
 async def a_402_says_what_it_is(probe: Probe) -> None:
     """A 402 has the fixed error text, a payment id and the requirements."""
     answer, places = await _required(probe), probe.target.payment_required
@@ -204,11 +204,11 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     if places.error:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
-    require("a payment id, a string", isinstance(payment_id, str), repr(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    require("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
 
 
-@check("2.2/body")
+@check("2.2/body", decisive=True)
 async def a_402_names_its_network_twice(probe: Probe) -> None:
     """The network of a 402 is the network of its requirements."""
     answer, places = await _required(probe), probe.target.payment_required
@@ -225,7 +225,7 @@ async def the_message_states_the_amount(probe: Probe) -> None:
     _states_amount(probe, challenge)
 
 
-@check("2.2/body", needs="sessions")
+@check("2.2/body", needs="sessions", decisive=True)
 async def a_deposits_message_states_its_amount(probe: Probe) -> None:
     """The message of a deposit's 402 states the deposit in base units."""
     odd_cents = to_decimal(to_base(probe.target.sessions.smallest, 6) + 1_360_000, 6)
@@ -240,4 +240,4 @@ def _states_amount(probe: Probe, challenge: Challenge) -> None:
         message = challenge.answer.at(place)
         text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        require(f"a message that states {challenge.amount_base}", is_stated, repr(message))
+        require(f"a message that states {challenge.amount_base}", is_stated, as_json(message))

@@ -18,7 +18,7 @@ SAMPLE, NEIGHBOURS = 4, 1000
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
-@check("2.4/record", needs="funds, record", pays=1)
+@check("2.4/record", needs="funds, record", pays=1, decisive="the stored fields")
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     """The stored payment has the fields of 2.4, with the values of this payment."""
     paid = await probe.buy()
@@ -40,7 +40,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check("2.4/record", needs="funds, record, sessions, world")
+@check("2.4/record", needs="funds, record, sessions, world", decisive="the stored fields")
 async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     """The stored payment of a deposit has its own amount, resource and payer."""
     _, deposit = await probe.deposit(3)
@@ -63,7 +63,14 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     require("null at creation", None in blocks, blocks)
 
 
-@check("2.4/block-null", needs="funds, record, observe chain", pays=1, waits=turn_s)
+@check(
+    "2.4/block-null",
+    needs="funds, record, observe chain",
+    pays=1,
+    waits=turn_s,
+    decisive=True,
+    late=True,
+)
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     """After the indexer's interval, block_number is the block of the payment's transaction."""
     paid = await buy_late(probe)
@@ -150,7 +157,7 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     expect_withheld(await probe.ask(session_id=session.session_id))
 
 
-@check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03")
+@check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03", decisive=True)
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
     """A readable session shows remaining = deposited - released."""
     session = await probe.open_session(await probe.budget_for(3))
@@ -178,7 +185,7 @@ def _number(value: Any) -> Fraction | None:
         return None
 
 
-@check("2.8/networks", needs="observe chain", one_step=True)
+@check("2.8/networks", needs="observe chain", one_step=True, decisive=True)
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
     """The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."""
     network = str((await probe.challenge()).requirements.get("network"))
@@ -191,7 +198,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect(f"the chain id of {network}", chain_id, wanted)
 
 
-@check("2.8/networks", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("2.8/networks", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     """An authorization signed for another chain id is refused.
 

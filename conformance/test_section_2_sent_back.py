@@ -39,7 +39,7 @@ EXACTLY_THE_AMOUNT = """
 """
 
 
-@check("2.1/scheme", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("2.1/scheme", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another scheme are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -47,7 +47,7 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
 
-@check("2.1/network", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("2.1/network", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -57,7 +57,7 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, network=other)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True)
+@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another token are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -74,7 +74,7 @@ async def another_token_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/pay-to", baseline="payment", needs="funds", pays=3, one_step=True)
+@check("2.1/pay-to", baseline="payment", needs="funds", pays=3, one_step=True, decisive=True)
 async def another_payee_is_refused(probe: Probe) -> None:
     """Requirements and authorization with another payee are refused; a similar address, too."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -106,6 +106,7 @@ async def a_smaller_amount_is_refused(probe: Probe) -> None:
     needs="funds",
     pays=2,
     one_step=True,
+    decisive=True,
 )
 async def a_larger_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit more are refused."""
@@ -124,7 +125,7 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
             return
 
 
-@session_check("2.1/amount", ground=EXACTLY_THE_AMOUNT, pays=1)
+@session_check("2.1/amount", ground=EXACTLY_THE_AMOUNT, pays=1, decisive=True)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     """Requirements and authorization for a session deposit of one base unit are refused."""
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
@@ -141,7 +142,7 @@ async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@check("2.1/resource", baseline="payment", needs="funds", pays=1)
+@check("2.1/resource", baseline="payment", needs="funds", pays=1, decisive=True)
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     """Requirements for another path are refused, or the issued ones are settled and opened."""
     challenge, payer, header = await probe.signed()
@@ -198,7 +199,7 @@ def _late_s(setting: Setting) -> float:
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
 
 
-@check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s)
+@check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -207,7 +208,7 @@ async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
+@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
     begun_s, payer = probe.clock.now(), await probe.wallets.payer()
@@ -221,7 +222,7 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     )
 
 
-@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s)
+@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
 async def requirements_end(probe: Probe) -> None:
     """Once maxTimeoutSeconds have passed, even a fresh authorization is refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

@@ -26,7 +26,7 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     expect("entitlements in the cache after 25 hours", cached, 0)
 
 
-@check("3/record-outlives-cache", needs="funds, restart", pays=1)
+@check("3/record-outlives-cache", needs="funds, restart", pays=1, decisive="stored for longer")
 async def a_payment_outlives_the_cache(probe: Probe) -> None:
     """With an empty cache, after a restart or 25 hours, the id of a payment still grants access."""
     paid = await probe.buy()
@@ -37,7 +37,14 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/record-outlives-cache", needs="funds, restart", pays=1, waits=turn_s)
+@check(
+    "3/record-outlives-cache",
+    needs="funds, restart",
+    pays=1,
+    waits=turn_s,
+    decisive="stored for longer",
+    late=True,
+)
 async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
     """After a restart, the id of a payment that the indexer has completed still grants access."""
     paid = await buy_late(probe)
@@ -46,7 +53,7 @@ async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="funds, restart", pays=1, waits=turn_s)
+@check("3/indexed-status", needs="funds, restart", pays=1, waits=turn_s, late=True)
 async def an_indexed_payment(probe: Probe) -> None:
     """Whether a payment still grants access after the indexer has run, without the cache.
 
@@ -61,7 +68,7 @@ async def an_indexed_payment(probe: Probe) -> None:
     probe.observe("it does" if answer.has_content else f"it does not: {answer.summary}")
 
 
-@check("3/indexed-status", needs="funds, record", pays=1, waits=turn_s)
+@check("3/indexed-status", needs="funds, record", pays=1, waits=turn_s, late=True)
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
     """After the indexer has run, a record has a block number and a status."""
     paid = await buy_late(probe)

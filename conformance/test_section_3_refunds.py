@@ -49,7 +49,7 @@ session are its unspent balance, however many attempts they take.
 """
 
 
-@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s)
+@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s, decisive=True)
 async def each_session_is_refunded(probe: Probe) -> None:
     """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
     payer = await probe.wallets.payer()
@@ -66,7 +66,9 @@ async def each_session_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, *endings)
 
 
-@session_check("3/refund-once", ground=UNSPENT, needs=REFUNDED, waits=in_trouble_s)
+@session_check(
+    "3/refund-once", ground=UNSPENT, needs=REFUNDED, waits=in_trouble_s, decisive="one refund"
+)
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     """Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."""
     endings: list[Ending] = []
@@ -81,7 +83,13 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     await expect_refunded(probe, *endings, is_in_trouble=True)
 
 
-@session_check("3/refund-once", ground=UNSPENT, needs=f"{REFUNDED}, restart", waits=refunded_s)
+@session_check(
+    "3/refund-once",
+    ground=UNSPENT,
+    needs=f"{REFUNDED}, restart",
+    waits=refunded_s,
+    decisive="one refund",
+)
 async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     """After a restart, no refund comes again; a session that is still served is refunded, too."""
     over = await open_ending(probe, await probe.budget_for(2), spends=1)
@@ -103,6 +111,8 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     "3/expiry-refund",
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
+    decisive="its end",
+    late=True,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
     """A session that is used until shortly before its end serves nothing after it.

@@ -17,7 +17,7 @@ from x402sim.suite.ending import (
 from x402sim.suite.expect import expect, expect_served, expect_withheld
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import Lacking, Skipped
 
 EARLY_S = 5
 """Within this, a session of a usual duration does not end."""
@@ -60,7 +60,7 @@ async def _let_one_end(probe: Probe) -> None:
         ends_s = [CLOCK_END_S]
     elif is_told and told_s is not None:
         if told_s - begun_s > _end_s(probe.setting):
-            raise Skipped(f"its session says that it ends in {told_s - begun_s:.0f} s: --patient")
+            raise Lacking(f"its session says that it ends in {told_s - begun_s:.0f} s: --patient")
         ends_s = [max(0.0, told_s - begun_s)]
     for end_s in ends_s:
         await probe.wait(begun_s + end_s + GRACE_S - probe.clock.now())
@@ -76,13 +76,15 @@ async def _let_one_end(probe: Probe) -> None:
     expect_withheld(answer)
 
 
-@session_check("3/expiry-refund", deposits="0.02", waits=_end_s)
+@session_check("3/expiry-refund", deposits="0.02", waits=_end_s, decisive="its end")
 async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
     """When its duration is over, a session with budget left serves nothing more."""
     await _let_one_end(probe)
 
 
-@session_check("3/expiry-refund", needs=REFUNDED, deposits="0.08", waits=_refunded_s)
+@session_check(
+    "3/expiry-refund", needs=REFUNDED, deposits="0.08", waits=_refunded_s, decisive="its end"
+)
 async def what_is_left_is_refunded(probe: Probe) -> None:
     """Exactly the unspent amount of an expired session is refunded."""
     price_base, until_s = (await probe.challenge()).amount_base, probe.clock.now() + IN_ALL_S
@@ -94,7 +96,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, untouched, partly, spent, until_s=until_s)
 
 
-@session_check("3/expiry-refund", deposits="0.02", waits=lambda _: EARLY_S)
+@session_check("3/expiry-refund", deposits="0.02", waits=lambda _: EARLY_S, decisive=True)
 async def nothing_ends_early(probe: Probe) -> None:
     """A session that has not expired is served, and nothing is refunded.
 
@@ -114,6 +116,7 @@ async def nothing_ends_early(probe: Probe) -> None:
     needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
+    decisive=True,
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:
     """Claiming a session again after its refund yields neither the session nor a second refund."""

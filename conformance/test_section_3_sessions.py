@@ -30,7 +30,7 @@ async def _expect_budget(
     expect(what, served, fits, last.show if last else None)
 
 
-@session_check("3/deposit-makes-session", deposits="0.01")
+@session_check("3/deposit-makes-session", deposits="0.01", decisive="one session of its amount")
 async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     """A small deposit's id in a request for a large session opens the small one at most."""
     small, challenge = await probe.deposit(1)
@@ -41,7 +41,7 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     await _expect_budget(probe, ids, small, challenge.amount_base)
 
 
-@session_check("3/deposit-makes-session", deposits="0.02")
+@session_check("3/deposit-makes-session", deposits="0.02", decisive="one session of its amount")
 async def one_deposit_makes_one_session(probe: Probe) -> None:
     """A deposit that is settled and claimed many times, also concurrently, counts once."""
     (max_spend, challenge), payer = await probe.deposit(2), await probe.wallets.payer()
@@ -57,7 +57,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check("3/deposit-makes-session", pays=1)
+@session_check("3/deposit-makes-session", pays=1, decisive=True)
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     """The id of a paid quote opens no session."""
     paid = await probe.buy()

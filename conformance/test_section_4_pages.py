@@ -11,7 +11,7 @@ from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.probe import BAD_BODY, Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped, as_json
 
 URL = re.compile(r"https?://[^\s<>()\[\]\"'`]+")
 LINK = re.compile(r"\]\(\s*<?([^\s)>]+)")
@@ -23,7 +23,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 
 
-@check("4.3/list", needs="agents", pays=1)
+@check("4.3/list", needs="agents", pays=1, decisive=True)
 async def the_agents_are_listed(probe: Probe) -> None:
     """GET /api/agents is answered with the list, of any shape."""
     probe.by_target("agents.path")
@@ -31,7 +31,7 @@ async def the_agents_are_listed(probe: Probe) -> None:
     require("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
 
 
-@check("4.3/list", needs="agents", pays=1)
+@check("4.3/list", needs="agents", pays=1, decisive=True)
 async def the_list_is_json(probe: Probe) -> None:
     """The list of agents is JSON, of any shape.
 
@@ -58,7 +58,7 @@ async def what_is_said_of_an_agent(probe: Probe) -> None:
     listed = answer.at(probe.target.agents.list) or somewhere
     first = next(iter(_values(listed)), None)
     shape = type(body).__name__ if body is not None else "no JSON"
-    fields = ", ".join(first) if isinstance(first, dict) else repr(first)[:80]
+    fields = ", ".join(first) if isinstance(first, dict) else as_json(first)[:80]
     probe.observe(f"{answer.status}, {shape}; the first agent: {fields}")
 
 
@@ -83,7 +83,7 @@ async def _agents(probe: Probe) -> TargetAnswer:
     if answer.status != 402:
         return answer
     if probe.setting.missing(Need.FUNDS):
-        raise Skipped("the list of agents costs money: give --payer-key or --world")
+        raise Lacking("the list of agents costs money: give --payer-key or --world")
     paid = await probe.pay(read_402(answer))
     return await _get(probe, path, {"X-Payment-Id": paid.challenge.payment_id})
 
@@ -101,7 +101,7 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
     return answer
 
 
-@check("4.5/llms-txt", needs="llms")
+@check("4.5/llms-txt", needs="llms", decisive=True)
 async def the_index_is_plain_text(probe: Probe) -> None:
     """The documentation index is plain text, not HTML or JSON, and names a page."""
     probe.by_target("llms.path")
@@ -115,7 +115,7 @@ async def the_index_is_plain_text(probe: Probe) -> None:
     require("the address of a page", named, index.summary)
 
 
-@check("4.5/llms-txt", needs="llms")
+@check("4.5/llms-txt", needs="llms", decisive=True)
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
     """Every page of this server that the index names exists.
 

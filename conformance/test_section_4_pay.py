@@ -13,7 +13,7 @@ from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
-from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.inputs import examples
 from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
@@ -97,7 +97,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     require("a verification before the transfer", in_order, seen)
 
 
-@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1, decisive=True)
 async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing.
 
@@ -132,7 +132,9 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
         expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
 
 
-@check("4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1)
+@check(
+    "4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1, decisive=True
+)
 async def parameters_are_validated_first(probe: Probe) -> None:
     """Without a payment id or header of the right type, the facilitator is not called."""
     challenge, payer, header = await probe.signed()
@@ -196,7 +198,7 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
 # --- steps 2 and 3 -------------------------------------------------------------------
 
 
-@check("4.1/build-verify", needs="funds, world", pays=1)
+@check("4.1/build-verify", needs="funds, world", pays=1, decisive=True)
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
     """The service asks the facilitator to verify a payment, in a valid request."""
     since = await probe.world.next_event()
@@ -205,7 +207,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
+@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4, decisive=True)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     """A header with another amount or payee is not sent to settlement.
 
@@ -227,7 +229,7 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds", pays=1)
+@check("4.1/verify-signature", baseline="payment", needs="funds", pays=1, decisive=True)
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     """An authorization that its payer did not sign is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -236,7 +238,7 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1)
+@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1, decisive=True)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer, header = await probe.signed()
@@ -245,7 +247,13 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
+@check(
+    "4.1/verify-signature",
+    baseline="payment",
+    needs="funds, world",
+    pays=len(NO_VERDICT),
+    decisive=True,
+)
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves.
 
@@ -265,10 +273,8 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
-    moved = await probe.world.transfers(paid.payer)
-    payee = str(paid.challenge.requirements["payTo"]).lower()
-    found = [(each.to.lower(), int(each.amount_base)) for each in moved]
-    expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
+    wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
+    expect("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
 @check(
@@ -293,6 +299,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     needs="funds, world",
     pays=3,
     one_step=True,
+    decisive=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""

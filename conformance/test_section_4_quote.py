@@ -8,23 +8,23 @@ from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.inputs import other_orders
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 TYPES = {"string": str, "number": int | float}
 
 
-@check("4.2/price")
+@check("4.2/price", decisive=True)
 async def a_quote_has_its_price(probe: Probe) -> None:
     """The 402 of the protected endpoint asks for its price, 10000 base units for a quote."""
     price_base = probe.target.protected.amount_base
     if not price_base:
-        raise Skipped("the target file says that the price is open")
+        raise NotApplicable("the target file says that the price is open")
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).amount_base
     expect("maxAmountRequired", asked, price_base)
 
 
-@check("4.2/price")
+@check("4.2/price", decisive=True)
 async def another_order_costs_the_same(probe: Probe) -> None:
     """The price does not depend on the order: its size, its leverage or its pair.
 
@@ -33,18 +33,18 @@ async def another_order_costs_the_same(probe: Probe) -> None:
     so: A quote has one price, so it does not depend on the order.
     """
     if not probe.target.protected.amount_base:
-        raise Skipped("the target file says that the price is open")
+        raise NotApplicable("the target file says that the price is open")
     challenge = await probe.challenge()
     answers = [await probe.ask(body=order) for order in other_orders(probe)]
     required = [answer for answer in answers if answer.status == 402]
     if not required:
-        raise Skipped("the target takes no other order")
+        raise NotApplicable("the target takes no other order")
     for answer in required:
         asked = read_402(answer).amount_base
         expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
-@check("4.2/quote", needs="funds", pays=1)
+@check("4.2/quote", needs="funds", pays=1, decisive=True)
 async def a_quote_has_its_fields(probe: Probe) -> None:
     """A paid quote has its fields, with their types, for the requested pair, whatever the order."""
     payment_id = (await probe.buy()).challenge.payment_id
@@ -67,7 +67,7 @@ def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
         return
     for name, kind in endpoint.fields.items():
         value = content.get(name)
-        require(f"{name}, a {kind}", _is(kind, value), repr(value), answer.show)
+        require(f"{name}, a {kind}", _is(kind, value), as_json(value), answer.show)
     pair = order.get("pair")
     if "pair" in endpoint.fields and pair is not None:
         expect("pair", content.get("pair"), pair, answer.show)
@@ -92,9 +92,9 @@ async def another_pair_has_another_quote(probe: Probe) -> None:
     endpoint = probe.target.protected
     body = probe.usual_body
     if not endpoint.second_pair:
-        raise Skipped("the target file names no second pair (protected.second_pair)")
+        raise NotApplicable("the target file names no second pair (protected.second_pair)")
     if "pair" not in body or "pair" not in endpoint.fields:
-        raise Skipped("the body of a request has no pair")
+        raise NotApplicable("the body of a request has no pair")
     paid = await probe.buy()
     other = {**body, "pair": endpoint.second_pair}
     answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)

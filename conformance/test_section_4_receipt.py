@@ -11,13 +11,13 @@ from x402sim.suite.control_api import HOLD_S, TX_HASH
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.payment_outcome import record_of
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
 
 
-@check("4.1/store-settled", needs="funds, record", pays=1)
+@check("4.1/store-settled", needs="funds, record", pays=1, decisive=True)
 async def the_record_is_settled(probe: Probe) -> None:
     """After a settlement, the stored payment has status "settled"."""
     paid = await probe.buy()
@@ -26,7 +26,7 @@ async def the_record_is_settled(probe: Probe) -> None:
         expect("status", record.get("status"), "settled")
 
 
-@check("4.1/store-settled", needs="funds, restart", pays=1)
+@check("4.1/store-settled", needs="funds, restart", pays=1, decisive=True)
 async def a_payment_survives_a_restart(probe: Probe) -> None:
     """A settled payment is stored: after a restart, with an empty cache, its id grants access.
 
@@ -47,7 +47,7 @@ async def the_entitlement_is_cached(probe: Probe) -> None:
     expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
-@check("4.1/receipt", needs="funds", pays=1, one_step=True)
+@check("4.1/receipt", needs="funds", pays=1, one_step=True, decisive=True)
 async def the_receipt_has_its_fields(probe: Probe) -> None:
     """A receipt is a 200 with success true, the payment's id and a hash of 32 bytes."""
     challenge, receipt = await _receipt(probe)
@@ -61,25 +61,25 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
         require("paymentId, the id that was paid", is_same, receipt.summary)
     tx_hash = receipt.at(places.tx_hash)
     is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash) is not None
-    require("txHash, 0x and 64 hex digits", is_hash, repr(tx_hash))
+    require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
-@check("4.1/receipt", needs="funds", pays=1)
+@check("4.1/receipt", needs="funds", pays=1, decisive=True)
 async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     """The timestamp of a receipt is an integer, the time in epoch milliseconds."""
     place = probe.target.receipt.timestamp
     if not place:
-        raise Skipped("the target file says that receipts have no timestamp")
+        raise NotApplicable("the target file says that receipts have no timestamp")
     probe.by_target("receipt.timestamp")
     _, receipt = await _receipt(probe)
     value, now_ms = receipt.at(place), probe.clock.now_ms()
     whole = value.is_integer() if isinstance(value, float) else type(value) is int
-    require("timestamp, an integer", whole, repr(value))
+    require("timestamp, an integer", whole, as_json(value))
     near = abs(value - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, repr(value))
+    require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
-@check("4.1/receipt", baseline="payment", needs="funds", pays=3, one_step=True)
+@check("4.1/receipt", baseline="payment", needs="funds", pays=3, one_step=True, decisive=True)
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     """Concurrent payments each get their own receipt.
 
@@ -125,7 +125,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     return challenge, answer
 
 
-@check("4.1/receipt", needs="funds, observe chain", pays=1, one_step=True)
+@check("4.1/receipt", needs="funds, observe chain", pays=1, one_step=True, decisive=True)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     """The receipt's transaction is on the chain, and transfers exactly the amount to the payee.
 

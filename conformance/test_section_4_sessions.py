@@ -12,7 +12,7 @@ from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.inputs import examples
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive
+from x402sim.suite.verdict import CheckFailed, Inconclusive, as_json
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
@@ -32,7 +32,7 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check("4.4/deposit-402", needs="sessions")
+@check("4.4/deposit-402", needs="sessions", decisive=True)
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     """A request for a session gets a 402 with the body of 2.2 and the deposit as amount.
 
@@ -49,8 +49,8 @@ async def a_session_asks_for_its_deposit(probe: Probe) -> None:
         expect("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
-    require("a payment id pay_…", is_id, repr(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), repr(wanted))
+    require("a payment id pay_…", is_id, as_json(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
     expect("the scheme", wanted.get("scheme"), "exact")
     expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
 
@@ -60,7 +60,7 @@ def _usual(probe: Probe) -> str:
     return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
 
 
-@check("4.4/deposit-402", needs="sessions")
+@check("4.4/deposit-402", needs="sessions", decisive=True)
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
     """The requirements of a deposit name the deployment's network, and the session's path.
 
@@ -76,10 +76,10 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
     resource, paths = wanted.get("resource"), probe.resources(target.sessions.path)
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
+    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
-@check("4.4/max-spend", needs="sessions")
+@check("4.4/max-spend", needs="sessions", decisive=True)
 async def the_deposit_is_exact(probe: Probe) -> None:
     """The deposit is exactly maxSpend in base units, without float rounding."""
     await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
@@ -152,14 +152,14 @@ def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
 
     How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
     """
-    said = f"maxSpend {max_spend!r}"
+    said = f"maxSpend {as_json(max_spend)}"
     is_open = answer.status < 300 and answer.session_id is not None
     require(f"{said}: no session without a deposit", not is_open, answer.summary)
     if answer.status == 402:
         wanted = at(answer.requirements, "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
-        require(demand, exact is not None and wanted == str(exact), repr(wanted))
+        require(demand, exact is not None and wanted == str(exact), as_json(wanted))
 
 
 def _exact_base(max_spend: Any) -> int | None:
@@ -176,7 +176,9 @@ def _exact_base(max_spend: Any) -> int | None:
 # --- once the deposit is paid ------------------------------------------------------------
 
 
-@check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
+@check(
+    "4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02", decisive=True
+)
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """A deposit is settled like any payment, and then the session can be used."""
     max_spend, challenge = await probe.deposit(2)

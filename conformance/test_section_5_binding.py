@@ -10,7 +10,8 @@ from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect_not_served, expect_withheld
 from x402sim.suite.payment_outcome import expect_no_session
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.second import second_path
+from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 ELSEWHERE = ("/other", "2", "-free", "/1/2")
 """Appended to a path, each makes a different path with the same prefix."""
@@ -93,7 +94,14 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
         expect_withheld(await _ask(probe, path, deposit))
 
 
-@check("5/resource-binding", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
+@check(
+    "5/resource-binding",
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+    decisive=True,
+)
 async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
     """The id of a deposit does not open the resource that its payer has paid for, too.
 
@@ -122,9 +130,28 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     """If the list of agents costs money, its payment does not open another resource."""
     listed = await probe.send("GET", probe.target.agents.path)
     if listed.status != 402:
-        raise Skipped("the list of agents costs nothing")
+        raise NotApplicable("the list of agents costs nothing")
     paid = await probe.pay(read_402(listed))
     expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
+
+
+@check("5/resource-binding", baseline="payment", needs="funds", pays=2, decisive=True)
+async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
+    """The payment for one path opens no other path that is sold, and not the other way round.
+
+    - 5: When it is present
+    - 5: Otherwise look
+    so: An entitlement and a stored record open the path that they are for, and no other.
+    """
+    other, paid = await second_path(probe), await probe.buy()
+    answer = await other.ask(probe, paid.challenge.payment_id)
+    expect_not_served(answer, is_402=True)
+    bought = await probe.pay(read_402(await other.ask(probe)))
+    opened = await other.ask(probe, bought.challenge.payment_id)
+    if not 200 <= opened.status < 300:
+        raise Inconclusive(f"{other.path} is not served when it is paid for: {opened.summary}")
+    answer = await probe.ask(payment_id=bought.challenge.payment_id)
+    expect_not_served(answer, is_402=True)
 
 
 @check("5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1)
@@ -135,7 +162,9 @@ async def a_longer_path_is_another_resource(probe: Probe) -> None:
         expect_withheld(await _ask(probe, probe.target.protected.path + more, paid))
 
 
-@check("5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1)
+@check(
+    "5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1, decisive=True
+)
 async def other_letters_are_another_resource(probe: Probe) -> None:
     """The payment for a path opens no path with other letters, another case or more at its end."""
     paid = await probe.buy()

@@ -76,7 +76,7 @@ async def access_again(probe: Probe) -> None:
         expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check("5/cache-first", baseline="payment", needs="funds", pays=1)
+@check("5/cache-first", baseline="payment", needs="funds", pays=1, decisive=True)
 async def access_for_any_order(probe: Probe) -> None:
     """The id of a settled payment is taken for other orders, and in headers of any case.
 
@@ -116,7 +116,7 @@ async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("5/stored-records", needs="funds", pays=2)
+@check("5/stored-records", needs="funds", pays=2, decisive=True)
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     """Of two payments of one payer for one resource, each id grants access."""
     payer = await probe.wallets.payer()
@@ -125,7 +125,7 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("5/stored-records", baseline="payment", needs="funds", pays=1)
+@check("5/stored-records", baseline="payment", needs="funds", pays=1, decisive=True)
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     """Only the exact id of a payment grants access: no part of it, and no text around it."""
     payment_id = (await probe.buy()).challenge.payment_id
@@ -143,7 +143,14 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=around))
 
 
-@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world", one_step=True)
+@check(
+    "5/stored-records",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="only what is settled",
+)
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
@@ -157,7 +164,14 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
         await probe.world.clear_faults()
 
 
-@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world", one_step=True)
+@check(
+    "5/stored-records",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="only what is settled",
+)
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts grants nothing."""
     for _ in range(TRIES):
@@ -180,7 +194,9 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world, restart")
+@check(
+    "5/stored-records", ground=UNSETTLED, baseline="payment", needs="world, restart", decisive=True
+)
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
     """After a restart, an id whose settlement was refused or failed still grants nothing."""
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
@@ -206,7 +222,7 @@ def _long_s(setting: Setting) -> float:
     return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 
-@check("5/stored-records", needs="funds", pays=1, waits=_long_s)
+@check("5/stored-records", needs="funds", pays=1, waits=_long_s, decisive=True)
 async def a_payment_is_not_forgotten(probe: Probe) -> None:
     """A payment from the beginning of the run still grants access at its end."""
     payment_id = (await probe.buy()).challenge.payment_id

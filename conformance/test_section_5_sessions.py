@@ -13,7 +13,7 @@ from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 AT_ONCE = 20
 NO_PROOF = """
@@ -62,7 +62,7 @@ async def the_last_unit_is_served(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("5/session-condition", needs="funds, sessions", deposits="0.29")
+@check("5/session-condition", needs="funds, sessions", deposits="0.29", decisive=True)
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     """A deposit for 29 requests pays for 29: no float rounding."""
     session, worth = await _open(probe, 29)
@@ -81,7 +81,13 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     expect("requests served for the whole deposit", served, worth)
 
 
-@check("5/session-condition", ground=NO_PROOF, baseline="unpaid", needs="sessions")
+@check(
+    "5/session-condition",
+    ground=NO_PROOF,
+    baseline="unpaid",
+    needs="sessions",
+    decisive="a session that exists",
+)
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
     """The id of a session that does not exist grants nothing."""
     challenge = await probe.challenge()
@@ -89,7 +95,9 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
-@session_check("5/session-condition", ground=NO_PROOF, deposits="0.02")
+@session_check(
+    "5/session-condition", ground=NO_PROOF, deposits="0.02", decisive="a session that exists"
+)
 async def each_id_in_its_own_header(probe: Probe) -> None:
     """A session id does not work as a payment id, nor a deposit's payment id as a session id."""
     session, _ = await _open(probe, 1)
@@ -102,7 +110,7 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=pattern))
 
 
-@session_check("5/session-debit", deposits="0.01")
+@session_check("5/session-debit", deposits="0.01", decisive=True)
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     """Requesting more after the deposit is paid does not increase the budget.
 
@@ -150,7 +158,7 @@ async def _spends_at_most(
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
-@session_check("5/session-debit", deposits="0.02")
+@session_check("5/session-debit", deposits="0.02", decisive=True)
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
     """A request that is answered with an error is not debited.
 
@@ -162,11 +170,11 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
-            raise Skipped(f"the target accepts the body {body!r}")
+            raise NotApplicable(f"the target accepts the body {as_json(body)}")
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@session_check("5/session-debit", needs="funds, sessions, world")
+@session_check("5/session-debit", needs="funds, sessions, world", decisive=True)
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
     """Sessions of several payers, spent in turns, serve what the deposit of each pays for.
 

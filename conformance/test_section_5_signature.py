@@ -67,7 +67,13 @@ def _resigned(
 
 
 @check(
-    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1, one_step=True
+    "5/signature-proves",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive="the signature",
 )
 async def signed_with_another_key(probe: Probe) -> None:
     """An authorization signed with another key than the payer's is refused."""
@@ -78,7 +84,13 @@ async def signed_with_another_key(probe: Probe) -> None:
 
 
 @check(
-    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=3, one_step=True
+    "5/signature-proves",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive="the signature",
 )
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
     """An authorization with any field changed after signing is refused."""
@@ -111,7 +123,13 @@ def _changed(
 
 
 @check(
-    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=4, one_step=True
+    "5/signature-proves",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=4,
+    one_step=True,
+    decisive="the signature",
 )
 async def signed_for_another_token(probe: Probe) -> None:
     """A signature for another chain or token is refused, even if the header names the right one."""
@@ -126,7 +144,13 @@ async def signed_for_another_token(probe: Probe) -> None:
 
 
 @check(
-    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1, one_step=True
+    "5/signature-proves",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive="the signature",
 )
 async def a_broken_signature(probe: Probe) -> None:
     """A signature that is truncated, too long, empty or malformed is refused."""

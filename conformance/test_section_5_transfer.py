@@ -15,7 +15,14 @@ def _both(value: int) -> dict[str, Any]:
     return {"requirements": {"maxAmountRequired": str(value)}, "value": value}
 
 
-@check("5/exact-amount", baseline="payment", needs="funds", pays=3, one_step=True)
+@check(
+    "5/exact-amount",
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive="the signed amount",
+)
 async def not_the_amount_required(probe: Probe) -> None:
     """An authorization for more or less than maxAmountRequired is refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
@@ -31,7 +38,9 @@ async def another_amount_in_both(probe: Probe) -> None:
         await expect_refused_if(probe, payer, **_both(value))
 
 
-@check("5/exact-amount", baseline="payment", needs="world", one_step=True)
+@check(
+    "5/exact-amount", baseline="payment", needs="world", one_step=True, decisive="the signed amount"
+)
 async def amounts_made_up(probe: Probe) -> None:
     """Random other amounts are refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
@@ -43,7 +52,14 @@ async def amounts_made_up(probe: Probe) -> None:
         await expect_refused_if(probe, payer, **_both(value))
 
 
-@check("5/exact-recipient", baseline="payment", needs="funds", pays=2, one_step=True)
+@check(
+    "5/exact-recipient",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive="the signed recipient",
+)
 async def the_payer_pays_itself(probe: Probe) -> None:
     """A transfer to the payer is refused, even if the requirements sent back name it."""
     payer = await probe.wallets.payer()
@@ -51,7 +67,13 @@ async def the_payer_pays_itself(probe: Probe) -> None:
     await expect_refused_if(probe, payer, {"payTo": payer.address}, to=payer.address)
 
 
-@check("5/exact-recipient", baseline="payment", needs="world", one_step=True)
+@check(
+    "5/exact-recipient",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="the signed recipient",
+)
 async def a_third_party_is_paid(probe: Probe) -> None:
     """A transfer to a third party is refused, even if the requirements sent back name it."""
     payer, friend = await probe.wallets.payer(), probe.wallets.stranger().address

@@ -13,7 +13,7 @@ from x402sim.suite.expect import require
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.places import last_part, walk
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import NotApplicable
 
 
 async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
@@ -21,11 +21,11 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     body = (await probe.send("GET", probe.target.agents.path, headers=proof)).body
     found = [value for place, value in walk(body) if "reputation" in last_part(place).lower()]
     if not found:
-        raise Skipped("the list of agents shows no reputation")
+        raise NotApplicable("the list of agents shows no reputation")
     return found
 
 
-@check("6/reputation", needs="funds, agents", pays=2, waits=turn_s)
+@check("6/reputation", needs="funds, agents", pays=2, waits=turn_s, late=True)
 async def a_matched_payment_counts(probe: Probe) -> None:
     """After the indexer has matched a payment, the displayed reputation has changed."""
     answer, proof = await probe.send("GET", probe.target.agents.path), {}

@@ -27,7 +27,7 @@ PAST_S = (-420, -60)
 # --- the 402 -------------------------------------------------------------------------
 
 
-@check("7/payment-required", baseline="unpaid")
+@check("7/payment-required", baseline="unpaid", decisive=True)
 async def no_proof_no_content(probe: Probe) -> None:
     """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
@@ -45,7 +45,7 @@ async def no_proof_no_content(probe: Probe) -> None:
             expect(field, asked.get(field), wanted.get(field))
 
 
-@check("7/payment-required", baseline="unpaid")
+@check("7/payment-required", baseline="unpaid", decisive=True)
 async def a_malformed_proof_is_none(probe: Probe) -> None:
     """Malformed values of X-Payment-Id and X-Session-Id open nothing."""
     for each in await inputs.sent(probe, "proofs"):
@@ -62,7 +62,7 @@ async def an_unknown_session_is_no_proof(probe: Probe) -> None:
 # --- settlement ----------------------------------------------------------------------
 
 
-@check("7/insufficient-balance", baseline="unpaid", one_step=True)
+@check("7/insufficient-balance", baseline="unpaid", one_step=True, decisive="its text")
 async def a_payer_without_money(probe: Probe) -> None:
     """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
@@ -73,7 +73,9 @@ async def a_payer_without_money(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/insufficient-balance", baseline="payment", needs="world", one_step=True)
+@check(
+    "7/insufficient-balance", baseline="payment", needs="world", one_step=True, decisive="its text"
+)
 async def a_payer_with_too_little(probe: Probe) -> None:
     """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()
@@ -83,7 +85,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("7/invalid-signature", baseline="payment", needs="funds", pays=1)
+@check("7/invalid-signature", baseline="payment", needs="funds", pays=1, decisive="its text")
 async def signed_by_another_key(probe: Probe) -> None:
     """A signature by another key gets the text for an invalid signature."""
     challenge = await probe.challenge()
@@ -91,7 +93,7 @@ async def signed_by_another_key(probe: Probe) -> None:
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
 
 
-@check("7/invalid-signature", baseline="payment", needs="funds", pays=2)
+@check("7/invalid-signature", baseline="payment", needs="funds", pays=2, decisive="its text")
 async def a_new_header_resolves_it(probe: Probe) -> None:
     """After a refused signature, a valid header pays for the same payment id.
 
@@ -113,7 +115,7 @@ async def valid_before_has_passed(probe: Probe) -> None:
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
 
-@check("7/nonce-already-used", baseline="payment", needs="funds", pays=1)
+@check("7/nonce-already-used", baseline="payment", needs="funds", pays=1, decisive=True)
 async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     """A settled authorization sent for another id gets the text for a used nonce."""
     paid, challenge = await probe.buy(), await probe.challenge()
@@ -121,7 +123,7 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/nonce-already-used", baseline="payment", needs="world")
+@check("7/nonce-already-used", baseline="payment", needs="world", decisive=True)
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     """A cancelled nonce gets the text for a used nonce.
 
@@ -134,7 +136,7 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="funds", pays=2)
+@check("7/payment-already-settled", baseline="payment", needs="funds", pays=2, decisive="its text")
 async def a_second_payment_for_one_id(probe: Probe) -> None:
     """A paid payment id accepts no second payment, even a valid one."""
     paid = await probe.buy()
@@ -143,7 +145,7 @@ async def a_second_payment_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world")
+@check("7/payment-already-settled", baseline="payment", needs="world", decisive="its text")
 async def a_second_payer_for_one_id(probe: Probe) -> None:
     """A paid payment id accepts no payment by another payer."""
     paid, other = await probe.buy(), await probe.wallets.payer()
@@ -152,7 +154,7 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(other)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world")
+@check("7/payment-already-settled", baseline="payment", needs="world", decisive=True)
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     """Of several concurrent valid payments for one id, one is accepted.
 

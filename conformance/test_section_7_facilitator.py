@@ -13,6 +13,7 @@ from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED
 from x402sim.suite.expect import expect_not_served, expect_served, require
 from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import amounts
 from x402sim.world.transport.faults import Fault
 
 IN_TROUBLE = """
@@ -68,7 +69,7 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
         answer = await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
         moved, name = await probe.world.payments_base(payer), f"{path}: {how}"
-        require(f"at most one payment ({name})", len(moved) <= 1, moved)
+        require(f"at most one payment ({name})", len(moved) <= 1, amounts(moved))
         if answer.is_receipt:
             require(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
         require(f"an answer ({name})", not answer.broken, answer.summary)

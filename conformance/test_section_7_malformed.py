@@ -18,6 +18,7 @@ from x402sim.suite.inputs import (
     LARGE,
     SentInput,
     made_up,
+    quote,
     send_bad,
     sent,
     twisted,
@@ -126,7 +127,7 @@ async def a_body_made_up(probe: Probe) -> None:
     """Random JSON gets no 5xx and no content."""
     for each in await sent(probe, "made up"):
         _stood(each)
-    bodies = {f"{content[:80]!r}": content for content in made_up(8)}
+    bodies = {f"the body {quote(content[:80])}": content for content in made_up(8)}
     for said, path in _spread(probe, bodies):
         _stood(await send_bad(probe, said, "POST", path, content=bodies[said]))
 
@@ -168,7 +169,8 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     challenge = await probe.challenge()
     for header in malformed_headers():
         answer = await probe.settle(challenge, header, may_break=len(header) >= LARGE)
-        said = f"the payment header {header[:60]!r} of {len(header)} characters"
+        written = probe.written(challenge, header).decode()
+        said = f"the payment header {quote(written[:60])} of {len(written)} characters"
         require(f"an answer to {said}", not answer.is_late, answer.summary, answer.show)
         _stands(answer, said)
         if not answer.broken:

@@ -54,7 +54,14 @@ NO_BLOCK: dict[str, Fault] = {
 """What the explorer says of a payment without a block, in any dialect; the oldest first."""
 
 
-@check("8/indexer-query", needs="funds, world", pays=len(NO_BLOCK), waits=turns_s(RUNS))
+@check(
+    "8/indexer-query",
+    needs="funds, world",
+    pays=len(NO_BLOCK),
+    waits=turns_s(RUNS),
+    decisive=True,
+    late=True,
+)
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
     """In every run, the indexer queries each payment for which it has got no block yet.
 
@@ -75,7 +82,7 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3))
+@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3), decisive=True, late=True)
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     """Once the explorer has answered, and the block is deep, a payment is queried no more.
 
@@ -98,7 +105,14 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check("8/indexer-query", needs="funds, world, restart", pays=1, waits=turns_s(RUNS))
+@check(
+    "8/indexer-query",
+    needs="funds, world, restart",
+    pays=1,
+    waits=turns_s(RUNS),
+    decisive=True,
+    late=True,
+)
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     """After a restart, the indexer queries a payment of before that has no block yet.
 
@@ -113,7 +127,7 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     require("a query after the restart", bool(asked), "none")
 
 
-@check("8/indexer-query", needs="funds, world", pays=3, waits=turn_s)
+@check("8/indexer-query", needs="funds, world", pays=3, waits=turn_s, late=True)
 async def every_transaction_is_asked_for(probe: Probe) -> None:
     """The indexer queries each of several payments by its transaction."""
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
@@ -121,7 +135,7 @@ async def every_transaction_is_asked_for(probe: Probe) -> None:
     expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
-@check("8/indexer-interval", needs="funds, world", pays=PARTS, waits=turn_s)
+@check("8/indexer-interval", needs="funds, world", pays=PARTS, waits=turn_s, late=True)
 async def once_in_an_interval(probe: Probe) -> None:
     """The indexer runs once in an interval, not later and not more often.
 
@@ -150,7 +164,7 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
         await until_quiet(probe)
 
 
-@check("8/indexer-batch", needs="funds, world", pays=PARTS, waits=turns_s(RUNS))
+@check("8/indexer-batch", needs="funds, world", pays=PARTS, waits=turns_s(RUNS), late=True)
 async def the_newest_first(probe: Probe) -> None:
     """Of several payments without a block, a run does not query the oldest first.
 
@@ -170,7 +184,9 @@ async def the_newest_first(probe: Probe) -> None:
     require("the newest payment before the older ones", not is_reversed, f"the order {orders[-1]}")
 
 
-@check("8/indexer-batch", needs="funds, world", pays=1, waits=turns_s(RUNS))
+@check(
+    "8/indexer-batch", needs="funds, world", pays=1, waits=turns_s(RUNS), decisive=True, late=True
+)
 async def a_hundred_the_newest(probe: Probe) -> None:
     """Of 101 payments without a block, a run queries the newest, and not the oldest.
 

@@ -8,7 +8,7 @@ from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -23,7 +23,7 @@ async def the_price_of_a_quote(probe: Probe) -> None:
     """A quote costs 10000 base units, 0.01 of the token."""
     price_base = probe.target.protected.amount_base
     if not price_base:
-        raise Skipped("the target file says that the price is open")
+        raise NotApplicable("the target file says that the price is open")
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
     expect("maxAmountRequired", asked, str(price_base))
@@ -34,13 +34,13 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     """maxTimeoutSeconds is 300."""
     timeout_s = probe.target.payment_required.max_timeout_s
     if timeout_s is None:
-        raise Skipped("the target file leaves the timeout open")
+        raise NotApplicable("the target file leaves the timeout open")
     probe.by_target("payment_required.max_timeout_s")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
     require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
-@check("8/validity-window", needs="funds", pays=1)
+@check("8/validity-window", needs="funds", pays=1, decisive=True)
 async def the_window_shown_is_taken(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, _, header = await probe.signed(window_s=WINDOW_S)
@@ -50,7 +50,7 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1])
+@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1], decisive=True)
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     """An authorization valid for 300 s is still accepted 285 s after it was signed.
 
@@ -61,7 +61,7 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     challenge = await probe.challenge()
     timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
     if timeout_s is None or timeout_s < WINDOW_S[1]:
-        raise Skipped(f"the requirements are valid for {timeout_s!r} s only")
+        raise NotApplicable(f"the requirements are valid for {timeout_s!r} s only")
     payer, ends_s = await probe.wallets.payer(), probe.clock.now_s() + WINDOW_S[1]
     header = probe.wallets.sign(challenge, payer, window_s=WINDOW_S)
     await probe.wait(ends_s - SOON_S - probe.clock.now())

@@ -11,6 +11,7 @@ from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, OtherIds, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.rules import Presented
+from x402sim.service.issue import MARKET
 
 binding = Kind("binding")
 
@@ -47,6 +48,14 @@ class AnyResource(Wrapper):
 
     def grants(self, payment_id: str, _: str, *now_ms: int) -> bool:
         resources = (QUOTE, SESSIONS, AGENTS)
+        return any(self.inner.grants(payment_id, each, *now_ms) for each in resources)
+
+
+class EitherPath(Wrapper):
+    """A cache, or a store, in which the two paths with one price are one resource."""
+
+    def grants(self, payment_id: str, resource: str, *now_ms: int) -> bool:
+        resources = (QUOTE, MARKET) if resource in (QUOTE, MARKET) else (resource,)
         return any(self.inner.grants(payment_id, each, *now_ms) for each in resources)
 
 
@@ -125,6 +134,9 @@ binding("cache-forgets-the-resource", "5/resource-binding",
     collaborator(entitlements=AnyResource))  # fmt: skip
 binding("records-forget-the-resource", "5/resource-binding",
     "A stored payment opens every resource.", collaborator(payments=AnyResource))  # fmt: skip
+binding("one-path-for-the-other", "5/resource-binding",
+    "What is paid for the market opens the quote, too, and the other way round.",
+    collaborator(entitlements=EitherPath, payments=EitherPath))  # fmt: skip
 binding("path-by-its-beginning", "5/resource-binding",
     "A payment also opens the paths that begin with the path paid for.",
     paths(lambda path: QUOTE if path.startswith(QUOTE) else path))  # fmt: skip

@@ -5,6 +5,8 @@ Every day, each mutant is judged by the checks of its clauses, and one honest se
 checks, and `python -m tests.campaign` every mutant.
 """
 
+from collections.abc import Collection, Sequence
+
 import pytest
 
 from tests.campaign import at_length
@@ -12,6 +14,8 @@ from tests.mutants import matrix
 from tests.mutants.honest import HONEST
 from tests.mutants.jury import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
+from x402sim.report.results import failures
+from x402sim.suite.check import Check, by_id
 from x402sim.suite.engine import all_checks
 
 HOW = "write it anew: python -m tests.renew --only mutants"
@@ -26,7 +30,27 @@ def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
     its_own = [check for check in all_checks() if check.id in MUTANTS[name].check_ids]
-    assert complaint(judge_one(name, its_own)) == ""
+    verdict = judge_one(name, its_own)
+    assert complaint(verdict) == ""
+    for check_id, cases in by_id(its_own).items():
+        if cases[0].level == "MUST" and len(cases) > 1:
+            titles = {each.title for each in failures(verdict.results[check_id])}
+            found = {each for each in cases if each.title in titles}
+            assert is_decisive(found, cases), f"{check_id} passes without {[*map(str, titles)]}"
+
+
+def is_decisive(found: Collection[Check], cases: Sequence[Check]) -> bool:
+    """Tell whether an id is left open if these cases are not judged: if a question is theirs."""
+    questions = {question for case in cases for question in case.decides}
+    return any(
+        all(case in found for case in cases if question in case.decides) for question in questions
+    )
+
+
+def test_each_must_of_several_cases_has_a_decisive_one() -> None:
+    for check_id, cases in by_id(all_checks()).items():
+        if cases[0].level == "MUST" and len(cases) > 1:
+            assert any(case.decides for case in cases), check_id
 
 
 def test_an_honest_service_is_not_accused() -> None:

@@ -20,7 +20,8 @@ _INTRODUCTION = """# Every demand, and the sentence that it comes from
 Made from the checks by `python -m tests.suite.demands`. A demand is *explicit* (a sentence of
 the specification states it), *derived* (it follows from sentences; the step is given), *ours*
 (the kit demands it; the reason is given) or *silent* (the specification leaves it open, and the
-suite observes). Only explicit and derived demands are a MUST. The cells of a table's row are
+suite observes). Only explicit and derived demands are a MUST; it has passed only if its *decisive* cases,
+without which a defect of it would not be seen, were judged. The cells of a table's row are
 separated by bars.
 """
 
@@ -52,7 +53,9 @@ def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
             lines += [f"{cases[0].level}, {ground.kind}:", ""]
             lines += [f"> {_plain(each)}" + chr(92) for each in ground.told[:-1]]
             lines += [f"> {_plain(ground.told[-1])}", ""]
-            lines += [*(f"- {_plain(case.title)}" for case in its_cases), ""]
+            marks = (" (decisive)" if case.decides else "" for case in its_cases)
+            titles = (_plain(case.title) for case in its_cases)
+            lines += [*(f"- {title}{mark}" for title, mark in zip(titles, marks, strict=True)), ""]
     lines += ["## Sentences that no check is based on", ""]
     lines += [f"- {_plain(str(each))} {reason}" for each, reason in reasons.items()]
     return "\n".join(lines) + "\n"

@@ -18,6 +18,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
+from x402sim.report.conformance import RAW
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
@@ -291,7 +292,7 @@ def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
     assert find_session_id({"a": "session_ab1", "sessionId": "session_xyz"}) == "session_xyz"
 
 
-def test_a_failure_shows_no_proof_and_no_signature() -> None:
+def test_a_failure_shows_no_proof_and_no_signature_but_to_send_play_money_again() -> None:
     @check("2.1/scheme", needs="funds")
     async def shows(probe: Probe) -> None:
         """It fails after a payment."""
@@ -304,7 +305,10 @@ def test_a_failure_shows_no_proof_and_no_signature() -> None:
     secrets: list[str] = []
     (result,) = judge(OURS, checks=[shows])
     header, payment_id = secrets
-    shown = f"{result.exchange}{result.actual}{result.expected}"
+    *lines, again = sorted(result.exchange.splitlines(), key=lambda line: line.startswith(RAW))
+    assert header in again
+    assert payment_id in again
+    shown = f"{lines}{result.actual}{result.expected}"
     assert payment_id not in shown
     assert payment_id[:8] in shown
     assert header[2:200] not in shown

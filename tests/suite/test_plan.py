@@ -1,6 +1,7 @@
 """The plan of a run, and its pace: what a run costs at most, and how long it waits."""
 
 import asyncio
+from types import CodeType
 from typing import Any
 
 import httpx
@@ -132,6 +133,34 @@ def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure(
     measured = {case.name: Cost(1, 20.0) for case in checks}
     plan = planned(checks, measured=measured, payer_key=PAYER)
     assert 10 < plan.seconds <= PATIENCE_S, "the longest wait, and not the sum of all"
+
+
+def test_what_begins_to_wait_when_the_rest_is_over_comes_after_it() -> None:
+    checks = all_checks()
+    (late,) = [case for case in checks if case.name.endswith(":a_session_in_use_ends_too")]
+    working = [case for case in checks if not case.needs and not case.waits][:5]
+    measured = {case.name: Cost(0, 7.0) for case in working}
+    alone, both = (
+        planned(some, measured=measured, payer_key=PAYER) for some in (working, [*working, late])
+    )
+    assert both.seconds == pytest.approx(alone.seconds + 12, abs=0.1)
+
+
+WAITS_FOR_THE_REST = {"late", "buy_late", "wait_for_the_rest"}
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that a function uses, also within its comprehensions."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return {*code.co_names}.union(*inner)
+
+
+def test_a_case_is_late_if_it_waits_for_the_rest() -> None:
+    for case in all_checks():
+        run: Any = case.run
+        is_late = bool(WAITS_FOR_THE_REST & _names(run.__code__))
+        has_waited = run.__name__ == "a_payment_is_not_forgotten"
+        assert case.late is (is_late and not has_waited), case.name
 
 
 def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:

@@ -19,11 +19,16 @@ from x402sim import TESTNET
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.spec.ground import Ground, GroundKind
+from x402sim.spec.sentences import sentence
 from x402sim.suite.command import conclude
+from x402sim.suite.control_api import paid_to
 from x402sim.suite.engine import all_checks
+from x402sim.suite.inputs import quote
 from x402sim.suite.local import judge
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.printing import show_results
+from x402sim.suite.verdict import amounts, plain
 from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -230,6 +235,84 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     assert "spec/1/indexer" not in shown
     show_results(results, strict=False, verbose=True)
     assert "spec/1/indexer" in capsys.readouterr().out
+
+
+# --- money first, and what to do ------------------------------------------------------
+
+
+SENTENCE = sentence("5: X-Payment-Id")
+GROUND = Ground(kind=GroundKind.EXPLICIT, sentences=(SENTENCE,))
+
+
+def of_money() -> list[Result]:
+    """In the order of the sections: of form, of form, of sales, of payers, of goods."""
+    twice = [
+        CaseResult(title=f"case {n}", outcome=Outcome.FAILED, expected="one receipt", actual="2",
+                   ground=GROUND, exchange=f"POST /\n{report.RAW}curl -i 'http://a/{n}'\n-> 200")
+        for n in (1, 2)
+    ]  # fmt: skip
+    return [
+        result("spec/1/indexer", "failed", expected="a query", actual="none"),
+        result("spec/2.1/scheme", "failed", expected="scheme: exact", actual="upto"),
+        result("spec/2.3/window", "failed", expected="a valid payment: a receipt", actual="400"),
+        result("spec/3/expiry-refund", "failed", expected="refunds of one payer", actual="none"),
+        result("spec/5/nonce-once", "failed", expected="one receipt", actual="2", ground=GROUND,
+               cases=tuple(twice), rerun="again"),
+        result("kit/7/malformed-body", "failed", "SHOULD", expected="no protected content for x",
+               actual="200"),
+    ]  # fmt: skip
+
+
+def test_a_report_begins_with_the_greatest_loss_and_not_with_the_first_section() -> None:
+    told = report.as_json(URL, STARTED, of_money())["causes"]
+    assert [(each["id"], each["loss"]) for each in told] == [
+        ("spec/5/nonce-once", "goods"),
+        ("kit/7/malformed-body", "goods"),
+        ("spec/3/expiry-refund", "payers"),
+        ("spec/2.3/window", "sales"),
+        ("spec/1/indexer", "words"),
+        ("spec/2.1/scheme", "words"),
+    ], "a form that is wrong costs nobody money, and gives nothing away"
+
+
+def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results = of_money()
+    show_results(results, strict=False)
+    urgent = page(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
+    texts = {
+        "terminal": capsys.readouterr().out,
+        "html": html.unescape(urgent),
+        "junit": html.unescape(report.as_junit(URL, STARTED, results).decode()),
+        "sarif": report.as_sarif(URL, results)["runs"][0]["results"][4]["message"]["text"],
+    }
+    assert "the service gives away what it sells" in texts["terminal"]
+    for name, text in texts.items():
+        words = " ".join(text.split())
+        assert "lock by payer and nonce while a settlement runs" in words, name
+        assert words.count(SENTENCE.text) == 1, f"{name}: two cases have one ground"
+        assert "curl -i 'http://a/1'" in words, name
+    assert "to repair" in texts["terminal"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "nothing"), (True, "true"), (402, "402"), ("text", "text"), ([], "none"),
+        ([10000, 20000], "10000, 20000"), (b"null", "null"), ({"a": None}, '{"a": null}'),
+        ([("0xa0", 1)], "0xa0, 1"),
+    ],
+)  # fmt: skip
+def test_values_are_told_in_plain_words(value: object, said: str) -> None:
+    assert plain(value) == said
+
+
+def test_transfers_are_told_in_words() -> None:
+    assert amounts([10000, 10000, 5]) == "2 of 10000 base units and 1 of 5 base units"
+    assert amounts([]) == "none"
+    assert paid_to("0xA0EE", 10000) == "10000 base units to 0xa0ee"
+    assert quote(b"null") == "'null'"
 
 
 # --- what counts for the exit code ---------------------------------------------------

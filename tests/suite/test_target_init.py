@@ -31,6 +31,8 @@ def test_our_own_service_is_found_and_judged_with_the_file(
     assert (target.protected.path, target.protected.method) == ("/api/perp/quote", "POST")
     assert (target.sessions.exists, target.sessions.smallest) == (True, "0.01")
     assert (target.agents.list, target.llms.exists) == ("/agents", True)
+    assert (target.second.path, target.second.method) == ("/api/perp/market", "GET")
+    assert "second.path" not in done.stdout, "it was found"
     text = file.read_text()
     assert "# POST /api/perp/quote answered 402" in text
     assert '# tx_hash = "/txHash"' in text, "what was not seen is a comment"
@@ -88,6 +90,8 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
         judged = conformance(url, "--target", str(file), "--only", "2.1/,2.2/body", "--json")
         without_it = refused(url)
     assert (target.protected.path, target.protected.method) == ("/api/data", "GET")
+    assert target.second.path is None
+    assert "second.path: another path that is sold; set it, or set" in done.stdout
     assert target.protected.amount_base == 250_000
     assert target.protected.resource == "", "it departs from 4.2, so it is left to the checks"
     text = file.read_text()

@@ -2,8 +2,8 @@
 
 What fails together when one thing is broken was measured: `conformance/mutation_matrix.csv` has a
 row for each service with one defect, and the checks that failed. The fewest rows that explain the
-failures of a run are its probable causes. What each id's failure says of a service is in
-`conformance/causes.toml`.
+failures of a run are its probable causes, the greatest loss of money first. What each id's failure
+says of a service, how to repair it, and who loses by it is in `conformance/causes.toml`.
 """
 
 import csv
@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import msgspec
 
@@ -32,6 +33,19 @@ _SETTLES = "spec/4.1/settle-on-chain"
 """The id of which a case says whether an ordinary payment is a transfer."""
 _GENERAL = ("the settlement", "a request without valid proof")
 """The demands of many checks, which say nothing of what was served in spite of them."""
+Loss = Literal["goods", "payers", "sales", "words"]
+LOSSES: dict[str, str] = {
+    "goods": "the service gives away what it sells",
+    "payers": "payers lose money, or what they paid for",
+    "sales": "good payments are refused",
+    "words": "nobody loses money",
+}
+"""Who loses by a failure, the greatest loss first."""
+_GIVES_AWAY = re.compile(r"\bno (protected )?content\b")
+_IS_ABOUT_MONEY = re.compile(
+    r"content|transfer|payment|pays|refund|receipt|served|refus|access|settle|deposit|budget|amount"
+)
+"""What was expected, if the failure is more than one of form."""
 _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 
@@ -45,12 +59,25 @@ class _Defect:
     stops: frozenset[str]
 
 
+class _Words(msgspec.Struct, frozen=True):
+    """What is told of an id that has failed."""
+
+    cause: str
+    repair: str
+    loss: Loss
+
+
 class StopCause(msgspec.Struct, frozen=True):
-    """A probable cause: the id that is broken, how, its case, and the ids that follow."""
+    """A probable cause: the id that is broken, how, its case, and the ids that follow.
+
+    `repair` says what to do, and `loss` who loses by it; both are empty for what was not judged.
+    """
 
     id: str
     outcome: Outcome
     cause: str
+    repair: str
+    loss: str
     title: str
     follows: list[str]
 
@@ -58,7 +85,8 @@ class StopCause(msgspec.Struct, frozen=True):
 def by_cause(results: Results) -> list[list[Result]]:
     """Return what failed or was inconclusive, together what has one probable cause.
 
-    The first of a group is what is broken; what follows from it comes after it, a MUST first. What
+    The greatest loss comes first. The first of a group is what is broken; what follows from it
+    comes after it, a MUST first. What
     no known defect explains is put to what gave the same answer to the same demand. What could not
     be judged for an answer that is a failure follows that; else, the same reason is one cause.
     """
@@ -76,7 +104,7 @@ def by_cause(results: Results) -> list[list[Result]]:
         group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
         groups.append(stopped) if group is None else group.extend(stopped)
     places = {each.id: place for place, each in enumerate(results)}
-    groups.sort(key=lambda group: (_urgency(group[0]), places[group[0].id]))
+    groups.sort(key=lambda group: (*_rank(group), places[group[0].id]))
     return _never_settled(groups)
 
 
@@ -84,9 +112,15 @@ def causes(results: Results) -> list[StopCause]:
     """Return each probable cause, the most urgent first."""
     return [
         StopCause(
-            first.id, first.outcome, cause(first), failures(first)[0].title, [it.id for it in rest]
+            id=group[0].id,
+            outcome=group[0].outcome,
+            cause=cause(group[0]),
+            repair=repair(group[0]),
+            loss=loss(group),
+            title=failures(group[0])[0].title,
+            follows=[each.id for each in group[1:]],
         )
-        for first, *rest in by_cause(results)
+        for group in by_cause(results)
     ]
 
 
@@ -94,10 +128,41 @@ def cause(result: Result) -> str:
     """Return what is wrong with a service that has failed an id; or why it was not judged."""
     if result.outcome is not Outcome.FAILED:
         return f"not judged: {result.reason}"
-    case, words = failures(result)[0], _words()
-    demand = _demand(case)
+    told = _told(result)
+    return told.cause if told else f"not so: {failures(result)[0].title}"
+
+
+def repair(result: Result) -> str:
+    """Return how to repair a service that has failed an id; empty if that is not known."""
+    told = _told(result) if result.outcome is Outcome.FAILED else None
+    return told.repair if told else ""
+
+
+def loss(group: Iterable[Result]) -> str:
+    """Return who loses by what has one cause, the greatest loss; empty if nothing has failed."""
+    found = {_loss(each) for each in group if each.outcome is Outcome.FAILED}
+    return next((each for each in LOSSES if each in found), "")
+
+
+def _loss(result: Result) -> str:
+    """Return who loses by one failure: what was expected shows if it is one of form only.
+
+    It is empty for an id of which nothing is known.
+    """
+    demands, told = [str(case.expected) for case in failures(result)], _told(result)
+    if any(map(_GIVES_AWAY.search, demands)):
+        return "goods"
+    is_of_form = not any(map(_IS_ABOUT_MONEY.search, demands))
+    if told is None:
+        return ""
+    return "words" if is_of_form else told.loss
+
+
+def _told(result: Result) -> _Words | None:
+    """Return what is told of an id that has failed; None if nothing is."""
+    words, demand = _words(), _demand(failures(result)[0])
     keys = (f"{result.id}: {demand}", demand, result.id)
-    return next((words[key] for key in keys if key in words), f"not so: {case.title}")
+    return next((words[key] for key in keys if key in words), None)
 
 
 def _demand(case: CaseResult | Result) -> str:
@@ -106,8 +171,9 @@ def _demand(case: CaseResult | Result) -> str:
 
 
 @cache
-def _words() -> dict[str, str]:
-    return tomllib.loads((folder() / WORDS).read_text("utf-8"))
+def _words() -> dict[str, _Words]:
+    told = tomllib.loads((folder() / WORDS).read_text("utf-8"))
+    return msgspec.convert(told, dict[str, _Words])
 
 
 @cache
@@ -181,7 +247,7 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case expected a transfer, and none came."""
     expected = str(case.expected)
-    is_empty = case.actual == "[]" and not expected.endswith("[]")
+    is_empty = case.actual == "none" and not expected.endswith("none")
     return (is_empty and _TRANSFERS.match(expected) is not None) or expected == _NOT_THERE
 
 
@@ -207,6 +273,12 @@ def _cause(result: Result) -> tuple[str, str]:
     """Return what was demanded, without the circumstances, and what was seen instead."""
     case = failures(result)[0]
     return _demand(case).partition(": ")[0], _OWN.sub("_", str(case.actual))
+
+
+def _rank(group: list[Result]) -> tuple[bool, int, bool]:
+    """Return the place of a group: what was not judged is the last, then it is by loss."""
+    is_open, is_no_must = _urgency(group[0])
+    return is_open, [*LOSSES, ""].index(loss(group)), is_no_must
 
 
 def _urgency(result: Result) -> tuple[bool, bool]:

@@ -5,19 +5,29 @@ every report shows its text escaped (`printable_lines`).
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
 import msgspec
 
-from x402sim.report.causes import cause, causes
-from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome, Result, Results, failures
+from x402sim.report.causes import cause, causes, repair
+from x402sim.report.results import (
+    NOT_JUDGED,
+    OF_CASES,
+    CaseResult,
+    Outcome,
+    Result,
+    Results,
+    failures,
+)
 from x402sim.spec.clauses import Level
+from x402sim.spec.ground import Ground
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
-RAW = "payment as it was sent: "
-"""How the line of an exchange begins that repeats a payment unchanged."""
+RAW = "send it again: "
+"""How the line of an exchange begins that is a command: it sends the same request, unchanged."""
 DEMANDS = "conformance/demands.md"
 """The page of all demands, in a checkout of this package."""
 Told = TypeVar("Told", Result, CaseResult)
@@ -65,21 +75,27 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, f"No verdict. Inconclusive {what} checks: {unclear}."
     asked = of if counting else every
     rest = ", ".join(f"{count} {outcome}" for outcome, count in asked.items() if count)
-    if sum(asked[outcome] for outcome in NOT_JUDGED) == sum(asked.values()):
+    if all(each.outcome in NOT_JUDGED and not each.in_part for each in counting or results):
         return Outcome.INCONCLUSIVE, f"No verdict: nothing could be checked ({rest})."
     if not counting:
         return Outcome.PASSED, f"No {what} clause was asked for ({rest})."
     seen = f", {of[Outcome.OBSERVED]} observed" if of[Outcome.OBSERVED] else ""
-    held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped"
+    part = sum(each.outcome is Outcome.SKIPPED and bool(each.in_part) for each in counting)
+    in_part = f" ({part} judged in part)" if part else ""
+    held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
     return Outcome.PASSED, f"No {what} clause failed: {held}."
 
 
 def headline(result: Result) -> str:
     """Return the outcome of an id with several cases, and in how many of them it was found.
 
-    "failed (2 of 7 cases, 1 not judged)", or "passed (6 of 7 cases, 1 not judged)".
+    "failed (2 of 7 cases, 1 not judged)", or "passed (6 of 7 cases, 1 not judged)"; where a
+    decisive case was not judged, "inconclusive (3 of 7 cases passed)".
     """
     outcome, cases = str(result.outcome), result.cases
+    if result.outcome in NOT_JUDGED and result.in_part:
+        passed = sum(case.outcome not in NOT_JUDGED for case in cases)
+        return f"{outcome} ({passed} of {len(cases)} cases passed)"
     alike = sum(case.outcome is result.outcome for case in cases)
     left = len(not_judged(result))
     if len(cases) < 2 or alike in (0, len(cases)):
@@ -89,17 +105,28 @@ def headline(result: Result) -> str:
 
 def not_judged(result: Result) -> list[CaseResult]:
     """Return the cases of a judged id that were skipped, or could not be completed."""
-    if result.outcome in NOT_JUDGED:
+    if result.outcome in NOT_JUDGED and not result.in_part:
         return []
     return [case for case in result.cases if case.outcome in NOT_JUDGED]
 
 
-def told(case: CaseResult | Result) -> list[str]:
-    """Return the ground of a case in lines: its sentences in quotation marks, then why."""
+def told(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
+    """Return the ground of a case in lines: its sentences in quotation marks, then why.
+
+    What the grounds `before` have said is left out.
+    """
     ground = case.ground
     if ground is None:
         return []
-    return [f"{ground.kind}:", *map(str, ground.sentences), *filter(None, [ground.why])]
+    known = [each for other in before if other for each in (*other.sentences, other.why)]
+    said = [each for each in (*ground.sentences, ground.why) if each and each not in known]
+    return [f"{ground.kind}:", *map(str, said)] if said else []
+
+
+def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
+    """Return the failed cases of an id, each with its ground, in which nothing comes twice."""
+    cases = failures(result)
+    return [(case, told(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)]
 
 
 def grounds(result: Result) -> list[str]:
@@ -113,7 +140,8 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
     results = readable(results)
     plain = msgspec.to_builtins(results)
     for case in (case for result in plain for case in result["cases"]):
-        del case["has_begun"]
+        for name in OF_CASES:
+            del case[name]
     return {
         "target": target,
         "started": started,
@@ -207,8 +235,9 @@ def left_out(cases: list[CaseResult]) -> list[str]:
 def explained(result: Result) -> str:
     """Return a failure in full: its cases, their exchanges, the command that repeats them."""
     parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
-    for case in failures(result):
-        parts += ["", case.title, *told(case)]
+    parts += [f"to repair: {repair(result)}"] if repair(result) else []
+    for case, ground in shown(result):
+        parts += ["", case.title, *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
         if case.exchange:
             parts += ["", case.exchange]

@@ -8,8 +8,8 @@ import json
 from itertools import groupby
 
 from x402sim.report import conformance as report
-from x402sim.report.causes import by_cause, cause
-from x402sim.report.results import CaseResult, Outcome, Result, Results, failures
+from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
+from x402sim.report.results import CaseResult, Outcome, Result, Results
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.sentences import TITLES
 from x402sim.text.templates import render
@@ -46,13 +46,16 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
         total=len(results),
         verdict=report.verdict(results, strict),
         counts=report.summary(results),
-        urgent=[(first, rest) for first, *rest in by_cause(results)],
+        urgent=[
+            (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
+        ],
         sections=[_section(section, list(found)) for section, found in sections],
         marks=MARKS,
         meanings=_MEANINGS,
         clauses={f"spec/{clause.id}": clause.text for clause in CLAUSES},
         cause=cause,
-        cases=lambda result: [_case(case) for case in failures(result)],
+        repair=repair,
+        cases=lambda result: [_case(case, ground) for case, ground in report.shown(result)],
         grounds=report.grounds,
         headline=report.headline,
         left_out=lambda result: report.left_out(report.not_judged(result)),
@@ -66,12 +69,12 @@ def _section(section: str, results: Results) -> tuple[str, str, list[tuple[Outco
     return section, TITLES[section], tally, results
 
 
-def _case(case: CaseResult | Result) -> dict[str, object]:
+def _case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
     every = case.exchange.splitlines()
     lines = [line for line in every if not line.startswith(report.RAW)]
     facts = {
         "check": case.title,
-        "ground": "\n".join(report.told(case)),
+        "ground": "\n".join(ground),
         "expected": case.expected,
         "actual": case.actual,
         "reason": case.reason,

@@ -44,6 +44,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     has_begun: bool = False
     """Whether it was tried: what it needs was there."""
+    applies: bool = True
+    """Whether the target has what it is about."""
+    lacks: bool = False
+    """Whether it was skipped because a need of it is not met."""
+
+
+OF_CASES = ("has_begun", "applies", "lacks")
+"""The fields that no report has."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

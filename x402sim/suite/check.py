@@ -66,9 +66,11 @@ a deposit opens a session, which is served.
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
-    A case that `waits` until time has passed runs beside the others, where no clock turns. One of
+    A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
+    one begins to wait when the others are over. One of
     `one_step` also makes sense at a service that is paid in one step.
-    Several cases may have the same id; the worst outcome is the id's.
+    Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
+    that this case decides: a MUST of which one was not decided by any case has not passed.
     """
 
     id: str
@@ -81,7 +83,9 @@ class Check:
     run: Case
     baseline: Baseline | None
     waits: Waits | None = None
+    late: bool = False
     one_step: bool = False
+    decides: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -114,7 +118,9 @@ def check(
     baseline: Baseline | None = None,
     level: Level | None = None,
     waits: Waits | None = None,
+    late: bool = False,
     one_step: bool = False,
+    decisive: bool | str = False,
     ground: str = "",
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
@@ -123,8 +129,12 @@ def check(
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
-    longer than `PATIENCE_S`, only with --patient. With `one_step` it is also asked of a service
-    that is paid in one step, without payment ids and the texts of section 7. A check that demands a
+    longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
+    others are over. With `one_step` it is also asked of a service that is paid in one step, without
+    payment ids and the texts of section 7. A case is `decisive`
+    if a service with a defect of this clause passes all others; where several cases find the same
+    defects, and no others do, each has the same words instead of `True` (several, separated by
+    commas). If no such case was judged, a MUST has not passed. A check that demands a
     refusal names its `baseline`. The ground says where the demand
     comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
     several cases have the same, or the clause's. The document of the id follows from it: "spec" if
@@ -157,7 +167,9 @@ def check(
             run=case,
             baseline=baseline,
             waits=waits,
+            late=late,
             one_step=one_step,
+            decides=_questions(decisive, getattr(case, "__name__", "")),
         )
 
     return make
@@ -165,6 +177,13 @@ def check(
 
 session_check = partial(check, baseline="session", needs="funds, sessions")
 """Make a check of a session, which a deposit opens; other `needs` replace these."""
+
+
+def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
+    """Return what a case decides: a question of its own, or those that it shares with others."""
+    if isinstance(decisive, str):
+        return tuple(each.strip() for each in decisive.split(","))
+    return (name,) if decisive else ()
 
 
 def _title_and_ground(case: Case) -> tuple[str, str]:

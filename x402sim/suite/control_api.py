@@ -21,7 +21,7 @@ from x402sim.suite import redact
 from x402sim.suite.answers import Paid
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import ExplorerQuery, Transfer
 from x402sim.world.transport.faults import Fault, value_of
@@ -45,6 +45,11 @@ SHOWN = 8
 
 MOST_TOLD = 240
 """The characters of a refusal that a report shows."""
+
+
+def paid_to(payee: str, base: int) -> str:
+    """Return a transfer in words."""
+    return f"{base} base units to {payee.lower()}"
 
 
 class ControlApi:
@@ -80,7 +85,7 @@ class ControlApi:
 
     def _client(self) -> ControlClient:
         if self._setting.control is None:
-            raise Skipped("it needs the world around the target: give --world")
+            raise Lacking("it needs the world around the target: give --world")
         return self._setting.control
 
     async def fault(self, fault: Fault, *, of: Wallet | None = None) -> None:
@@ -137,6 +142,10 @@ class ControlApi:
         """Return a payer's transfers on the world's ledger."""
         return [each for each in await self._ledger(payer) if each.sender == payer.address]
 
+    async def payments(self, payer: Wallet) -> list[str]:
+        """Return what a payer has paid on the world's ledger, in words: `paid_to`."""
+        return [paid_to(each.to, int(each.amount_base)) for each in await self.transfers(payer)]
+
     async def payments_base(self, payer: Wallet) -> list[int]:
         """Return the amounts of a payer's transfers, in base units."""
         return [int(each.amount_base) for each in await self.transfers(payer)]
@@ -154,13 +163,14 @@ class ControlApi:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
         if self.exists:
             moved = await self.payments_base(payer)
-            expect("payments of the payer, on the ledger", moved, list(amounts_base))
+            what = "payments of the payer, on the ledger"
+            expect(what, amounts(moved), amounts(amounts_base))
 
     async def cached_entitlements(self) -> int:
         """Return how many entitlements are cached; only the service of this package shows it."""
         state = await self.get("state")
         if not isinstance(state, dict) or "cachedEntitlements" not in state:
-            raise Skipped("only the service of this package shows its cache")
+            raise NotApplicable("only the service of this package shows its cache")
         return int(state["cachedEntitlements"])
 
     async def next_event(self) -> int:
@@ -212,7 +222,7 @@ class ChainView:
     async def call(self, method: str, *params: Any) -> Any:
         """Call a JSON-RPC method; raises `Inconclusive` if there is no result."""
         if self._setting.rpc is None:
-            raise Skipped("it needs read access to the chain: give --rpc-url or --world")
+            raise Lacking("it needs read access to the chain: give --rpc-url or --world")
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         try:
             answer = decode((await self._setting.rpc.post("", json=call)).content, Any)

@@ -17,7 +17,7 @@ from x402sim.suite.expect import expect, expect_served
 from x402sim.suite.places import filled, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import Lacking, Skipped
 
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""
@@ -134,9 +134,10 @@ async def expect_refunded(
         if found[payer] > base or is_due:
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
             show = deposit.session.paid.receipt.show
-            expect("refunds of one payer in all, on the ledger", found[payer], base, show)
+            what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
+            expect(what, seen, f"{base} base units", show)
     if not are_there(found):
-        raise Skipped(
+        raise Lacking(
             f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
             "known: set sessions.refund_within_s, and give --patient"
         )

@@ -11,7 +11,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.report.results import OF_CASES, CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
@@ -20,7 +20,7 @@ from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough, why_left
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
 _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
@@ -176,8 +176,7 @@ def _of_id(
     passed = [case for case in cases if done[case].outcome in HOLDS]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
-    told = msgspec.structs.asdict(worst)
-    del told["has_begun"]
+    told = {name: getattr(worst, name) for name in worst.__struct_fields__ if name not in OF_CASES}
     if worst.outcome is Outcome.OBSERVED:
         told["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
     told["seconds"] = round(sum(done[case].seconds for case in cases), 3)
@@ -190,7 +189,39 @@ def _of_id(
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
         **told,
     )
+    if first.level == "MUST" and result.outcome in HOLDS:
+        result = _decided(result, {case: done[case] for case in cases})
     return result, {case.baseline for case in passed if case.baseline}
+
+
+def _decided(result: Result, done: dict[Check, CaseResult]) -> Result:
+    """Return a result that holds; if a question was not decided, it is skipped or inconclusive.
+
+    A question is decided by any of the cases with its name. It is not asked where none of them
+    applies; where the run lacks what they need, the id is skipped.
+    """
+    asked: dict[str, list[CaseResult]] = {}
+    for case, its in done.items():
+        for question in case.decides if its.applies else ():
+            asked.setdefault(question, []).append(its)
+    left = [
+        each
+        for cases in asked.values()
+        if all(its.outcome is Outcome.SKIPPED for its in cases)
+        for each in cases
+    ]
+    if not left:
+        return result
+    first = min(left, key=lambda its: its.lacks)
+    why = f"a decisive case was not judged: {first.title.rstrip('.')}: {first.reason}"
+    return msgspec.structs.replace(
+        result,
+        outcome=Outcome.SKIPPED if first.lacks else Outcome.INCONCLUSIVE,
+        title=first.title,
+        ground=first.ground,
+        reason=first.reason if first.lacks else why,
+        actual=None,
+    )
 
 
 def _unclear(result: Result, why: str) -> Result:
@@ -203,12 +234,12 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
         elapsed = stopwatch()
         probe = Probe(setting, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
-        has_begun, show = False, None
+        has_begun, applies, lacks, show = False, True, False, None
         try:
             if left := why_left(setting, case):
-                raise Skipped(left)
+                raise left
             if case.waits and not is_patient_enough(setting, case):
-                raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
+                raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
             if stopped := setting.stopped:
                 raise Inconclusive(stopped)
             if case.baseline:
@@ -223,17 +254,19 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
         except CheckFailed as failed:
             outcome = Outcome.FAILED
             prefix = f"{failed.what}: " if failed.what else ""
-            expected, actual = prefix + str(failed.expected), str(failed.actual)
+            expected, actual = prefix + plain(failed.expected), plain(failed.actual)
             show = failed.show
         except Inconclusive as unclear:
             outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
         except Skipped as skipped:
             outcome, reason = Outcome.SKIPPED, str(skipped)
+            applies = not isinstance(skipped, NotApplicable)
+            lacks = isinstance(skipped, Lacking)
         except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
             outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
         finally:
-            if left := await _clear_faults(probe):
-                outcome, reason = Outcome.INCONCLUSIVE, left
+            if uncleared := await _clear_faults(probe):
+                outcome, reason = Outcome.INCONCLUSIVE, uncleared
         return CaseResult(
             title=case.title,
             outcome=outcome,
@@ -244,6 +277,8 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
             seconds=round(elapsed(), 3),
             ground=case.ground,
             has_begun=has_begun,
+            applies=applies,
+            lacks=lacks,
         )
 
 

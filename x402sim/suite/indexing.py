@@ -11,7 +11,7 @@ from x402sim.suite.answers import Paid
 from x402sim.suite.check import PATIENCE_S, Waits
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.suite.verdict import Inconclusive, NotApplicable
 from x402sim.world.transport.faults import Fault
 
 SLACK_S = 10
@@ -67,7 +67,7 @@ async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
         await probe.world.lasting_fault(fault, bought)
         if not await probe.world.first_queries([bought], begun_s):
             return bought
-    raise Skipped("the target asks the explorer for a payment as soon as it is settled")
+    raise NotApplicable("the target asks the explorer for a payment as soon as it is settled")
 
 
 async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ import msgspec
 
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.probe import JSON, Probe
-from x402sim.suite.verdict import Skipped
+from x402sim.suite.verdict import Lacking, as_json
 
 MIB = 1 << 20
 LARGE = 1 << 16
@@ -137,11 +137,13 @@ def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
             for said, body in twisted(usual):
                 yield said, msgspec.json.encode(body), JSON
         case "made up":
-            yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
+            yield from (
+                (f"the body {quote(content[:80])}", content, JSON) for content in made_up(8)
+            )
         case "proofs":
             for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
                 for proof in (*proofs, "A" * MIB):
-                    said = f"{header}: {proof[:40]!r}"
+                    said = f"{header}: {quote(proof[:40])}"
                     yield said, msgspec.json.encode(usual), {**JSON, header: proof}
         case _:
             raise ValueError(f"no such group of bad requests: {name}")
@@ -162,10 +164,16 @@ def twisted(
         wrong = INSTEAD_OF_A_STRING if isinstance(value, str) else INSTEAD_OF_A_NUMBER
         for turn in range(min(at_most, len(wrong))):
             each = wrong[(at_most * number + turn) % len(wrong)]
-            yield f"{name} = {str(each)[:40]!r}", {**body, name: each}
+            yield f"{name} = {as_json(each)[:40]}", {**body, name: each}
         if isinstance(value, dict):
             for path, inner in twisted(value, max(at_most // 2, 1), number):
                 yield f"{name}: {path}", {**body, name: inner}
+
+
+def quote(text: str | bytes) -> str:
+    """Return what was sent in quotation marks, as text."""
+    text = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+    return f"'{text}'"
 
 
 def made_up(number: int) -> Iterator[bytes]:
@@ -201,7 +209,7 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
         import hypothesis
         from hypothesis.configuration import set_hypothesis_home_dir
     except ImportError as error:
-        raise Skipped("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
+        raise Lacking("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
     found: list[Any] = []
 
     @hypothesis.settings(

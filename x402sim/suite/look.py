@@ -18,10 +18,11 @@ from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import not_ready
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
+from x402sim.suite.second import find_second, path_of
 from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SPEC, at
-from x402sim.suite.target_toml import FoundKey, Looked
+from x402sim.suite.target_toml import NO_SECOND, FoundKey, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.printable import printable
 
@@ -74,6 +75,7 @@ async def _looked(probe: Probe) -> Looked:
         "sessions": await _sessions(below),
         "agents": await _agents(below),
     }
+    found["second"] = await _second(below, seen)
     llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
     found["llms"] = [FoundKey("exists", llms.status == 200, _got(path, llms))]
     return Looked(base_url, found)
@@ -277,6 +279,24 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
         how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
         return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
     return [FoundKey("exists", False, how)]
+
+
+async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
+    """Return the second path that is sold, if the service's documents name one."""
+
+    def asks_for(answer: TargetAnswer) -> str | None:
+        wanted = one_step.offers_of(answer.headers)[:1] if seen.is_one_step else []
+        wanted = wanted or [_requirements(answer.body)[1]]
+        return path_of(wanted[0]) if answer.status == 402 and wanted[0] else None
+
+    known = (seen.path, SPEC.sessions.path, SPEC.pay.path)
+    body = seen.sent or SPEC.protected.bodies[0]
+    found = await find_second(ask, asks_for, known, SPEC.llms.path, body)
+    if found is None:
+        return [FoundKey("path", "", NO_SECOND, False)]
+    how = f"{found.method} {found.path} answered 402 for itself, too"
+    method = [FoundKey("method", found.method, how)] if found.method != "GET" else []
+    return [FoundKey("path", found.path, how), *method]
 
 
 async def _agents(ask: Callable[..., Any]) -> list[FoundKey]:

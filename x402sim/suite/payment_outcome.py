@@ -9,6 +9,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer
+from x402sim.suite.control_api import paid_to
 from x402sim.suite.expect import (
     expect,
     expect_not_served,
@@ -60,10 +61,8 @@ async def expect_nothing_or_as_issued(
         await expect_nothing(probe, challenge, payer, answer)
         return False
     if probe.world.exists:
-        transfers = await probe.world.transfers(payer)
-        moved = [(each.to.lower(), int(each.amount_base)) for each in transfers]
-        wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
-        expect("what was settled, on the ledger: payee and amount", moved, [wanted])
+        wanted = paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
+        expect("what was settled, on the ledger", await probe.world.payments(payer), [wanted])
     expect_served(await probe.opened(challenge, answer))
     return True
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.needs import Need
+from x402sim.suite import one_step
 from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
 from x402sim.suite.probe import CENT_BASE
 from x402sim.suite.setting import Setting
+from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
 
 SPEC_PRICE_BASE = 10_000
 """The price at which the deposits of checks are declared."""
@@ -25,6 +28,8 @@ BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not measured."""
+OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
+"""What a target file says that there is not: a service need not have it, so it does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 
 
@@ -97,11 +102,20 @@ def make_plan(
 def _seconds(
     setting: Setting, cases: list[Check], measured: Mapping[str, Cost], sending_s: float
 ) -> float:
-    """Return how long cases take; those that wait run beside the others, if no clock turns."""
+    """Return how long cases take; those that wait run beside the others, if no clock turns.
+
+    Late ones wait after them.
+    """
     beside = [case for case in cases if case.waits is not None and setting.advance is None]
-    working_s = sum(_cost(measured, case).waits_s for case in cases if case not in beside)
-    longest_s = max((case.waits(setting) for case in beside if case.waits), default=0.0)
-    return max(sending_s + working_s, longest_s)
+    rest_s = sending_s + sum(_cost(measured, case).waits_s for case in cases if case not in beside)
+    longest_s, last_s = (
+        max(
+            (case.waits(setting) for case in beside if case.waits and case.late is late),
+            default=0.0,
+        )
+        for late in (False, True)
+    )
+    return max(rest_s + last_s, longest_s)
 
 
 def is_patient_enough(setting: Setting, case: Check) -> bool:
@@ -167,17 +181,18 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     return [case for case in cases if case not in left], [case for case in cases if case in left]
 
 
-def why_left(setting: Setting, case: Check) -> str:
-    """Return why a case cannot run: it is skipped, or a need is missing; empty if it can."""
+def why_left(setting: Setting, case: Check) -> Skipped | None:
+    """Return why a case cannot run: it is skipped, or a need is missing; None if it can."""
     if (reason := setting.skip.get(case.name)) is not None:
-        return reason
+        return NotApplicable(reason) if reason == one_step.WHY_NOT else Lacking(reason)
     if missing := [need for need in case.needs if setting.missing(need)]:
         implied = {each for need in missing for each in COMES_WITH.get(need, ())}
         ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
-        return f"it needs {'; '.join(ways)}"
+        kind = Lacking if set(missing).isdisjoint(OF_TARGET) else NotApplicable
+        return kind(f"it needs {'; '.join(ways)}")
     if (reason := setting.target.not_kept.get(case.clause)) is not None:
-        return f"the target file says that this clause is not kept: {reason}"
-    return ""
+        return Lacking(f"the target file says that this clause is not kept: {reason}")
+    return None
 
 
 def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
-from x402sim.report.causes import by_cause, cause
-from x402sim.report.results import NOT_JUDGED, Outcome, Result, failures
+from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
+from x402sim.report.results import NOT_JUDGED, Outcome, Result
 from x402sim.spec.ground import Ground, GroundKind
 from x402sim.suite.check import Check, by_ground, by_id, clause_text
 from x402sim.suite.one_step import WHY_NOT
@@ -31,6 +31,9 @@ MANY = 4
 """How many ids that follow from a cause are named beside it."""
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
+MOST_AGAIN = 400
+SEE_REPORTS = f"{report.RAW}the command is in the reports (--html FILE, or --json-file)"
+"""The longest command that is printed, and what is said instead of a longer one."""
 _NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
 """The needs as --require calls them."""
 _COLORS = {
@@ -56,7 +59,8 @@ def show_list(checks: list[Check]) -> None:
         for ground, its_cases in by_ground(cases):
             _show_ground(console, ground)
             for case in its_cases:
-                _show(console, "  - ", case.title, "    ")
+                mark = " (decisive)" if case.decides else ""
+                _show(console, "  - ", case.title + mark, "    ")
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(check.ground.kind) for check in checks)
@@ -135,7 +139,8 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
             _show(console, f"{place:>3}. ", cause(first), "     ")
             more = f"; with it {', '.join(each.id for each in rest[:MANY])}" if rest else ""
             more += f" and {len(rest) - MANY} more" if len(rest) > MANY else ""
-            told = f"{first.level} {first.outcome}{more}"
+            lost = f"; {LOSSES[lost]}" if (lost := loss([first, *rest])) else ""
+            told = f"{first.level} {first.outcome}{lost}{more}"
             _show(console, f"     [dim]{first.id}[/] ", told, "       ")
         for result in results:
             if result.outcome is Outcome.OBSERVED:
@@ -171,20 +176,27 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     part, note = report.headline(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     _show(console, "  cause     ", cause(result))
+    if todo := repair(result):
+        _show(console, "  to repair ", todo)
     if text := clause_text(result.id):
         _show(console, "  clause    ", text)
-    shown: Ground | None = None
-    for case in failures(result):
+    for case, ground in report.shown(result):
         _show(console, "  check     ", case.title)
-        if case.ground and case.ground != shown:
-            _show_ground(console, case.ground)
-        shown = case.ground
+        label = ground[0].removesuffix(":") if ground else ""
+        for told in ground[1:]:
+            for line in textwrap.wrap(told, WIDTH):
+                console.print(f"  {label:<9} {escape(line)}")
+                label = ""
         _show(console, "  expected  ", str(case.expected))
         _show(console, "  actual    ", str(case.actual))
-        for line in case.exchange.split("\n") if case.exchange else ():
-            if line.startswith(report.RAW):
-                continue  # a thousand characters, which the reports have
-            _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
+        lines = case.exchange.split("\n") if case.exchange else []
+        for line in lines:
+            if not line.startswith(report.RAW):
+                _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
+        for line in lines:
+            if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
+                again = line if len(line) <= MOST_AGAIN else SEE_REPORTS
+                console.print(f"  {_shown(again)}")
     _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
@@ -200,7 +212,9 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
     for result in results:
         left = [case for case in result.cases if case.outcome in NOT_JUDGED]
         if result.outcome is Outcome.SKIPPED:
-            lacks[result.reason].append(result.id)
+            judged = f" ({result.in_part} judged)" if result.in_part else ""
+            lacks[result.reason].append(result.id + judged)
+            in_part[result.reason] += bool(judged)
         elif result.outcome is not Outcome.PASSED:
             continue
         elif any(case.has_begun for case in left):

@@ -31,7 +31,7 @@ from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 from x402sim.suite.wallets import Wallets
 from x402sim.world.control.client import ControlError
 
@@ -111,7 +111,7 @@ class Probe:
             except RestartFailed as error:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
-            raise Skipped("it needs a way to restart the target: give --restart COMMAND")
+            raise Lacking("it needs a way to restart the target: give --restart COMMAND")
         self.setting.offers.clear()  # a target may forget what nobody has paid for
 
     def observe(self, text: str) -> None:
@@ -313,6 +313,12 @@ class Probe:
         if payment_id is not None:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
+
+    def written(self, challenge: Challenge, header: str) -> bytes:
+        """Return a payment header as `settle` sends it."""
+        if self.target.is_one_step:
+            return one_step.payment(header, challenge.requirements, None)
+        return header.encode()
 
     async def opened(self, challenge: Challenge, answer: TargetAnswer) -> TargetAnswer:
         """Return what a settled payment opens; in one step, that is the answer to it."""

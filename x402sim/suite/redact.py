@@ -1,9 +1,11 @@
 """Redacts exchanges: removes signatures, proofs of payment and keys.
 
-A payment is shown by what it says. One that is made in one step is also shown as it was sent, with
-its signature, if its payer is a world's, who has only play money: a reader can send it again.
+A payment is shown by what it says, as it was sent: in its order, its types and its letters. A
+command that sends the whole request again is beside it, if its payer is a world's, who has only
+play money, or if nothing in it is secret.
 """
 
+import base64
 import json
 import re
 from typing import Any
@@ -12,11 +14,11 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.header import authorization_of
-from x402sim.protocol.messages import BadMessage, decoded
+from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.report.conformance import RAW
 from x402sim.suite import one_step
+from x402sim.suite.resend import as_curl
 from x402sim.text.printable import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
@@ -27,8 +29,10 @@ _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _PAYMENT = one_step.PAYMENT.lower()
 _STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), one_step.RESPONSE.lower())
 """The headers of version 2 of the x402 standard."""
-_LIMIT = 1500
-"""The most characters of a body in an exchange."""
+_OF_ENVELOPE = ("x402Version", "scheme", "network", "payload")
+"""The fields of a payment header that are the same in each."""
+_LIMIT, _UNREADABLE = 1500, 300
+"""The most characters of a body in an exchange, and of a payment that cannot be read."""
 
 
 def exchange(
@@ -40,19 +44,25 @@ def exchange(
 ) -> str:
     """Return a request and its answer as text, without signatures and proofs of payment.
 
-    With `is_play`, a payment is also shown as it was sent. The lines of a body that is not JSON are
-    indented, so that none looks like a status or a header.
+    With `is_play`, or if nothing in it is secret, a command is in it that sends the request again.
+    The lines of a body that is not JSON are indented, so that none looks like a status or a header.
     """
-    raw = request.headers.get(_PAYMENT, "") if is_play else ""
+    again = as_curl(request) if is_play or not _has_secret(request) else ""
     lines = [f"{request.method} {proofless(str(request.url))}"]
     lines += [*_headers(request.headers), *_body(request.content)]
-    lines += [f"{RAW}{printable(raw)}"] if raw else []
+    lines += [f"{RAW}{again}"] if again else []
     if response is None:
         lines.append(f"<no answer: {broken}>")
     else:
         lines += [f"-> {response.status_code}", *_headers(response.headers)]
         lines += _body(response.content)
     return "\n".join(lines)
+
+
+def _has_secret(request: httpx.Request) -> bool:
+    """Tell whether a request has a payment, or a proof of one."""
+    said = [str(request.url), request.content.decode("utf-8", "replace"), *request.headers.values()]
+    return _PAYMENT in request.headers or any(redacted(each) != each for each in said)
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:
@@ -101,7 +111,7 @@ def _told(value: str) -> str:
     """Return what a header of the standard says, without what repeats the 402."""
     said = json_in(value)
     if not isinstance(said, dict):
-        return f"<unreadable, {len(value)} characters>"
+        return printable(_unread(value))
     if "accepts" in said:
         return printable(cut(redacted(f"{said.get('error')}"), _LIMIT))
     told = {name: said[name] for name in said if name not in ("x402Version", "resource")}
@@ -123,17 +133,24 @@ def _body(content: bytes) -> list[str]:
 
 
 def _header(header: str) -> Any:
-    """Return the fields of a payment header, without its signature."""
+    """Return the fields of a payment header as they were sent, but for its signature.
+
+    "sentAs" is how they were encoded; what cannot be read is returned as it was sent.
+    """
+    is_hex = header[:2] in ("0x", "0X")
     try:
-        auth, signature = authorization_of(header)
-    except BadMessage:
-        return f"<unreadable, {len(header)} characters>"
-    return {
-        "from": "0x" + auth.from_.hex(),
-        "to": "0x" + auth.to.hex(),
-        "value": str(auth.value),
-        "validAfter": auth.valid_after,
-        "validBefore": auth.valid_before,
-        "nonce": "0x" + auth.nonce.hex(),
-        "signature": f"<{len(signature)} bytes, hidden>",
-    }
+        raw = bytes.fromhex(header[2:]) if is_hex else base64.b64decode(header + "==")
+    except ValueError:
+        return _unread(header)
+    said = decoded(raw)
+    if not isinstance(said, dict) or not isinstance(said.get("payload"), dict):
+        return _unread(header)
+    told = {**said["payload"], **{name: said[name] for name in said if name not in _OF_ENVELOPE}}
+    if isinstance(signature := told.get("signature"), str):  # also if it is too short for `_SIGNED`
+        told["signature"] = f"<{len(signature)} characters, hidden>"
+    return {**told, "sentAs": "hex" if is_hex else "base64"}
+
+
+def _unread(header: str) -> str:
+    """Return a header that cannot be read, as it was sent."""
+    return cut(redacted(header), _UNREADABLE)

@@ -52,6 +52,16 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     """Another pair that is quoted, if there is one."""
 
 
+class SecondEndpoint(_Part, frozen=True, kw_only=True):
+    """A second path that is sold: what is paid for one must not open the other."""
+
+    path: str | None = None
+    """Empty if there is none; None if that is not known."""
+    method: str = "GET"
+    body: dict[str, Any] = {}
+    """Its body, unless it is a GET; empty: that of the protected endpoint."""
+
+
 class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
     """The body of a 402: where its fields are.
 
@@ -156,6 +166,7 @@ class Target(_Part, frozen=True, kw_only=True):
 
     name: str = "spec"
     protected: ProtectedEndpoint = ProtectedEndpoint()
+    second: SecondEndpoint = SecondEndpoint()
     payment_required: PaymentRequiredShape = PaymentRequiredShape()
     pay: PayEndpoint = PayEndpoint()
     receipt: ReceiptShape = ReceiptShape()

@@ -60,12 +60,20 @@ _ASKED = ("sessions.duration_unit_s", "sessions.refund_within_s", "indexer.inter
 """Those that only the owner knows, and without which much is not judged."""
 
 
+NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
+"""What a file says where no second path was found: without the key, 5/resource-binding is open."""
+
+
 def to_ask(looked: Looked) -> str:
-    """Return which keys the owner should set; empty without sessions."""
-    if not any(each.key == "path" for each in looked.tables.get("sessions", ())):
-        return ""
-    asked = [f"  {key}: {_UNSEEN[key].split(';')[0]}" for key in _ASKED]
-    return "\n".join(["only its owner knows, so set in it:", *asked])
+    """Return which keys the owner should set; empty if there are none."""
+    asked = [
+        f"  second.path: {NO_SECOND}"
+        for each in looked.tables.get("second", ())
+        if each.key == "path" and not each.is_sure
+    ]
+    if any(each.key == "path" for each in looked.tables.get("sessions", ())):
+        asked += [f"  {key}: {_UNSEEN[key].split(';')[0]}" for key in _ASKED]
+    return "\n".join(["only its owner knows, so set in it:", *asked]) if asked else ""
 
 
 def as_toml(looked: Looked, name: str) -> str:

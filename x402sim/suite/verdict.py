@@ -4,10 +4,40 @@ Of MUSTs that were only partly judged, it says why: because of what the target d
 leaves out. What needs other means (a payer, a world, a clock, patience) is not meant.
 """
 
-from collections.abc import Callable, Iterable
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from x402sim.report.results import Outcome, Result
+
+
+def plain(value: object) -> str:
+    """Return a value as a report says it: no Python, and an empty list is "none"."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.decode("utf-8", "backslashreplace")
+        case list() | tuple() | set() | frozenset():
+            return ", ".join(map(plain, value)) or "none"
+        case dict():
+            return json.dumps(value, ensure_ascii=False, default=str)
+        case _:
+            return str(value)
+
+
+def as_json(value: object) -> str:
+    """Return a value of a JSON answer as it stood there; None is a field that is not there."""
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def amounts(base: Sequence[int]) -> str:
+    """Return transfers of these amounts in words: "2 of 10000 base units"."""
+    numbers = Counter(base)
+    return " and ".join(f"{n} of {each} base units" for each, n in numbers.items()) or "none"
 
 
 class CheckFailed(Exception):
@@ -28,7 +58,15 @@ class Inconclusive(Exception):
 
 
 class Skipped(Exception):
-    """A need of the check is not met."""
+    """A case was not judged: what the target does, or its file does not say, leaves it open."""
+
+
+class Lacking(Skipped):
+    """A need of the case is not met: a key, a world, a budget, patience."""
+
+
+class NotApplicable(Skipped):
+    """The target has no such thing, or shows nothing of it."""
 
 
 REFUNDS = "spec/3/expiry-refund"

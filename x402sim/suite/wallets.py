@@ -19,7 +19,7 @@ from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.places import whole
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 
 
 class Wallets:
@@ -35,7 +35,7 @@ class Wallets:
             await self._world.post("faucet", {"address": wallet.address, "amount": amount})
             return wallet
         if self._setting.options.payer is None:
-            raise Skipped("it needs a funded payer: give --payer-key or --world")
+            raise Lacking("it needs a funded payer: give --payer-key or --world")
         return self._setting.options.payer
 
     def stranger(self) -> Wallet:
@@ -54,7 +54,7 @@ class Wallets:
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         if self._setting.is_real_money(network):
-            raise Skipped("it would pay on mainnet; give --allow-mainnet to pay with real money")
+            raise Lacking("it would pay on mainnet; give --allow-mainnet to pay with real money")
         return replace(network, asset=asset)
 
     def sign(
@@ -119,7 +119,7 @@ class Wallets:
         left_base = self._setting.options.budget_base - self._setting.signed_base
         if auth.value > left_base:
             amount, left = to_decimal(auth.value, 6), to_decimal(left_base, 6)
-            raise Skipped(f"it would sign for {amount}; the budget has {left} left: see --budget")
+            raise Lacking(f"it would sign for {amount}; the budget has {left} left: see --budget")
         self._setting.signed_base += auth.value
 
     def expect_settled(self, answer: TargetAnswer) -> None:

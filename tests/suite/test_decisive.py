@@ -1,0 +1,163 @@
+"""A MUST of which a decisive case was not judged has not passed; a second path that is sold."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tests.mutants.change import Change, all_of
+from tests.mutants.middleware import Answer, instead
+from tests.mutants.rows import MUTANTS
+from tests.suite.cases import case
+from tests.suite.duo import Duo, conformance
+from tests.suite.gateway import Gateway, running
+from x402sim import TESTNET
+from x402sim.report.conformance import headline, verdict
+from x402sim.report.results import Outcome, Result
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
+from x402sim.suite.target import SecondEndpoint, SessionsEndpoint, Target
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
+from x402sim.world.assembly.recipe import Recipe
+
+OURS = Recipe(network=TESTNET, seed=1)
+HOLDS = case("2.1/amount", title="It holds.")
+
+
+def outcome_of(*ends: Exception | None, decisive: bool | str = True) -> Result:
+    cases = [
+        case("2.1/amount", title=f"Case {n}.", ends=end, decisive=decisive)
+        for n, end in enumerate(ends)
+    ]
+    # every case of `cases.case` has the same name, so each decides the same question
+    (result,) = judge(OURS, checks=[HOLDS, *cases])
+    return result
+
+
+def test_what_a_decisive_case_leaves_open_is_inconclusive_in_the_headline() -> None:
+    result = outcome_of(Skipped("the file does not say"))
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert result.reason == "a decisive case was not judged: Case 0: the file does not say"
+    assert headline(result) == "inconclusive (1 of 2 cases passed)"
+    assert verdict([result])[0] is Outcome.INCONCLUSIVE
+
+
+def test_where_a_need_is_lacking_it_is_skipped_and_fails_no_run() -> None:
+    result = outcome_of(Lacking("give --world"))
+    assert (result.outcome, result.in_part) == (Outcome.SKIPPED, "1 of 2 cases")
+    assert headline(result) == "skipped (1 of 2 cases passed)"
+    assert verdict([result]) == (
+        Outcome.PASSED, "No MUST clause failed: 0 held, 1 skipped (1 judged in part)."
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [(NotApplicable("none"),), (None, Skipped("?")), (None,)])
+def test_what_does_not_apply_or_was_decided_by_another_case_has_passed(ends: Any) -> None:
+    assert outcome_of(*ends).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [(CheckFailed("", 1, 2), Outcome.FAILED), (Inconclusive("no"), Outcome.INCONCLUSIVE)],
+)
+def test_a_failure_stays_one(end: Exception, outcome: Outcome) -> None:
+    (result,) = judge(OURS, checks=[
+        case("2.1/amount", ends=end), case("2.1/amount", ends=Skipped("?"), decisive="another"),
+    ])  # fmt: skip
+    assert result.outcome is outcome
+
+
+def test_only_a_must_needs_its_decisive_case() -> None:
+    (result,) = judge(OURS, checks=[
+        case("2.1/amount", level="SHOULD"),
+        case("2.1/amount", level="SHOULD", ends=Skipped("?"), decisive=True),
+    ])  # fmt: skip
+    assert result.outcome is Outcome.PASSED
+
+
+# --- a second path that is sold ---------------------------------------------------------------
+
+BINDING = [each for each in all_checks() if each.id == "spec/5/resource-binding"]
+MARKET = "/api/perp/market"
+SILENT = all_of(*(
+    instead(path, Answer(404, {"content-type": "application/json"}, b"{}"))
+    for path in ("/", "/llms.txt", "/openapi.json", "/.well-known/x402")
+))  # fmt: skip
+"""A service that tells nothing of what it sells."""
+
+
+def bound(*changes: Change, path: str | None, has_sessions: bool = False) -> Result:
+    target = Target(
+        second=SecondEndpoint(path=path), sessions=SessionsEndpoint(exists=has_sessions)
+    )
+    (result,) = judge(all_of(*changes)(OURS), target=target, checks=BINDING)
+    return result
+
+
+HOLE = MUTANTS["one-path-for-the-other"].recipe
+
+
+@pytest.mark.parametrize("changes", [(), (SILENT,)])
+def test_a_payment_that_opens_the_other_path_fails_where_the_path_is_known(
+    changes: tuple[Change, ...],
+) -> None:
+    """The target file names it, or the service's own documents do."""
+    result = bound(HOLE, *changes, path=MARKET if changes else None)
+    assert result.outcome is Outcome.FAILED
+    assert result.title.startswith("The payment for one path opens no other path that is sold")
+    assert bound(*changes, path=MARKET).outcome is Outcome.PASSED
+
+
+def test_a_hole_is_not_certified_where_the_second_path_is_not_known() -> None:
+    result = bound(HOLE, SILENT, path=None)
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "set second.path in the target file" in result.reason
+
+
+def test_with_the_second_path_declared_absent_it_does_not_apply() -> None:
+    result = bound(SILENT, path="")
+    assert result.outcome is Outcome.PASSED
+    assert [each.applies for each in result.cases if "no other path" in each.title] == [False]
+
+
+def test_what_the_specification_sells_needs_no_key() -> None:
+    assert bound(SILENT, path=None, has_sessions=True).outcome is Outcome.PASSED
+
+
+def test_a_second_path_that_costs_nothing_is_told() -> None:
+    result = bound(path="/healthz")
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert "GET /healthz (second.path in the target file) asks for no payment" in result.reason
+
+
+class Silent(Gateway):
+    """Tells nothing of what it sells."""
+
+    async def answer(self, request: Request) -> Response:
+        if request.url.path in ("/", "/llms.txt", "/openapi.json", "/.well-known/x402"):
+            return JSONResponse({"error": "none"}, 404)
+        return await super().answer(request)
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "said"),
+    [
+        ("", 2, "No verdict. Inconclusive MUST checks: 1."),
+        ('[second]\npath = ""\n', 0, "No MUST clause failed: 1 held"),
+        (f'[second]\npath = "{MARKET}"\n', 0, "No MUST clause failed: 1 held"),
+    ],
+)
+def test_the_exit_code_says_whether_a_second_path_was_judged(
+    duo: Duo, tmp_path: Path, keys: str, code: int, said: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"[sessions]\nexists = false\n{keys}")
+    with running(Silent(duo.url, api_key=None)) as gateway:
+        asked = (gateway.url, "--target", str(file), "--only", "5/resource-binding")
+        done = conformance(*asked, "--world", duo.control)
+        without = conformance(*asked)
+    assert (done.returncode, said in done.stdout) == (code, True), done.all
+    assert without.returncode == 0, "what it needs was not given: as before"
+    assert "0 held, 1 skipped (1 judged in part)" in without.stdout
