@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -234,9 +235,17 @@ def test_the_file_of_a_chain_is_looked_at_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit stands for a full disk")
-@pytest.mark.parametrize("limit", [0, 4096, 30_000])
-@pytest.mark.parametrize("command", ["serve", "service"])
-@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(
+    ("limit", "command", "is_new"),
+    [
+        (0, "serve", True),
+        (4096, "serve", False),
+        (30_000, "serve", True),
+        (30_000, "service", False),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in
+          product([0, 4096, 30_000], ["serve", "service"], [True, False])),
+    ],
+)  # fmt: skip
 def test_a_disk_that_is_full_at_the_start_is_told_in_one_line(tmp_path, command, limit, is_new):
     """Nothing is left behind, and a file that was there before stays as it was."""
     db = tmp_path / "world.db"
