@@ -58,10 +58,10 @@ def test_what_no_defect_has_in_common_is_apart() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 def test_the_five_faults_of_a_toy_are_named_and_no_more() -> None:
-    faults = {
-        "bare_session_id": "spec/2.6/id-prefix",
-        "one_use": "spec/5/cache-first",
+    faults = {  # by what they cost: goods, then payers' money, then words
         "entitled_after_verify": "spec/5/stored-records",
+        "one_use": "spec/5/cache-first",
+        "bare_session_id": "spec/2.6/id-prefix",
         "expired_as_invalid": "spec/7/authorization-expired",
         "timeout_3600": "spec/8/timeout",
     }
