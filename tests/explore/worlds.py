@@ -126,7 +126,7 @@ def _purchase(draw: DrawFn, town: _Town, number: int, span_s: float) -> Purchase
     }
     if draw(often({"quote": 13, "session": 7})) == "quote":
         way = draw(WAYS)
-        name = draw(one_of(None, None, 0)) if way == "PAYMENT-SIGNATURE" else None
+        name = draw(often({None: 1, 0: 3})) if way == "PAYMENT-SIGNATURE" else None
         return Buy(**common, way=way, name=name)
     return Deposit(
         **common,
