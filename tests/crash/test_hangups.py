@@ -43,14 +43,16 @@ def test_many_clients_that_leave(
     """What a client closes in the microseconds between the last look and the write, no server
     sees; and a client that has looked at its socket takes as long to close it.
 
-    At full length nothing else runs on the machine: 1 in 100, and 1 in 30 of those who leave so
-    close to their answer. In CI two other workers make what is sent late.
+    These are some 12 microseconds on loopback. Without a delay these clients aim at them, half of
+    them within 30 % of their answer's time: a session that is in memory answers in 0.1 ms. Before
+    the service looked again, 30 % of the payments were lost here, and 60 to 90 % of the debits.
     """
     file = tmp_path / "kept.db" if is_on_disk else None
     left = leave(way, how, at_length(60, 1000), commit_s=commit_s, file=file)
     print(f"{way}, {how}, commits take {commit_s} s more, {file and 'on disk'}: {left}")
     assert left.undone > 5 or not commit_s
-    assert left.lost <= left.hung_up // at_length(10, 100 if commit_s else 30)
+    most = at_length(10, 100) if commit_s else 3 if way == "session" else 10
+    assert left.lost <= left.hung_up // most
 
 
 def test_a_kill_refuses_nobody_who_was_charged() -> None:
