@@ -40,6 +40,14 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
             assert found is None or name.endswith("test_house.py"), f"{name}: {found}"
 
 
+def test_nothing_is_left_at_the_top_level() -> None:
+    names = {Path(each).parts[0] for each in run("git", "ls-files").splitlines()}
+    assert {each for each in names if not each.startswith(".")} == {
+        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "action.yml",
+        "conformance", "notebooks", "pyproject.toml", "scenarios", "tests", "x402sim",
+    }  # fmt: skip
+
+
 # --- the package -------------------------------------------------------------------------
 
 

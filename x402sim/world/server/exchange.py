@@ -125,7 +125,9 @@ class Exchange(web.Connection):
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
-            if not self.is_started:  # an application of ours has logged what it answered itself
+            # an application of ours logs what it raises and answers 500: twice would be once too
+            # often; the connection of one that had begun its answer is cut off below
+            if not self.is_started:
                 log.exception("an application raised, and had not answered")
         finally:
             if not (self.is_started or self.is_gone):
