@@ -86,7 +86,11 @@ class Browser:
         found += "(each) => each.innerText.includes(text))"
         for text in texts:
             asked = json.dumps([where, text])[1:-1]
-            self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
+            shown = f"await page.$$eval({json.dumps(where)}, (all) => all.map((each) => each.innerText))"
+            self.run(
+                f"try {{ await page.waitForFunction({found}, {{}}, {asked}) }}"
+                f" catch (error) {{ throw new Error(`${{error}}; shown: ${{JSON.stringify({shown})}}`) }}"
+            )
 
     def close(self) -> None:
         assert self._process.stdin is not None

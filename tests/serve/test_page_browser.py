@@ -202,6 +202,21 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#state", "999.99")
 
 
+def test_no_button_moves_while_the_list_of_faults_grows(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    places = "return page.$$eval('#steering .cards button', (all) => all.map((each) => "
+    places += "[each.innerText, each.getBoundingClientRect().x, each.getBoundingClientRect().y]))"
+    before = browser.run(places)
+    for _ in range(12):
+        server.sim("faults", victim="facilitator", does="refuse", path="/settle")
+    browser.sees("#faults", "refuse")
+    browser.run(
+        "await page.waitForFunction('document.querySelectorAll(\"#faults tbody tr\").length > 11')"
+    )
+    assert browser.run(places) == before
+    server.sim("faults/clear")
+
+
 def test_every_action_says_what_it_has_done_in_words(browser: Browser, server: Server) -> None:
     browser.view("steering")
     for button, told in (

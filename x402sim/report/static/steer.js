@@ -100,16 +100,18 @@ export function buildSteering(model) {
   fits();
   const play = form("Play a scenario", [], () => {});
   const advance = (amount) => act("clock/advance", { seconds: amount }, `server.advance(${amount})`);
-  byId("steering").replaceChildren(said, el("div", { class: "cards" },
+  // What follows an action stands beside the forms: no button moves while it is clicked.
+  byId("steering").replaceChildren(said, el("div", { class: "steer" }, el("div", { class: "cards" },
     ...(words.service ? [form("Pay", [field("from", select("account", accounts)), field("for", select("buys", [["quote", "a quote"], ["market", "the market"], ["session", "a quote, from a session of 0.10"]])),
-      field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
+      field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []),
     ...(words.service ? [play] : []),
     form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
     form("Faults", [field("where", victim), whose, field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
-      field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
+      field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})"))], inject),
     form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
-    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))));
+    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))),
+    el("div", { class: "after" }, last, el("div", { id: "faults", class: "card" }))));
   showFaults(model);
   showScenarios(play, said);
 }
@@ -138,7 +140,7 @@ async function showScenarios(card, said) {
 
 export function showFaults(model) {
   const rows = model.faults.slice(-30).reverse().map((each) => ({ class: each.over ? "quiet" : "", cells: [each.does, `${each.victim} ${each.path}`, `${each.struck} of ${each.times ?? "any number"}`, each.over ? "over" : "waits"] }));
-  byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", "state"], rows) : el("p", { class: "quiet" }, "None so far."));
+  byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", "state"], rows) : el("p", { class: "quiet" }, "No fault was injected yet."));
 }
 
 function same(path, body, inPython) {
