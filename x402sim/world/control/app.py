@@ -18,8 +18,9 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control import chain, look, money, parts
-from x402sim.world.control.context import Context
+from x402sim.world.control.common import on_network
 from x402sim.world.control.recorder import Recorder
 
 Action = Callable[..., Awaitable[Any]]
@@ -75,7 +76,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
 
 
 def control_app(
-    context: Context,
+    world: RunningWorld,
     token: str | None,
     *,
     recorder: Recorder | None = None,
@@ -97,7 +98,7 @@ def control_app(
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
             given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
-            done = await action(context.on(network) if network else context, **given)
+            done = await action(on_network(world, network) if network else world, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)
             return done if isinstance(done, Response) else web.answer(done)

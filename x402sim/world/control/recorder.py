@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from x402sim import events
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.transport.faults import Fault, read_fault
 
 _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
@@ -35,9 +35,9 @@ _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
 class Recorder:
     """Records actions when they are done, and strikes as they happen."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._journal, self._clock = parts.journal, parts.clock
-        parts.faults.on_strike.append(self._struck)
+    def __init__(self, world: RunningWorld) -> None:
+        self._journal, self._clock = world.journal, world.clock
+        world.faults.on_strike.append(self._struck)
 
     def done(self, path: str, given: dict[str, Any]) -> None:
         """Record an action that was done, if the events of the chain do not tell it."""

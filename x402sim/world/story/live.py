@@ -20,7 +20,7 @@ from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explaine
 from x402sim.text.printable import described
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, Who
-from x402sim.world.stages.stage import OpenStage, on
+from x402sim.world.stages.stage import Stage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.asking import facilitator_request
@@ -38,7 +38,7 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
         self.who: Who | None = None
         """What the control API said of the world before the story; None without one."""
@@ -49,7 +49,7 @@ class LiveWorld:
         """The transactions that had transferred tokens."""
 
     @classmethod
-    async def on(cls, stage: OpenStage) -> "LiveWorld":
+    async def on(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
         Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.

@@ -12,19 +12,19 @@ from x402sim.protocol.messages import Agent, AgentList, decoded
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.payer_client import QUOTE, PayerClient
 
 
-def parts_of(stage: OpenStage) -> frozenset[events.Part]:
+def parts_of(stage: Stage) -> frozenset[events.Part]:
     """Return the names of all that acts without the story: services, facilitators, and so on."""
     parts = stage.parts
-    named = (*parts.services, *parts.recipe.facilitators) if parts else ()
+    named = (*parts.services, *parts.options.facilitators) if parts else ()
     return frozenset((*named, *stage.services, *events.OUTSIDE, "service", "chain"))
 
 
-def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
+def require_new(stage: Stage, payers: Collection[str], name: str) -> None:
     """Raise `ValueError` for the name of a payer or a part that is there already."""
     if name in payers:
         raise ValueError(f"there is a payer named {name!r} already; names are unique")
@@ -32,14 +32,14 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
         raise ValueError(f"there is a part named {name!r}: give the payer another name")
 
 
-def merchants(stage: OpenStage, first: str) -> dict[ServiceName, str]:
+def merchants(stage: Stage, first: str) -> dict[ServiceName, str]:
     """Return the merchant's address of each service, given that of the first."""
     ours = stage.parts.services if stage.parts else {}
-    found = {name: checksum(each.process.service.setup.pay_to) for name, each in ours.items()}
+    found = {name: checksum(each.service.setup.pay_to) for name, each in ours.items()}
     return found | {stage.first: first}
 
 
-def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str]:
+def accounts(stage: Stage, first: str, service: str | None) -> frozenset[str]:
     """Return the addresses of all merchants, or of one service's; raises `ValueError`."""
     found = merchants(stage, first)
     name = stage.first if service == "service" else service

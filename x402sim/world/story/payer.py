@@ -7,7 +7,7 @@ from x402sim.payer.policies.choosing import Choose, ListedService
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import later
 from x402sim.text.arguments import explained
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story import market
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Shopper, Spending
@@ -27,7 +27,7 @@ class Payer(PayerClient):
 
     def __init__(
         self,
-        stage: OpenStage,
+        stage: Stage,
         name: str,
         wallet: Wallet,
         spending: Spending,
