@@ -12,11 +12,9 @@ from x402sim.chain.rpc.context import DEVELOP
 from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.control.app import control_app, has_token, require_token
+from x402sim.world.control.app import Recorder, control_app, has_token, require_token
 from x402sim.world.control.development import Development
-from x402sim.world.control.recorder import Recorder
-from x402sim.world.server.listen import LOOPBACK, Listen
-from x402sim.world.server.origins import pattern
+from x402sim.world.server.listen import LOOPBACK, Listen, pattern
 from x402sim.world.ui.app import PATH, home, page_of
 from x402sim.world.ui.watch import Watch
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.events import Part, ServiceName, StoryEvent
+from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -72,6 +72,18 @@ class Stage(msgspec.Struct, kw_only=True):
     def services(self) -> tuple[ServiceName, ...]:
         """The names of the services; payers use the first unless they are sent to another."""
         return tuple(name for name in self.doors if name != "facilitator")
+
+    @property
+    def actors(self) -> frozenset[Part]:
+        """The names of all that acts without the story: services, facilitators, and so on."""
+        facilitators = self.options.facilitators if self.parts else ()
+        return frozenset((*facilitators, *self.services, *OUTSIDE, "service", "chain"))
+
+    def merchants(self, first: str) -> dict[ServiceName, str]:
+        """Return the merchant's address of each service, given that of the first."""
+        ours = self.parts.services if self.parts else {}
+        found = {name: checksum(each.service.setup.pay_to) for name, each in ours.items()}
+        return found | {self.first: first}
 
     @property
     def first(self) -> ServiceName:

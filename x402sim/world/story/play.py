@@ -25,7 +25,6 @@ from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits, name
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.market import merchants, parts_of
 from x402sim.world.story.scenario import Scenario, Story, file_of, find, scenario_of, source_of
 from x402sim.world.where import Deployment
 from x402sim.world.world import World
@@ -119,7 +118,7 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
         )
     )
     if len(live.stage.services) > 1:
-        for name, merchant in merchants(live.stage, live.merchant).items():
+        for name, merchant in live.stage.merchants(live.merchant).items():
             live.stage.record(events.ServiceJoined(name=name, merchant=merchant))
 
 
@@ -147,7 +146,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.journal.listeners.append(Invariants(stage, stage.parts))
-    idle_timeout = IdleTimeout(live.clock, parts_of(live.stage))
+    idle_timeout = IdleTimeout(live.clock, stage.actors)
     stage.journal.listeners.append(idle_timeout)
     try:
         with forgotten_awaits(file_of(scenario)) as forgotten:
