@@ -15,6 +15,7 @@ from x402sim import Decisions
 from x402sim.cli import COMMANDS, load
 from x402sim.commands.book import GROUPS, as_markdown
 from x402sim.protocol.networks import TESTNET
+from x402sim.report import frames
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
@@ -142,6 +143,15 @@ that an experiment can take the alternative.
 {table(titles, fixed)}"""
 
 
+def columns() -> str:
+    """Return every frame with its columns, as `help` shows them."""
+    about = """`x402sim.report.frames` has a function for each frame, and a run an attribute: `run.orders`. The
+units of the columns are in `run.orders.attrs["units"]`, too."""
+    parts = [f"# Frames\n\n{about}\n\n{frames.CONVENTIONS}\n"]
+    parts += [f"\n## {name}\n\n{table.__doc__}\n" for name, table in frames.TABLES.items()]
+    return "".join(parts)
+
+
 def python() -> str:
     """Return the public names; the site fills in their docstrings."""
     names = sorted(x402sim.__all__, key=str.lower)
@@ -174,6 +184,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "control": control,
     "errors": errors,
     "events": events,
+    "frames": columns,
     "clauses": clauses,
     "decisions": decisions,
     "python": python,
