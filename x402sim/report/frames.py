@@ -21,7 +21,6 @@ from x402sim.report.money import balances, payments, sessions, transactions, tra
 from x402sim.report.orders import WAYS, orders_of
 from x402sim.report.reading import reading_of
 
-
 CONVENTIONS = """In every frame, `t_s` is virtual seconds since the run began, `at` the same moment as a
 UTC timestamp (milliseconds); other columns in `_s` are seconds too, those that are
 moments counted from the beginning. A journal counts whole milliseconds, so a duration is
