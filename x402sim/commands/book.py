@@ -66,20 +66,14 @@ _Clauses = Annotated[
 
 
 def decisions(only: _Decisions = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List our decisions where the specification is silent.
-
-    Example: x402sim decisions 4.1 7/final
-    """
+    """List our decisions where the specification is silent."""
     rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
     titles = ("id", "question", "choice", "alternatives", "reason")
     _print_book(titles, _only("decision", rows, only), markdown=markdown, as_json=as_json)
 
 
 def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List the clauses of the specification, and what keeps each.
-
-    Example: x402sim clauses 5 7/nonce
-    """
+    """List the clauses of the specification, and what keeps each."""
     require_one_form(markdown=markdown, as_json=as_json)
     if as_json:
         ids = beginning("clause", [each.id for each in CLAUSES], only)
@@ -94,10 +88,7 @@ def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson =
 
 
 def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """Show every event that a journal can hold, with its fields.
-
-    Example: x402sim events payment "session opened"
-    """
+    """Show every event that a journal can hold, with its fields."""
     require_one_form(markdown=markdown, as_json=as_json)
     typer.echo(reference(only, markdown=markdown, as_json=as_json), nl=False)
 
