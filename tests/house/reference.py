@@ -20,7 +20,7 @@ from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
-from x402sim.world.control.app import ACTIONS
+from x402sim.world.control.app import ACTIONS, TABLE
 from x402sim.world.control.messages import Ready
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
@@ -78,8 +78,8 @@ def _table(params: Any) -> str:
 def control() -> str:
     """Return every action of the control API, with what it takes."""
     rows = [
-        (f"`{method} /_sim{path}`", (action.__doc__ or "").splitlines()[0], _taken(method, kind))
-        for (method, path), (action, kind) in ACTIONS.items()
+        (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
+        for method, path, _, does in TABLE
     ]
     about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
 takes its fields in the query."""

@@ -1,8 +1,6 @@
 """`decisions`, `clauses` and `events`: what the specification, we and a journal say, as books."""
 
-import inspect
 import json
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
@@ -42,7 +40,6 @@ INTRODUCTION = (
     "its fields in the order they have here. Units are in the names: `_base` is base units of "
     "the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei."
 )
-_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
@@ -141,7 +138,7 @@ def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
             {
                 "name": declared.name_of(kind),
                 "group": group,
-                "text": _sentences(kind),
+                "text": _meaning(kind),
                 "fields": dict(fields_of(kind)),
             }
             for group, kinds in shown.items()
@@ -158,7 +155,7 @@ def as_markdown(groups: Groups) -> str:
         parts.append(f"\n## {group}\n")
         for kind in kinds:
             fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
-            text = f"\n### {declared.name_of(kind)}\n\n{_sentences(kind)}\n\n"
+            text = f"\n### {declared.name_of(kind)}\n\n{_meaning(kind)}\n\n"
             parts.append(text + table(("field", "JSON"), fields))
     return "".join(parts)
 
@@ -169,7 +166,7 @@ def as_text(groups: Groups) -> str:
     for group, kinds in groups.items():
         lines += ["", group.upper()]
         for kind in kinds:
-            lines += ["", declared.name_of(kind), filled(_sentences(kind).replace("`", ""), 2)]
+            lines += ["", declared.name_of(kind), filled(_meaning(kind).replace("`", ""), 2)]
             lines += [filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
     return "\n".join(lines) + "\n"
 
@@ -201,7 +198,5 @@ def _json(annotation: Any) -> str:
     return _JSON[annotation]
 
 
-def _sentences(kind: type[declared.Event]) -> str:
-    """Return the docstring of an event, with the constants as JSON has them."""
-    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
-    return re.sub(r"\b(None|True|False)\b", lambda found: _CONSTANTS[found[0]], text)
+def _meaning(kind: type[declared.Event]) -> str:
+    return " ".join(kind.meaning.split())

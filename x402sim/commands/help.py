@@ -162,10 +162,10 @@ Example: x402sim decisions 4.1 7/final
 Example: x402sim clauses 5 7/nonce
 """,
     "target": "Write a target file, for a service that differs from ours.",
-    "target init": (
-        "Look at a service without paying it, and write what was found out into a target file.\n\n"
-        "Each key says how its value was found; what only a payment would show is left as a comment."
-    ),
+    "target init": """Look at a service without paying it, and write what was found out into a target file.
+
+Each key says how its value was found; what only a payment would show is left as a comment.
+""",
 }
 """The help of each command: its first sentence is that of the list. A backspace (`\\b`) begins a
 paragraph that is shown as it is."""
