@@ -7,10 +7,11 @@ Units are in the names: `_base` is base units of the token, `_ms` Unix milliseco
 wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
 files.
 
-To add an event: declare it and its `meaning` here (one of a story in `story`, imported here as itself),
-and add it to its union; record it where it happens, and give it a text in report/trace.py. The
-format has changed: raise `VERSION` in journal/entries.py, add the line to FORMAT in
-tests/house/test_events.py, which fails until all of this is done, and renew the golden journals.
+To add an event: declare it here with its `meaning` (an event of a story in `story`, and import that
+here as itself), and add it to its union; record it where it happens, and give it a text in
+report/trace.py. The format has changed: raise `VERSION` in journal/entries.py, add the line to
+FORMAT in tests/house/test_events.py, which fails until all of this is done, and renew the golden
+journals. A field that may be absent (`UNSET`) leaves older journals as they are, and the version.
 """
 
 from typing import ClassVar, Literal, get_args

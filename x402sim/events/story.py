@@ -127,13 +127,17 @@ class RevertsForced(_Story, frozen=True, kw_only=True):
 
 class Check(_Story, frozen=True, kw_only=True):
     meaning: ClassVar[str] = """Written for each check of a story, and for each broken invariant.
-    `exchange` is the number of the checked exchange; null if there was none yet."""
+    `exchange` is the number of the checked exchange; null if there was none yet. Of a broken
+    invariant, `about` is its case (an exchange, a payment or a session; empty: the whole chain),
+    and `at_stake_base` the money of this case."""
 
     clause: str
     ok: bool
     expected: Scalar
     actual: Scalar
     exchange: int | None = None
+    about: str | UnsetType = UNSET
+    at_stake_base: str | UnsetType = UNSET
 
 
 class StoryRaised(_Story, frozen=True, kw_only=True):
