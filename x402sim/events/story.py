@@ -16,7 +16,8 @@ class Begin(_Story, frozen=True, kw_only=True):
     parts. `chain` is null on the ledger; `options` are the given options of the world, as Python
     code; addresses are null for a deployment without a control API. `source` is what `run` needs to
     play a story of the user's own again, "FILE.py:function"; it is empty if the story is in no
-    file, and null for a scenario that is shipped."""
+    file, and null for a scenario that is shipped. `services` and `facilitators` are the names that
+    the world gives them."""
 
     scenario: str
     title: str
@@ -30,6 +31,8 @@ class Begin(_Story, frozen=True, kw_only=True):
     merchant: str | None = None
     token_owner: str | None = None
     source: str | None = None
+    services: tuple[str, ...] | UnsetType = UNSET
+    facilitators: tuple[str, ...] | UnsetType = UNSET
 
 
 class End(_Story, frozen=True, kw_only=True):
