@@ -131,7 +131,9 @@ def load_module(file: Path) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     # not from bytecode, which may be older than the last edit: Python compares whole seconds
-    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # noqa: S102 - a story is code
+    # a story keeps its docstring, and what it asserts, also under python -OO
+    code = compile(file.read_bytes(), str(file), "exec", optimize=0)
+    exec(code, vars(module))  # noqa: S102 - a story is code
     return module
 
 
