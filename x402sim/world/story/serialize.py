@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
@@ -24,6 +25,11 @@ _NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
 def options(**given: Any) -> dict[str, str]:
     """Return the options of a world that are given and no default, as Python source."""
     return {name: _python(value) for name, value in given.items() if value and _differs(value)}
+
+
+def names(given: object) -> tuple[str, ...] | UnsetType:
+    """Return the names of what is given by name; nothing of one that has none of its own."""
+    return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
 
 
 def _differs(value: Any) -> bool:

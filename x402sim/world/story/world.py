@@ -181,7 +181,13 @@ class World:
         self._network = None if network is None else first
         chain_name = None if self.chain == DEFAULT_CHAIN else self.chain.name
         self._place = self.on.name if chain_name is None else f"{self.on.name} on {chain_name}"
-        self._told = {"seed": seed, "chain": chain_name, "options": options}
+        self._told = {
+            "seed": seed,
+            "chain": chain_name,
+            "options": options,
+            "services": serialize.names(service),
+            "facilitators": serialize.names(facilitator),
+        }
         self._has_invariants = invariants
 
     def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
