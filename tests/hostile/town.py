@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Message
 
 from tests.hostile.inputs import Sent, request
 from tests.rig import ORDER, Buyer, requirements
+from x402sim import World
 from x402sim.protocol import x402
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld, build
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 
@@ -43,7 +43,7 @@ class Answer:
 @asynccontextmanager
 async def town(file: Path | None = None) -> AsyncIterator["Town"]:
     """Run a world in this process, without background work."""
-    parts = build(Recipe(network=TESTNET, seed=1, file=file))
+    parts = build(World(seed=1, file=file))
     try:
         yield Town(parts)
     finally:
@@ -54,8 +54,8 @@ async def town(file: Path | None = None) -> AsyncIterator["Town"]:
 class Town(Buyer):
     """A world, and its requests that work."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts[0]
+    def __init__(self, parts: RunningWorld) -> None:
+        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts.funded[0]
         self.app: ASGIApp = world_app(parts, Listen())
         wire = httpx.ASGITransport(self.app)
         self.http = httpx.AsyncClient(transport=wire, base_url="http://127.0.0.1:4020")

@@ -8,16 +8,15 @@ import httpx
 import pytest
 
 from tests.suite.cases import case
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
 from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
 from x402sim.suite.verdict import CheckFailed, Skipped
-from x402sim.world.assembly.recipe import Recipe
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(seed=1)
 MINUTES_S = 300
 
 
