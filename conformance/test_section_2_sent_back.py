@@ -39,7 +39,15 @@ EXACTLY_THE_AMOUNT = """
 """
 
 
-@check("2.1/scheme", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/scheme",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another scheme are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -47,7 +55,15 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
 
-@check("2.1/network", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/network",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -57,7 +73,15 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, network=other)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/asset",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another token are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()

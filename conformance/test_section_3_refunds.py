@@ -67,7 +67,12 @@ async def each_session_is_refunded(probe: Probe) -> None:
 
 
 @session_check(
-    "3/refund-once", ground=UNSPENT, needs=REFUNDED, waits=in_trouble_s, decisive="one refund"
+    "3/refund-once",
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=in_trouble_s,
+    decisive="one refund",
+    disturbs=True,
 )
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     """Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."""

@@ -97,7 +97,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     require("a verification before the transfer", in_order, seen)
 
 
-@check("4.1/order", baseline="payment", needs="funds, world", pays=1, decisive=True)
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1, decisive=True, disturbs=True)
 async def no_access_before_the_transfer(probe: Probe) -> None:
     """During the settlement, the payment's id grants nothing.
 
@@ -238,7 +238,14 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1, decisive=True)
+@check(
+    "4.1/verify-signature",
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
+    disturbs=True,
+)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer, header = await probe.signed()
@@ -253,6 +260,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     needs="funds, world",
     pays=len(NO_VERDICT),
     decisive=True,
+    disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves.
@@ -284,6 +292,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     needs="funds, world",
     pays=1,
     one_step=True,
+    disturbs=True,
 )
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
@@ -300,6 +309,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     pays=3,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""

@@ -150,6 +150,7 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
@@ -171,6 +172,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts grants nothing."""
@@ -195,7 +197,12 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
 
 
 @check(
-    "5/stored-records", ground=UNSETTLED, baseline="payment", needs="world, restart", decisive=True
+    "5/stored-records",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world, restart",
+    decisive=True,
+    disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
     """After a restart, an id whose settlement was refused or failed still grants nothing."""

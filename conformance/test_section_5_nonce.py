@@ -195,7 +195,9 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world", one_step=True, decisive=True)
+@check(
+    "5/nonce-once", baseline="payment", needs="world", one_step=True, decisive=True, disturbs=True
+)
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     """A nonce that its payer cancels during the settlement pays for nothing.
 

@@ -172,7 +172,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world")
+@check("7/payment-already-settled", baseline="payment", needs="world", disturbs=True)
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     """After a settlement whose answer was lost, a second header for its id moves no money.
 

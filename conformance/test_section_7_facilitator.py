@@ -87,19 +87,40 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     expect_served(await probe.opened(works.challenge, works.receipt))
 
 
-@check("7/verify-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/verify-trouble",
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def verification_in_trouble(probe: Probe) -> None:
     """While verification fails, nothing is granted unpaid; afterwards payments work again."""
     await _holds(probe, "/verify", VERIFYING)
 
 
-@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/settle-trouble",
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def settlement_in_trouble(probe: Probe) -> None:
     """While settlement fails, nothing is granted unpaid; afterwards payments work again."""
     await _holds(probe, "/settle", SETTLING)
 
 
-@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/settle-trouble",
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def settlement_in_trouble_once(probe: Probe) -> None:
     """The same if only the first call fails, so that a target that retries succeeds."""
     await _holds(probe, "/settle", ONCE)

@@ -111,7 +111,7 @@ def test_each_outcome_has_its_result() -> None:
 
 
 def test_a_failure_shows_what_the_world_answered() -> None:
-    @check("2.1/amount", needs="world")
+    @check("2.1/amount", needs="world", disturbs=True)
     async def fails(probe: Probe) -> None:
         """It fails after a fault."""
         await probe.world.fault(SETTLE(does="refuse"))
@@ -139,7 +139,7 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
     @check("2.1/asset", needs="world")
     async def meddles(probe: Probe) -> None:
         """It has a fault of its own."""
-        await probe.world.fault(Fault(victim="rpc", does="refuse"))
+        await probe.world.fault(Fault(victim="explorer", does="lose answer"))
 
     @check("2.1/network", needs="world", waits=lambda _: 9)
     async def looks(probe: Probe) -> None:
