@@ -106,9 +106,9 @@ def test_what_fails_alone_too_has_failed() -> None:
     assert (result.outcome, result.actual, left) == (Outcome.FAILED, "3", [])
 
 
-def test_what_was_alone_is_not_repeated() -> None:
+def test_an_id_that_was_alone_is_not_repeated() -> None:
     fails, left = moody("2.1/amount", 2, 1)
-    assert judged(fails)["2.1/amount"].outcome is Outcome.FAILED
+    assert judged(fails, case("2.1/amount"))["2.1/amount"].outcome is Outcome.FAILED
     assert left == [1]
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_judged_alone_is_inconclusive() -> None:
 def test_one_failure_alone_is_enough_for_an_id() -> None:
     first, left_of_first = moody("2.1/amount", 2, 2)
     second, left_of_second = moody("2.1/amount", 2, 2)
-    assert judged(first, second)["2.1/amount"].outcome is Outcome.FAILED
+    assert judged(first, second, case("2.1/asset"))["2.1/amount"].outcome is Outcome.FAILED
     assert sorted([left_of_first, left_of_second]) == [[], [2]]
 
 

@@ -28,7 +28,7 @@ BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
-WORK = 1.5
+WORK = 1.7
 """How much longer a request of a case takes than one that is not paid, as measured: a settlement,
 the signature before it, and what the world is asked besides."""
 USUAL_REQUESTS = 8

@@ -40,7 +40,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Company:
-    """Which ids may have disturbed a case: that acted while it waited, or have disturbed before it.
+    """Which other ids may have disturbed a case: they acted while it waited, or before it.
 
     What a case leaves behind in the target's background (payments to resolve, refunds to repeat)
     lasts beyond its end, until the target was seen to have `recovered`.
@@ -58,10 +58,11 @@ class Company:
     @contextmanager
     def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
         """Let a case act from now on, to the end of the block."""
-        beside = dict.fromkeys(self._waiting.values()) if waits else {}
-        self.of[name] = {**self.unrecovered, **beside}
-        for other in self._waiting:
-            self.of[other][check_id] = None
+        beside = self._waiting.values() if waits else ()
+        self.of[name] = dict.fromkeys(it for it in (*self.unrecovered, *beside) if it != check_id)
+        for other, other_id in self._waiting.items():
+            if other_id != check_id:
+                self.of[other][check_id] = None
         if waits:
             self._waiting[name] = check_id
         if disturbs:

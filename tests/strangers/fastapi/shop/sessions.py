@@ -16,7 +16,7 @@ from .config import bug, on, settings
 from .store import Budget, Store
 
 log = logging.getLogger("shop.sessions")
-PAUSES = (0, 1, 2, 4, 8)  # seconds before each try of a refund, with the choice one_loop
+PAUSES = (0, 1, 2, 4, 8)  # seconds before each try of a refund that takes place in a row
 
 
 def view(budget: Budget) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Sessions:
             if rest <= 0:
                 self._store.save(budget, state="closed")
                 continue
-            for pause in PAUSES if on("one_loop") else PAUSES[:1]:
+            for pause in PAUSES if on("one_loop") or bug("refund_given_up") else PAUSES[:1]:
                 await asyncio.sleep(pause)
                 try:
                     tx_hash = await self._refund(budget, rest)
