@@ -119,11 +119,7 @@ def test_each_outcome_has_its_result() -> None:
 
 
 def test_a_failure_shows_what_the_world_answered() -> None:
-    @check(
-        "2.1/amount",
-        title="It fails after a fault.",
-        needs="world",
-    )
+    @check("2.1/amount", title="It fails after a fault.", needs="world", disturbs=True)
     async def fails(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="refuse"))
         await probe.world.clear_faults()
@@ -157,7 +153,7 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
         needs="world",
     )
     async def meddles(probe: Probe) -> None:
-        await probe.world.fault(Fault(victim="rpc", does="refuse"))
+        await probe.world.fault(Fault(victim="explorer", does="lose answer"))
 
     @check(
         "2.1/network",

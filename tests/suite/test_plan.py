@@ -15,7 +15,7 @@ from x402sim.suite.check import PATIENCE_S, Check
 from x402sim.suite.engine import all_checks, folder, run_case
 from x402sim.suite.flags import FLAGS
 from x402sim.suite.parse_options import parse
-from x402sim.suite.plan import Cost, Plan, cost_base, costs, make_plan
+from x402sim.suite.plan import WORK, Cost, Plan, cost_base, costs, make_plan
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
 from x402sim.suite.scheduler import Pace
@@ -124,7 +124,7 @@ def test_the_duration_follows_rate_and_waits() -> None:
     checks = all_checks()[:10]
     measured = {case.name: Cost(10, 1.0) for case in checks}
     fast, slow = (planned(checks, measured=measured, rate=rate) for rate in (None, 2.0))
-    assert slow.seconds == pytest.approx(fast.seconds + fast.requests * (0.5 - 0.001))
+    assert slow.seconds == pytest.approx(fast.seconds + fast.requests * (0.5 - 0.001 * WORK))
     assert 0 < fast.seconds < slow.seconds
 
 
@@ -132,7 +132,7 @@ def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure(
     checks = [case for case in all_checks() if case.waits and Need.CLOCK not in case.needs]
     measured = {case.name: Cost(1, 20.0) for case in checks}
     plan = planned(checks, measured=measured, payer_key=PAYER)
-    assert 10 < plan.seconds <= PATIENCE_S, "the longest wait, and not the sum of all"
+    assert 10 < plan.seconds <= 2 * PATIENCE_S, "the longest waits, and not the sum of all"
 
 
 def test_what_begins_to_wait_when_the_rest_is_over_comes_after_it() -> None:
