@@ -6,6 +6,7 @@ clauses each test file has tests.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -44,6 +45,8 @@ READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.cr
 
 def pytest_configure(config: pytest.Config) -> None:
     READ_ONCE.start()
+    # Workers of xdist, and the processes that tests start, would compile everything each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--knock-out"):
         knock_out(config.getoption("--clause"))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from x402sim.chain.base import Log
+from x402sim.chain.base import Chain, Log, LogFilter
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.text.printable import printable_lines
@@ -126,6 +126,11 @@ class Ledger:
         for nonce, in_tx, canceled in used:
             uses[nonce].append(Use(in_tx, canceled, tuple(moved.get(in_tx, ()))))
         return cls(dict(uses), [each for found in moved.values() for each in found])
+
+    @classmethod
+    async def read(cls, chain: Chain) -> "Ledger":
+        """Read a chain's events, from its first block to the newest."""
+        return cls.of(await chain.logs(LogFilter(0, 2**63, (), (EVENTS,))))
 
     def use(self, nonce: str) -> Use | None:
         """Return the last use of an authorization."""

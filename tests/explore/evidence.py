@@ -14,9 +14,7 @@ import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.explore.case import Service
-from tests.money import EVENTS, Ledger
 from x402sim import events
-from x402sim.chain.base import Chain, LogFilter
 from x402sim.clock import Clock
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
@@ -25,11 +23,6 @@ from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.service.state import Service as Running
 
 _SERVICES = get_args(Service)
-
-
-async def read_ledger(chain: Chain) -> Ledger:
-    """Read the events of the token from the first block to the newest."""
-    return Ledger.of(await chain.logs(LogFilter(0, 2**63, (), (EVENTS,))))
 
 
 class Times:

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from tests.explore.asking import ask_everything
 from tests.explore.audit import Audit
 from tests.explore.case import Case, Deposit, Pause, Service, Step
-from tests.explore.evidence import Door, Times, read_ledger
+from tests.explore.evidence import Door, Times
 from tests.explore.steps import Scene, perform
-from tests.money import Law, Violation
+from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
 from x402sim import Settings, events
 from x402sim.chain import contract
@@ -136,7 +136,7 @@ class _Run:
         ends_s = [*scene.book.ends_s(), live.clock.now() + max(sessions_s, default=0)]
         await live.clock.sleep_until(max(ends_s) + QUIET_S)
         granted = await ask_everything(scene)
-        ledger = await read_ledger(scene.parts.chain)
+        ledger = await Ledger.read(scene.parts.chain)
         audit = Audit(scene, ledger, Times(self._journal), self._door, granted)
         self._found += audit.violations()
         self._counts += audit.counts
