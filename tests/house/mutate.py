@@ -10,7 +10,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,8 @@ OTHER = {
     ast.GtE: ast.Gt, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And, ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
+PATIENCE_S = "300"
+"""How long a test may take before the defect counts as noticed: it may hang."""
 TYPES = ("annotation", "returns", "type_params")
 """What no program looks at while it runs."""
 
@@ -118,11 +120,15 @@ def install(defect: Defect) -> None:
 
 def look(defect: Defect) -> str:
     """Run the tests that look at a defect until one fails; return a line about it."""
-    folders = [f"tests/{each}" for each in TESTS[defect.folder].split()]
-    run = run_pytest("-x", "-q", *folders, before=partial(install, defect))
+    return f"{defect.code()[1]}  |  {noticed(defect.folder, partial(install, defect))}"
+
+
+def noticed(folder: str, before: Callable[[], None] | None = None) -> str:
+    """Return the first test that fails, or ALIVE."""
+    folders = [f"tests/{each}" for each in TESTS[folder].split()]
+    run = run_pytest("-x", "-q", "--timeout", PATIENCE_S, *folders, before=before)
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.output, re.MULTILINE)
-    by = failed[1] if failed else "ALIVE" if run.code == 0 else "it cannot even be collected"
-    return f"{defect.code()[1]}  |  {by}"
+    return failed[1] if failed else "ALIVE" if run.code == 0 else "it cannot even be collected"
 
 
 def main() -> None:
@@ -132,8 +138,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--only", action="append", choices=TESTS, help="a folder; repeatable")
     given = parser.parse_args()
-    defects, alive = drawn(given.seed, given.count, given.only or [*TESTS]), 0
+    folders, alive = given.only or [*TESTS], 0
+    defects = drawn(given.seed, given.count, folders)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for folder, failed in zip(folders, pool.map(noticed, folders), strict=True):
+            if failed != "ALIVE":  # then it would say nothing of a defect
+                parser.error(f"the tests of {folder} fail without a defect: {failed}")
         for line in pool.map(look, defects):
             alive += line.endswith("ALIVE")
             print(line, flush=True)
