@@ -15,9 +15,9 @@ import eth_account  # noqa: F401 - it raises the recursion limit: not while Hypo
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.explore.case import Case, kind_of
-from tests.explore.laws import Law, Violation
 from tests.explore.play import play
 from tests.explore.worlds import worlds
+from tests.money import Law, Violation
 from tests.mutants.change import Change, all_of
 
 BATCH = 10
