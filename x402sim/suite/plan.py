@@ -28,7 +28,7 @@ BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
-WORK = 1.7
+WORK = 1.8
 """How much longer a request of a case takes than one that is not paid, as measured: a settlement,
 the signature before it, and what the world is asked besides."""
 USUAL_REQUESTS = 8
@@ -130,7 +130,8 @@ def _seconds(
         seconds += acting_s(order.troubled) + longest_s(order.troubled)
         seconds += usual_s(setting) if order.breaking else 0
     if order.restarting or order.unsettling:
-        seconds += acting_s(order.unsettling) + longest_s(order.restarting)
+        # of what they wait for, a part comes before the restart, beside others
+        seconds += acting_s(order.unsettling) + longest_s(order.restarting) / 2
         seconds += usual_s(setting) if order.breaking or order.troubled else 0
     return seconds
 

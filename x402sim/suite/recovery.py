@@ -20,8 +20,7 @@ LOOK_S = 0.5
 
 def usual_s(setting: Setting) -> float:
     """Return how long it takes usually: an interval of the indexer, or a session and its refund."""
-    refunded_s = _lasts_s(setting) + GRACE_S + setting.target.sessions.refund_within_s / 2
-    waits_s = (setting.target.indexer.interval_s, refunded_s)
+    waits_s = (setting.target.indexer.interval_s, _lasts_s(setting) + GRACE_S)
     return max((each for each in waits_s if each <= PATIENCE_S), default=0.0)
 
 
