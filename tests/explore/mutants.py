@@ -15,7 +15,7 @@ from tests.explore.case import (
     Submit,
     Unsold,
 )
-from tests.explore.laws import Law
+from tests.money import Law
 from tests.mutants import rows
 from tests.mutants.change import Change, Service, all_of, decision, setting
 from tests.mutants.honest import asked_afterwards, every_refusal_is_final

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from tests.explore.asking import ask_everything
 from tests.explore.audit import Audit
 from tests.explore.case import Case, Deposit, Pause, Service, Step
-from tests.explore.evidence import Door, Ledger, Times
-from tests.explore.laws import Law, Violation
+from tests.explore.evidence import Door, Times
 from tests.explore.steps import Scene, perform
+from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
 from x402sim import Settings, World, events
 from x402sim.chain import contract

@@ -294,6 +294,19 @@ def owes_each_payer_once(world: World) -> World:
     return overriding("sessions", refunds_due=refunds_due)(world)
 
 
+@session.defect("refund-given-up", "3/refund-once")
+def owes_until_it_has_failed(world: World) -> World:
+    """A refund that the facilitator has not made in five attempts is given up."""
+    attempts: Counter[str] = Counter()
+
+    def refunds_due(it: Any, *of: Any) -> list[Any]:
+        due = it.inner.refunds_due(*of)
+        attempts.update(each.session_id for each in due)
+        return [each for each in due if attempts[each.session_id] <= 5]
+
+    return overriding("sessions", refunds_due=refunds_due)(world)
+
+
 @session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
 def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
     """The refund goes to the merchant's own wallet."""

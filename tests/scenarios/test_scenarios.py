@@ -67,7 +67,8 @@ def test_another_seed_gives_another_journal() -> None:
 def test_its_file_reads_like_a_short_story(name: str) -> None:
     text = (ROOT / "scenarios" / f"{name}.py").read_text(encoding="utf-8")
     scenario = SHIPPED[name]
-    assert re.match(r'"""[^\n]{10,95}\.\n\nCovers: [^"]+\.\nStory: [^"]+\.\n"""\n', text)
+    assert re.match(r'"""[^"]+\."""\n|"""[^"]+\.\n"""\n', text)
+    assert re.fullmatch(r"[^\n]{10,95}[^\n.]", scenario.title)
     assert len(set(scenario.covers)) == len(scenario.covers)
     assert len(text.splitlines()) <= 70
 

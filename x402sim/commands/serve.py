@@ -181,15 +181,7 @@ def serve(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Start a local mock server: a whole world on one port.
-
-    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's JSON-RPC at
-    `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that users of anvil and
-    Hardhat know. Ctrl-C stops the server. The log goes to stderr.
-
-    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
-    for gas, and a minter's key, if listed, mints for payers.
-    """
+    """Start a local mock server: a whole world on one port."""
     with as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):

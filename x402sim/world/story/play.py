@@ -106,6 +106,8 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
             seed=world.seed or 0,
             chain=_chain_of(world),
             options=serialize.options(world),
+            services=serialize.names(world.service),
+            facilitators=serialize.names(world.facilitator),
             scenario=scenario.name,
             title=scenario.title,
             start_ms=live.clock.now_ms(),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
@@ -43,6 +44,11 @@ def options(world: World) -> dict[str, str]:
     given["without"] = world.without
     told = {name: _python(value) for name, value in given.items() if value and _differs(value)}
     return told if world.invariants else told | {"invariants": "False"}
+
+
+def names(given: object) -> tuple[str, ...] | UnsetType:
+    """Return the names of what is given by name; nothing of one that has none of its own."""
+    return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
 
 
 def _differs(value: Any) -> bool:

@@ -26,7 +26,6 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
-from x402sim.world.loop import VirtualLoop
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 
@@ -48,13 +47,9 @@ class Asgi(Transport):
         loop = asyncio.get_running_loop()
         exchange = _Exchange(request, asyncio.Future(loop=loop))
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
-        if isinstance(loop, VirtualLoop):
-            task = await loop.begin(work, name, exchange.answered)
-        else:
-            task = loop.create_task(work, name=name)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        task = loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return await exchange.answered
 
 
