@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 from x402sim.events import Note
+from x402sim.spec.ground import derived
 from x402sim.suite.check import PATIENCE_S, session_check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.ending import (
@@ -40,17 +41,20 @@ def _fails_s(setting: Setting) -> float:
 
 @session_check(
     "3/refund-once",
+    title=(
+        "A refund whose settlement was refused for a while is made when the facilitator "
+        "works again."
+    ),
+    ground=derived(
+        "3: A session expires",
+        so=("What is unspent is refunded, and the specification knows no refund that is given up."),
+    ),
     needs="funds, sessions, world",
     waits=lambda setting: _end_s(setting) + _fails_s(setting),
     decisive=True,
     disturbs=True,
 )
 async def a_refund_is_not_given_up(probe: Probe) -> None:
-    """A refund whose settlement was refused for a while is made when the facilitator works again.
-
-    - 3: A session expires
-    so: What is unspent is refunded, and the specification knows no refund that is given up.
-    """
     since, has_clock = await probe.world.next_event(), probe.setting.advance is not None
     ending = await open_ending(probe, await probe.budget_for(2))
     payer = ending.session.paid.payer

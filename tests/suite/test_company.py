@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.mutants.change import setting
 from tests.suite.cases import case
-from x402sim import TESTNET
+from x402sim import TESTNET, World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check
 from x402sim.suite.control_api import SETTLE
@@ -13,10 +13,9 @@ from x402sim.suite.local import judge
 from x402sim.suite.probe import Probe
 from x402sim.suite.target import Indexer, Target
 from x402sim.suite.verdict import Skipped
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.faults import Fault
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(network=TESTNET, seed=1)
 
 
 def judged(*checks: Check, has_clock: bool = False) -> dict[str, Result]:

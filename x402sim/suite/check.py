@@ -7,11 +7,10 @@ is a level that the check's ground does not support.
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from inspect import cleandoc
 from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind, read_ground
+from x402sim.spec.ground import BINDING, Ground, GroundKind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
@@ -107,13 +106,13 @@ class Check:
 
 _CLAUSES = {clause.id: clause for clause in CLAUSES}
 _ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
-_BEGINS = ("- ", "so: ", "because: ", "open: ")
-"""How a line begins that tells of a ground."""
 
 
 def check(
     clause: str,
     *,
+    title: str,
+    ground: Ground | None = None,
     needs: str = "",
     pays: int = 0,
     deposits: str = "0",
@@ -124,9 +123,8 @@ def check(
     one_step: bool = False,
     disturbs: bool = False,
     decisive: bool | str = False,
-    ground: str = "",
 ) -> Callable[[Case], Check]:
-    """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
+    """Make a check of `async def case(probe)`; `title` says what it demands.
 
     `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
@@ -139,20 +137,18 @@ def check(
     without payment ids and the texts of section 7. A case is `decisive` if a service with a defect
     of this clause passes all others; where several cases find the same defects, and no others do,
     each has the same words instead of `True` (several, separated by commas). If no such case was
-    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The ground
-    says where the demand comes from, in the words of `read_ground`: it stands at the docstring's
-    end, is `ground` where several cases have the same, or the clause's. The document of the id
-    follows from it: "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones
-    observe. The `level` is the highest that the ground supports, or a lower one: only what the
-    specification demands is a MUST.
+    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
+    says where the demand comes from, if not from where its clause does: it is `explicit`,
+    `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
+    "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
+    is the highest that the ground supports, or a lower one: only what the specification demands is
+    a MUST.
 
-    Raises `ValueError` for an unknown clause or need, for a level above its ground, and
-    for a case without a docstring.
+    Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
 
     def make(case: Case) -> Check:
-        title, own = _title_and_ground(case)
-        demand = _ground(clause, own or ground)
+        demand = _ground(clause, ground)
         check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
         where, highest = f"check {check_id}", LEVELS[demand.kind]
         if level is not None and _ORDER.index(level) > _ORDER.index(highest):
@@ -192,23 +188,13 @@ def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
     return (name,) if decisive else ()
 
 
-def _title_and_ground(case: Case) -> tuple[str, str]:
-    """Return a case's title, and what its docstring tells of the ground after it, if anything."""
-    if not case.__doc__:
-        raise ValueError(f"{case} has no docstring; it is the case's title")
-    lines = cleandoc(case.__doc__).splitlines()
-    told = [n for n, line in enumerate(lines) if line.startswith(_BEGINS)]
-    begin = min(told, default=len(lines))
-    return " ".join(" ".join(lines[:begin]).split()), "\n".join(lines[begin:])
-
-
-def _ground(clause: str, told: str) -> Ground:
-    """Return the ground of a demand: the one that is told, or else its clause's."""
+def _ground(clause: str, own: Ground | None) -> Ground:
+    """Return the ground of a demand: its own, or else its clause's."""
     known = _CLAUSES.get(clause)
-    ground = read_ground(told) if told else known.ground if known else None
+    ground = own or (known.ground if known else None)
     if ground is None or (known is None and ground.kind in BINDING):
         said = unknown("clause", clause, _near(clause))
-        raise ValueError(f'{said}; a demand of our own gives its ground, as in "because: ..."')
+        raise ValueError(f"{said}; a demand of our own gives ground=ours(because=...)")
     return ground
 
 
