@@ -21,6 +21,10 @@ import pytest
 
 from x402sim.spec.clauses import CLAUSES
 
+# What the files beside the tests assert holds under PYTHONOPTIMIZE, too.
+_BESIDE = {each.stem for each in Path(__file__).parent.glob("[!_]*")} - {"conftest"}
+pytest.register_assert_rewrite(*(f"tests.{name}" for name in sorted(_BESIDE)))
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:

@@ -6,6 +6,7 @@ its seed only, not on the number of processes.
 
 import multiprocessing
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from tests.explore.play import play
 from tests.explore.worlds import worlds
 from tests.money import Law, Violation
 from tests.mutants.change import Change, all_of
-from x402sim.experiments.worker import end_with_parent
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -97,3 +97,15 @@ def run_all(first: int, runs: int, *, adversary: bool) -> Iterator[Found]:
             yield found
             if found.failures:
                 return
+
+
+def end_with_parent() -> None:
+    """Let this process end once its parent has, however that was: killed, a parent tells nobody."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -28,13 +28,13 @@ from tests.money import (
 )
 from tests.mutants.change import Change, all_of
 from tests.rig import ORDER, QUOTE, Buyer, requirements
+from x402sim import World
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld, build
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 
@@ -57,7 +57,7 @@ class Answer:
 @asynccontextmanager
 async def town(file: Path | None = None, change: Change = all_of()) -> AsyncIterator["Town"]:  # noqa: B008 - it has no state
     """Run a world in this process, without background work; `change` may put a defect into it."""
-    parts = build(change(Recipe(network=TESTNET, seed=1, file=file)))
+    parts = build(change(World(seed=1, file=file)))
     try:
         yield Town(parts)
     finally:
@@ -68,8 +68,8 @@ async def town(file: Path | None = None, change: Change = all_of()) -> AsyncIter
 class Town(Buyer):
     """A world, and its requests that work."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts[0]
+    def __init__(self, parts: RunningWorld) -> None:
+        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts.funded[0]
         self.app: ASGIApp = world_app(parts, Listen())
         wire = httpx.ASGITransport(self.app)
         self.http = httpx.AsyncClient(transport=wire, base_url="http://127.0.0.1:4020")

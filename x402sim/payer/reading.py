@@ -92,7 +92,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         receipt: Receipt | None = decoded(response.content, Receipt)
         if receipt is None:
             seen = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
         return receipt
     error = _read_error(response, body)
     if _is_made(error, payment):
@@ -102,12 +102,12 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
     clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
-    does_what = f"{remedy if lacks_funds else clocks} {payment.again}"
+    seen = f"{error.seen}.{remedy if lacks_funds else clocks}".removesuffix(".")
     if error.final is False and lacks_funds:
-        raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
+        raise PaymentFailed(f"the payment was not made yet: {seen}", payment.again)
     if _is_refusal(error) and not payment.is_repeated:
-        raise PaymentFailed(f"the payment was refused: {error.seen}.{does_what}")
-    raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
+        raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
+    raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
 
 
 def _is_made(error: _Refusal, payment: Payment) -> bool:

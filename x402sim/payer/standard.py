@@ -307,5 +307,5 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
         seen += f".{payment.clocks}" if payment.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or payment.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
-    raise PaymentFailed(f"the payment was refused: {seen}. {payment.again}")
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
+    raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
