@@ -45,6 +45,7 @@ EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequire
     pays=1,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -60,6 +61,7 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     pays=1,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -77,6 +79,7 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     pays=1,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()

@@ -62,6 +62,7 @@ A_WHILE_S = 400
     ),
     needs="funds, world",
     pays=len(LOST),
+    disturbs=True,
 )
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     for how, fault in LOST.items():
@@ -78,6 +79,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
     title="While the outcome of the first payment is unknown, a second one moves no money.",
     needs="funds, world",
     pays=2 * len(UNKNOWN),
+    disturbs=True,
 )
 async def no_payer_is_charged_twice(probe: Probe) -> None:
     for how in UNKNOWN:
@@ -97,6 +99,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
     title="While the transfer of the first payment is not mined, a second one moves no money.",
     needs="funds, world",
     pays=2,
+    disturbs=True,
 )
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -121,6 +124,7 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     baseline="payment",
     needs="funds, world",
     pays=4,
+    disturbs=True,
 )
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
@@ -146,6 +150,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
     pays=2,
+    disturbs=True,
 )
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     for fault in (SETTLE(does="lose answer"), SETTLE(does="crash after")):
@@ -163,6 +168,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     title="A deposit whose answer was lost still opens its session, and is paid once.",
     needs="funds, world, sessions",
     deposits="0.01",
+    disturbs=True,
 )
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     (max_spend, challenge), payer = await probe.deposit(1), await probe.wallets.payer()
@@ -198,6 +204,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     ),
     needs="funds, world",
     pays=1,
+    disturbs=True,
 )
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -220,7 +227,7 @@ async def _lose(
     settling = asyncio.create_task(probe.settle(challenge, header, may_break=True))
 
     async def is_asked() -> bool:
-        return settling.done() or not await probe.world.get("faults")
+        return settling.done() or await probe.world.was_asked_about(payer)
 
     await eventually(probe.clock, is_asked, within_s=UNDER_WAY_S)
     for each in CHAIN_UNREACHABLE:

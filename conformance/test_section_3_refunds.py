@@ -86,6 +86,7 @@ async def each_session_is_refunded(probe: Probe) -> None:
     needs=REFUNDED,
     waits=in_trouble_s,
     decisive="one refund",
+    disturbs=True,
 )
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     endings: list[Ending] = []

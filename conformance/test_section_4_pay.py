@@ -119,6 +119,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     needs="funds, world",
     pays=1,
     decisive=True,
+    disturbs=True,
 )
 async def no_access_before_the_transfer(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -298,6 +299,7 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     needs="funds, world",
     pays=1,
     decisive=True,
+    disturbs=True,
 )
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -320,6 +322,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     needs="funds, world",
     pays=len(NO_VERDICT),
     decisive=True,
+    disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     await _settle_nothing(probe, *NO_VERDICT.values())
@@ -349,6 +352,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     needs="funds, world",
     pays=1,
     one_step=True,
+    disturbs=True,
 )
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -367,6 +371,7 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     pays=3,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)

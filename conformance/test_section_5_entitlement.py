@@ -185,6 +185,7 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
@@ -206,6 +207,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     for _ in range(TRIES):
@@ -239,6 +241,7 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     baseline="payment",
     needs="world, restart",
     decisive=True,
+    disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)

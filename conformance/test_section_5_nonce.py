@@ -233,6 +233,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     needs="world",
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()

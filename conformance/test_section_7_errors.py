@@ -251,6 +251,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     ),
     baseline="payment",
     needs="world",
+    disturbs=True,
 )
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

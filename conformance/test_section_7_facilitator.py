@@ -98,6 +98,7 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     baseline="payment",
     needs="world",
     one_step=True,
+    disturbs=True,
 )
 async def verification_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/verify", VERIFYING)
@@ -110,6 +111,7 @@ async def verification_in_trouble(probe: Probe) -> None:
     baseline="payment",
     needs="world",
     one_step=True,
+    disturbs=True,
 )
 async def settlement_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/settle", SETTLING)
@@ -122,6 +124,7 @@ async def settlement_in_trouble(probe: Probe) -> None:
     baseline="payment",
     needs="world",
     one_step=True,
+    disturbs=True,
 )
 async def settlement_in_trouble_once(probe: Probe) -> None:
     await _holds(probe, "/settle", ONCE)

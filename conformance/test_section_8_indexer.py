@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from x402sim.spec.ground import derived
-from x402sim.suite.check import PATIENCE_S, check
+from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.indexing import (
     buy_late,
@@ -228,8 +228,7 @@ async def the_newest_first(probe: Probe) -> None:
 )
 async def a_hundred_the_newest(probe: Probe) -> None:
     async with probe.setting.scheduler.first():
-        if turn_s(probe.setting) > PATIENCE_S:
-            await probe.setting.scheduler.wait_for_the_rest()
+        await probe.setting.scheduler.wait_for_the_rest()
         payer = await probe.wallets.payer()
         hashes = [await held(probe, UNKNOWN, payer)]
         await probe.clock.sleep(APART_S)

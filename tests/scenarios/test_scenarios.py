@@ -14,8 +14,8 @@ from tests.scenarios.golden import SIX
 from x402sim import Run, World
 from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import shipped
+from x402sim.world.world import TABLES
 
 ROOT = Path(__file__).parents[2]
 OPEN_TO_ALL = {*sys.stdlib_module_names, "httpx"}

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from tests.bounded.hostile_peer import wanted
 from tests.suite.cases import case
-from x402sim import TESTNET, Network
+from x402sim import Network, World
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
@@ -32,10 +32,9 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.faults import Fault
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(seed=1)
 
 
 def setting_for(app: Any, control: Any = None, **more: Any) -> Setting:
@@ -120,11 +119,7 @@ def test_each_outcome_has_its_result() -> None:
 
 
 def test_a_failure_shows_what_the_world_answered() -> None:
-    @check(
-        "2.1/amount",
-        title="It fails after a fault.",
-        needs="world",
-    )
+    @check("2.1/amount", title="It fails after a fault.", needs="world", disturbs=True)
     async def fails(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="refuse"))
         await probe.world.clear_faults()
@@ -158,7 +153,7 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
         needs="world",
     )
     async def meddles(probe: Probe) -> None:
-        await probe.world.fault(Fault(victim="rpc", does="refuse"))
+        await probe.world.fault(Fault(victim="explorer", does="lose answer"))
 
     @check(
         "2.1/network",

@@ -30,7 +30,7 @@ from x402sim.report.progress import telling
 from x402sim.text.console import console as new_console
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.story.scenario import shipped_names
-from x402sim.world.story.world import World
+from x402sim.world.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -118,13 +118,13 @@ def _run(
     elapsed = stopwatch()
     all_played = _play(chosen, world, options, as_json, keep_going)
     if as_json:
-        typer.echo(json.dumps(playing.document(world.seed, all_played)))
+        typer.echo(json.dumps(playing.document(world.seed or 0, all_played)))
     else:
-        typer.echo("\n".join(results.told(world.seed, all_played, elapsed())))
+        typer.echo("\n".join(results.told(world.seed or 0, all_played, elapsed())))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
     if ahead_s := max(played.run.ahead_s for played in all_played):
-        typer.echo(f"x402sim: {left_ahead(world.on.name, ahead_s)}", err=True)
+        typer.echo(f"x402sim: {left_ahead(world.where.name, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise Misuse("nothing was played: every scenario was skipped")

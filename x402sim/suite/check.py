@@ -66,7 +66,8 @@ class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
     A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
-    one begins to wait when the others are over. One of
+    one begins to wait when the others are over. One that `disturbs` the target's background, by
+    faults of the facilitator or of the chain, runs when no other waits. One of
     `one_step` also makes sense at a service that is paid in one step.
     Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
     that this case decides: a MUST of which one was not decided by any case has not passed.
@@ -84,6 +85,7 @@ class Check:
     waits: Waits | None = None
     late: bool = False
     one_step: bool = False
+    disturbs: bool = False
     decides: tuple[str, ...] = ()
 
     @property
@@ -119,6 +121,7 @@ def check(
     waits: Waits | None = None,
     late: bool = False,
     one_step: bool = False,
+    disturbs: bool = False,
     decisive: bool | str = False,
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; `title` says what it demands.
@@ -128,16 +131,18 @@ def check(
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
-    others are over. With `one_step` it is also asked of a service that is paid in one step, without
-    payment ids and the texts of section 7. A case is `decisive`
-    if a service with a defect of this clause passes all others; where several cases find the same
-    defects, and no others do, each has the same words instead of `True` (several, separated by
-    commas). If no such case was judged, a MUST has not passed. A check that demands a
-    refusal names its `baseline`. The `ground` says where the demand comes from, if not from where
-    its clause does: it is `explicit`, `derived`, `ours` or `silent` (`x402sim.spec.ground`). The
-    document of the id follows from it: "spec" if it is explicit or derived, "kit" if it is ours,
-    and "silent" ones observe. The `level` is the highest that the ground supports, or a lower one:
-    only what the specification demands is a MUST.
+    others are over. A case that injects faults of the facilitator or of the chain, forces reverts
+    or holds blocks back says `disturbs`: no other case counts on the target's background until that
+    was seen to run again. With `one_step` it is also asked of a service that is paid in one step,
+    without payment ids and the texts of section 7. A case is `decisive` if a service with a defect
+    of this clause passes all others; where several cases find the same defects, and no others do,
+    each has the same words instead of `True` (several, separated by commas). If no such case was
+    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
+    says where the demand comes from, if not from where its clause does: it is `explicit`,
+    `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
+    "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
+    is the highest that the ground supports, or a lower one: only what the specification demands is
+    a MUST.
 
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
@@ -165,6 +170,7 @@ def check(
             waits=waits,
             late=late,
             one_step=one_step,
+            disturbs=disturbs,
             decides=_questions(decisive, getattr(case, "__name__", "")),
         )
 

@@ -15,12 +15,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from x402sim import events
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control import chain, look, money, parts
-from x402sim.world.control.context import Context
-from x402sim.world.control.recorder import Recorder
+from x402sim.world.control.common import on_network
+from x402sim.world.transport.faults import Fault, read_fault
 
 Action = Callable[..., Awaitable[Any]]
 
@@ -76,8 +78,53 @@ ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
 """Every action, and the kind of message that it takes."""
 
 
+_EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
+    "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
+    "/clock/skew": lambda actor, seconds: events.ClockSkewed(victim=actor, seconds=seconds),
+    "/explorer/lag": lambda seconds: events.ExplorerLagged(seconds=seconds),
+    "/facilitator": lambda **given: events.Note(
+        name="facilitator set", data={key: it for key, it in given.items() if it is not None}
+    ),
+    "/faults": lambda fault: events.FaultInjected(**msgspec.to_builtins(read_fault(fault))),
+    "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
+    "/crash": lambda service: events.ServiceCrashed(victim=service),
+    "/mining": lambda automine: events.MiningSwitched(automine=automine),
+    "/reorg": lambda depth, drop: events.ChainReorganised(depth=depth),
+    "/drop": lambda: events.MempoolDropped(),
+    "/force-revert": lambda calls: events.RevertsForced(calls=calls),
+    "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
+    "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
+}
+"""The event of an action that changes the world, by its path, of what it was given."""
+
+
+class Recorder:
+    """Writes to the journal of a server what is done here, and each fault that strikes.
+
+    The journal of a story has the story's own events for it.
+    """
+
+    def __init__(self, world: RunningWorld) -> None:
+        self._journal, self._clock = world.journal, world.clock
+        world.faults.on_strike.append(self._struck)
+
+    def done(self, path: str, given: dict[str, Any]) -> None:
+        """Record an action that was done, if the events of the chain do not tell it."""
+        if path in _EVENTS:
+            self._record(_EVENTS[path](**given))
+
+    def _struck(self, victim: str, fault: Fault, path: str) -> None:
+        struck = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
+        if fault.caller is not msgspec.UNSET:
+            struck["caller"] = fault.caller
+        self._record(events.Note(name="fault struck", data=struck))
+
+    def _record(self, event: events.StoryEvent) -> None:
+        self._journal.record(self._clock.now_ms(), event)
+
+
 def control_app(
-    context: Context,
+    world: RunningWorld,
     token: str | None,
     *,
     recorder: Recorder | None = None,
@@ -99,7 +146,7 @@ def control_app(
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
             given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
-            done = await action(context.on(network) if network else context, **given)
+            done = await action(on_network(world, network) if network else world, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)
             return done if isinstance(done, Response) else web.answer(done)

@@ -16,8 +16,8 @@ from x402sim.protocol.money import to_base
 from x402sim.report.laws import LAWS
 from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.stages.stage import Stage
 
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units."""
@@ -40,7 +40,7 @@ class Broken(NamedTuple):
 class Invariants:
     """Listens to a world's journal; records a failed check once for each broken case."""
 
-    def __init__(self, stage: OpenStage, parts: Parts) -> None:
+    def __init__(self, stage: Stage, parts: RunningWorld) -> None:
         self._stage, self._parts = stage, parts
         self._supply = parts.watch.supply_base
         """The supply at first, and what was minted since."""
@@ -153,7 +153,7 @@ class Invariants:
             yield Broken(ORDER_ONCE, "one order", seen, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:
-        service = self._parts.services[name].process.service
+        service = self._parts.services[name].service
         return to_base(service.settings.quote_price, service.setup.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
@@ -180,7 +180,7 @@ class Invariants:
 
     def _price(self, service: events.ServiceName, payment_id: str) -> int:
         """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
-        terms = self._parts.services[service].process.service.issuer.read(payment_id)
+        terms = self._parts.services[service].service.issuer.read(payment_id)
         return terms.amount_base if terms else 0
 
     def _undo(self, event: events.TransactionUndone) -> Iterable[Broken]:
@@ -255,7 +255,7 @@ class Invariants:
 
     def _store(self, service: events.ServiceName) -> Store:
         """Return the database of a service."""
-        return self._parts.services[service].process.service.store
+        return self._parts.services[service].service.store
 
     def _known(self, text: str) -> bytes:
         """Return an authorization as it is held already, which saves a copy, or else anew."""
