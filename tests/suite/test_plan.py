@@ -12,7 +12,7 @@ from tests.mutants.change import setting
 from tests.mutants.jury import quiet
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
-from x402sim import TESTNET
+from x402sim import TESTNET, World
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
@@ -27,9 +27,8 @@ from x402sim.suite.scheduler import Pace
 from x402sim.suite.sending import asked_wait_s
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Indexer, SessionsEndpoint, Target
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.in_process import in_process
 
 PRICE = 10_000
 BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
@@ -170,8 +169,8 @@ def test_the_plan_is_within_a_third_of_what_a_run_waits(
     quick = setting(indexer_interval_s=interval_s, session_sweep_s=sweep_s)
 
     async def main() -> tuple[float, float, list[str]]:
-        recipe = replace(quick(Recipe(network=TESTNET, seed=1)), heartbeat_s=300)
-        async with InProcess().open(recipe) as stage:
+        world = replace(quick(World(network=TESTNET, seed=1)), heartbeat_s=300)
+        async with in_process(world) as stage:
             assert stage.parts is not None
             process = stage.parts.process
 
