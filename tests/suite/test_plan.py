@@ -155,6 +155,7 @@ def test_what_begins_to_wait_when_the_rest_is_over_comes_after_it() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("interval_s", "sweep_s", "refund_within_s", "has_restart"),
     [(2, 1, 10, True), (300, 10, 0, False)],
