@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from x402sim.world.assembly.recipe import Recipe
 
 from tests.mutants.change import setting
 from tests.mutants.jury import quiet
@@ -27,7 +28,6 @@ from x402sim.suite.scheduler import Pace
 from x402sim.suite.sending import asked_wait_s
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Indexer, SessionsEndpoint, Target
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
 
