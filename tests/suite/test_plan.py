@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from x402sim.world.assembly.recipe import Recipe
 
 from tests.mutants.change import setting
 from tests.mutants.jury import quiet
