@@ -7,7 +7,13 @@ from typing import Any
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
 from x402sim.suite.check import check, session_check
-from x402sim.suite.expect import expect, expect_served, expect_withheld, require
+from x402sim.suite.expect import (
+    expect,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.payment_outcome import expect_nothing, record_of
 from x402sim.suite.places import filled, last_part, shown, snake, walk
@@ -15,6 +21,8 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 SAMPLE, NEIGHBOURS = 4, 1000
+RECORDED = ("payment_id", "tx_hash", "from_address", "to_address", "amount", "resource_url")
+"""What does not change any more of a record, unlike its block and status."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
@@ -50,6 +58,24 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     expect("resource_url", record.get("resource_url"), wanted["resource"])
     from_address = str(record.get("from_address")).lower()
     expect("from_address", from_address, paid.payer.address.lower())
+
+
+@check("2.4/record", baseline="payment", needs="funds, record", pays=2, decisive=True)
+async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
+    """After a second payment for a paid id was refused, the stored payment is the first one.
+
+    - 2.4: tx_hash
+    - 2.4: from_address
+    - 7: Payment already settled
+    so: The record is of the payment that was settled, and the second was not.
+    """
+    paid = await probe.buy()
+    before, other = await record_of(probe, paid), await probe.wallets.payer()
+    second = probe.wallets.sign(paid.challenge, other)
+    expect_refused(await probe.settle(paid.challenge, second))
+    after = await record_of(probe, paid)
+    for name in RECORDED:
+        expect(name, after.get(name), before.get(name))
 
 
 @check("2.4/block-null", needs="funds, record", pays=2)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check, session_check
@@ -36,6 +36,15 @@ DAY_S = 86_400
 EXACTLY_THE_AMOUNT = """
 - 5: The amount must equal
 - 2.1: maxAmountRequired
+"""
+
+
+SAME_ADDRESS = """
+- 2.1: payTo
+- 2.1: asset
+- 4.1: paymentRequirements
+so: An address is the same in any case of its letters, so these are the requirements that were
+issued, and the payment for them is settled.
 """
 
 
@@ -65,6 +74,12 @@ async def another_token_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
+@check("2.1/asset", ground=SAME_ADDRESS, needs="funds", pays=1, decisive=True)
+async def the_token_in_other_letters_is_the_same(probe: Probe) -> None:
+    """Requirements whose token is in the other case, lower or EIP-55, are settled."""
+    await _settled_with(probe, "asset")
+
+
 @check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_token_is_refused(probe: Probe) -> None:
     """Requirements and authorization for another token are refused."""
@@ -83,6 +98,21 @@ async def another_payee_is_refused(probe: Probe) -> None:
     for other in (payer.address, *(each.lower() for each in alike)):
         header = probe.wallets.sign(challenge, payer, to=other)
         await _refused(probe, challenge, payer, header, payTo=other)
+
+
+@check("2.1/pay-to", ground=SAME_ADDRESS, needs="funds", pays=1, decisive=True)
+async def the_payee_in_other_letters_is_the_same(probe: Probe) -> None:
+    """Requirements whose payee is in the other case, lower or EIP-55, are settled."""
+    await _settled_with(probe, "payTo")
+
+
+async def _settled_with(probe: Probe, field: str) -> None:
+    """Fail unless a payment is settled whose requirements have an address in the other case."""
+    challenge, _, header = await probe.signed()
+    issued = str(challenge.requirements[field])
+    lower, mixed = issued.lower(), checksum(parse_address(issued))
+    changed = {field: mixed if issued == lower else lower}
+    probe.wallets.expect_settled(await probe.settle(challenge, header, requirements=changed))
 
 
 @check(

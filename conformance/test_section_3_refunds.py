@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.suite.answers import read_402
 from x402sim.suite.check import session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
@@ -19,7 +20,7 @@ from x402sim.suite.ending import (
     unit_s,
     until_over,
 )
-from x402sim.suite.expect import expect_not_served
+from x402sim.suite.expect import expect, expect_not_served, expect_refused
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.world.transport.faults import Fault
 
@@ -64,6 +65,18 @@ async def each_session_is_refunded(probe: Probe) -> None:
     )
     await until_over(probe, endings[0])
     await expect_refunded(probe, *endings)
+
+
+@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s, decisive=True)
+async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
+    """A deposit that was refused, and one that was never paid, are not refunded."""
+    payer, by = await probe.wallets.payer(), probe.wallets.stranger()
+    paid = await open_ending(probe, await probe.budget_for(2))
+    unpaid = read_402(await probe.ask_session(await probe.budget_for(2), paid.duration))
+    expect_refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
+    await until_over(probe, paid)
+    await expect_refunded(probe, paid)
+    expect("refunds of what was not deposited", await probe.world.received(payer), [])
 
 
 @session_check(

@@ -215,6 +215,23 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
+@check("5/nonce-once", baseline="payment", needs="world", one_step=True, decisive=True)
+async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
+    """The nonce of a payment that was refused, as its signature was false, is still good.
+
+    - 5: The token contract keeps
+    so: A nonce is used by a transfer. What was refused has used none; else anybody could use the
+    nonces of others up.
+    """
+    challenge, payer, header = await probe.signed()
+    nonce = authorization_of(header)[0].nonce
+    forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
+    expect_refused(await probe.settle(challenge, forged))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+
+
 # --- at the same time ----------------------------------------------------------------
 
 

@@ -5,13 +5,23 @@ may be anywhere in the answer.
 """
 
 import asyncio
+from dataclasses import replace
 
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.suite import inputs
+from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
-from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
+from x402sim.suite.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -20,8 +30,8 @@ SIGNATURE = "Invalid signature"
 NONCE = "Nonce already used"
 EXPIRED = "Authorization expired"
 SETTLED = "Payment already settled"
-PAST_S = (-420, -60)
-"""A time window that has ended, relative to signing."""
+PAST_S, FUTURE_S = (-420, -60), (600, 900)
+"""A time window that has ended, and one that has not begun, relative to signing."""
 
 
 # --- the 402 -------------------------------------------------------------------------
@@ -85,6 +95,23 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
+@check("7/insufficient-balance", baseline="payment", needs="world", one_step=True, decisive=True)
+async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
+    """A payment that was refused for want of money is settled once the wallet is funded.
+
+    - 7: Insufficient USDC balance
+    so: What resolves it is money in the wallet: neither a new header nor a new payment id.
+    """
+    challenge, payer = await probe.challenge(), probe.wallets.stranger()
+    header = probe.wallets.sign(challenge, payer)
+    expect_refused(await probe.settle(challenge, header), BALANCE)
+    await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
 @check("7/invalid-signature", baseline="payment", needs="funds", pays=1, decisive="its text")
 async def signed_by_another_key(probe: Probe) -> None:
     """A signature by another key gets the text for an invalid signature."""
@@ -108,7 +135,21 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
+@check("7/authorization-expired", baseline="payment", needs="funds", pays=2, decisive=True)
+async def a_new_authorization_resolves_it(probe: Probe) -> None:
+    """After an expired authorization was refused, a new one pays for the same payment id.
+
+    - 7: Authorization expired
+    so: What resolves it is a new authorization, and not a new id: the id is still good.
+    """
+    challenge, payer, header = await probe.signed(window_s=PAST_S)
+    expect_refused(await probe.settle(challenge, header), EXPIRED)
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    )
+
+
+@check("7/authorization-expired", baseline="payment", needs="funds", pays=1, decisive="its text")
 async def valid_before_has_passed(probe: Probe) -> None:
     """An expired authorization gets the text for an expired authorization."""
     challenge, _, header = await probe.signed(window_s=PAST_S)
@@ -121,6 +162,19 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
     expect_refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+@check("7/nonce-already-used", baseline="payment", needs="funds", pays=2, decisive=True)
+async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
+    """After a used nonce was refused for an id, a fresh one pays for it.
+
+    - 7: Nonce already used
+    so: What resolves it is a fresh nonce, and not a new id: the id is still good.
+    """
+    paid, challenge = await probe.buy(), await probe.challenge()
+    expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    fresh = probe.wallets.sign(challenge, paid.payer)
+    probe.wallets.expect_settled(await probe.settle(challenge, fresh))
 
 
 @check("7/nonce-already-used", baseline="payment", needs="world", decisive=True)
@@ -145,6 +199,67 @@ async def a_second_payment_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
+@check("7/payment-already-settled", baseline="payment", needs="funds", pays=2, decisive=True)
+async def a_new_id_resolves_it(probe: Probe) -> None:
+    """A payment that was refused for a paid id pays for a new one; the first id stays good.
+
+    - 7: Payment already settled
+    - 5: The token contract keeps
+    so: What resolves it is a new id, and no new header: the nonce of what was refused is unused.
+    """
+    paid = await probe.buy()
+    second = probe.wallets.sign(paid.challenge, paid.payer)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    challenge = await probe.challenge()
+    probe.wallets.expect_settled(await probe.settle(challenge, second))
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
+
+
+@check("7/payment-already-settled", baseline="payment", needs="world", decisive=True)
+async def what_was_refused_has_not_paid(probe: Probe) -> None:
+    """A payment id for which several payments were refused, each for another reason, can be paid.
+
+    So can the next id by the payer of what was refused.
+
+    - 7: Payment already settled
+    - 4.1: Processing order
+    - 5: The token contract keeps
+    so: An id is used, and so is a nonce, by what was settled. What was refused has used nothing.
+    """
+    challenge, one, other = (
+        await probe.challenge(),
+        await probe.wallets.payer(),
+        await probe.wallets.payer(),
+    )
+    network = probe.wallets.network(challenge)
+    elsewhere = replace(network, chain_id=network.chain_id + 1)
+    refused = (
+        probe.wallets.sign(challenge, one, by=other),
+        probe.wallets.sign(challenge, one, value=challenge.amount_base - 1),
+        probe.wallets.sign(challenge, one, value=challenge.amount_base + 1),
+        probe.wallets.sign(challenge, one, to=other.address),
+        probe.wallets.sign(challenge, one, network=elsewhere),
+        probe.wallets.sign(challenge, one, window_s=PAST_S),
+        probe.wallets.sign(challenge, one, window_s=FUTURE_S),
+        probe.wallets.sign(challenge, probe.wallets.stranger()),
+    )
+    for header in refused:
+        answer = await probe.settle(challenge, header)
+        if answer.is_receipt:
+            raise Inconclusive(f"what is to be refused was settled: {answer.summary}")
+    await _pays(probe, challenge, other)
+    await _pays(probe, await probe.challenge(fresh=True), one)
+
+
+async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
+    """Fail unless a payer pays for an id, once, and is served."""
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
 @check("7/payment-already-settled", baseline="payment", needs="world", decisive="its text")
 async def a_second_payer_for_one_id(probe: Probe) -> None:
     """A paid payment id accepts no payment by another payer."""
@@ -152,6 +267,26 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     second = probe.wallets.sign(paid.challenge, other)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
+
+
+@check("7/payment-already-settled", baseline="payment", needs="world", decisive=True)
+async def two_payers_for_one_id_at_the_same_time(probe: Probe) -> None:
+    """Of the concurrent payments of two payers for one id, one is accepted, and opens it.
+
+    - 7: Payment already settled
+    so: The first payment uses the id; that of the other payer comes too late, and moves nothing.
+    """
+    challenge = await probe.challenge()
+    payers = [await probe.wallets.payer() for _ in range(2)]
+    for payer in payers:
+        await probe.world.hold(payer)
+    headers = [probe.wallets.sign(challenge, payer) for payer in payers]
+    answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
+    moved = [base for payer in payers for base in await probe.world.payments_base(payer)]
+    if not moved:
+        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
+    expect("payments of both payers, on the ledger", moved, [challenge.amount_base])
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @check("7/payment-already-settled", baseline="payment", needs="world", decisive=True)

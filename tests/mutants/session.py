@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.mutants.budgets import Budgets, is_session, sessions
-from tests.mutants.change import Change, Service, decision, settlement_rule
+from tests.mutants.change import Change, Service, all_of, decision, settlement_rule
 from tests.mutants.middleware import (
     Answer,
     Request,
@@ -22,12 +22,13 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.paying import QUOTE, SESSIONS
+from tests.mutants.paying import INVALID_SIGNATURE, PAY, QUOTE, SESSIONS, authorization
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
+from x402sim.service.issue import MARKET
 from x402sim.world.assembly.recipe import Recipe
 
 session = Kind("session")
@@ -244,6 +245,120 @@ session("debited-twice", "5/session-condition",
     overriding("sessions",
         debit=lambda it, *of: None if it.inner.debit(*of) is None else it.inner.debit(*of)),
     broad="every session is used up after half of its requests")  # fmt: skip
+
+
+@session.defect("large-orders-are-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_if_large(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order of more than 100,000 dollars."""
+    return await debited(service, request, serve, lambda order: order.get("sizeUsd", 0) > 100_000)
+
+
+@session.defect("leverage-of-twenty-is-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_with_leverage(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order with a leverage of 20 and more."""
+    return await debited(service, request, serve, lambda order: order.get("leverage", 0) >= 20)
+
+
+@session.defect("short-is-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_if_short(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order of the side "short"."""
+    return await debited(service, request, serve, lambda order: order.get("side") == "short")
+
+
+async def debited(
+    service: Service, request: Request, serve: Serve, when: Callable[[dict[str, Any]], bool]
+) -> Answer:
+    """Serve a request, and debit its session once more for some orders."""
+    reply, order = await serve(request), request.json
+    session_id = request.headers.get("x-session-id")
+    if reply.status == 200 and session_id is not None and isinstance(order, dict) and when(order):
+        price_base = service.setup.quote_price_base
+        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
+    return reply
+
+
+@session.defect("small-orders-are-not-debited", "5/session-debit")
+def small_orders(recipe: Recipe) -> Recipe:
+    """A session is not debited for an order of less than 10 dollars."""
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        order, session_id = request.json, request.headers.get("x-session-id", "")
+        found = service.store.sessions.get(session_id)
+        is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
+        is_open = found is not None and found.status == "active" and found.remaining > 0
+        return await serve(free(request) if is_small and is_open else request)
+
+    return all_of(unlocked, middleware(handler, QUOTE))(recipe)
+
+
+@session.defect("another-path-is-not-debited", "5/session-debit", into("sessions.debit"))
+def market_is_free(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+    """A session is not debited for the second path."""
+    if resource != MARKET:
+        return it.inner.debit(session_id, amount_base, resource, now_ms)
+    if not it.inner.can_pay(session_id, amount_base, now_ms):
+        return None
+    return it.inner.get(session_id).released
+
+
+@session.defect("one-budget-a-payer", "5/session-debit", into("sessions"))
+class OneBudgetAPayer(Wrapper):
+    """Of the sessions of one payer, the one that came into use first is debited for all."""
+
+    first: dict[str, str]
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        first = self.__dict__.setdefault("first", {})
+        found = self.inner.get(session_id)
+        return self.inner.debit(first.setdefault(found.payer, session_id), *of)
+
+
+@session.defect("refused-deposit-is-paid-back", "3/expiry-refund", at(PAY))
+async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
+    """A deposit that was refused for its signature is paid back, though it was never paid."""
+    reply = await serve(request)
+    terms = service.issuer.read(request.field("paymentId"))
+    asked = authorization(request.field("paymentHeader"))
+    if reply.error == INVALID_SIGNATURE and terms and asked and terms.resource == SESSIONS:
+        setup, now_s = service.setup, service.clock.now_s()
+        auth = replace(
+            asked,
+            from_=setup.wallet,
+            to=asked.from_,
+            valid_after=now_s - 60,
+            valid_before=now_s + 300,
+        )
+        signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
+        wanted = replace(
+            service.issuer.requirements(SESSIONS, auth.value), pay_to=checksum(asked.from_)
+        )
+        payment = present(encode_header(auth, signature, setup.network))
+        await service.facilitator.settle(payment, wanted)
+    return reply
+
+
+@session.defect("long-sessions-cost-more", "4.4/max-spend", at(SESSIONS))
+async def long_sessions_cost_more(_: Service, request: Request, serve: Serve) -> Answer:
+    """The deposit of a session of more than an hour is twice its budget."""
+    reply, asked = await serve(request), request.json
+    if reply.status != 402 or not isinstance(asked, dict) or not asked.get("duration", 0) > 3600:
+        return reply
+    wanted = reply.json["paymentRequirements"]
+    amount = str(2 * int(wanted["maxAmountRequired"]))
+    return answer(
+        402, {**reply.json, "paymentRequirements": {**wanted, "maxAmountRequired": amount}}
+    )
+
+
+session("deposit-in-32-bits", "4.4/deposit-flow",
+    "A deposit of more than 2^32 base units is asked for, and cannot be settled.",
+    requests(PAY, lambda request: request.sending(None) if is_large(request) else request))  # fmt: skip
+
+
+def is_large(request: Request) -> bool:
+    """Tell whether a settlement is of more base units than 32 bits hold."""
+    auth = authorization(request.field("paymentHeader"))
+    return auth is not None and 2**32 < auth.value < 2**63
 
 
 @session.defect("debited-before-the-body-is-read", "5/session-debit", at(QUOTE))
