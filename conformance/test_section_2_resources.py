@@ -1,5 +1,6 @@
 """Sections 2.4, 2.6 and 2.8: the stored payment, the session, the networks."""
 
+import asyncio
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
 from x402sim.suite.check import check, session_check
+from x402sim.suite.control_api import HOLD_S
 from x402sim.suite.expect import (
     expect,
     expect_refused,
@@ -58,6 +60,29 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     expect("resource_url", record.get("resource_url"), wanted["resource"])
     from_address = str(record.get("from_address")).lower()
     expect("from_address", from_address, paid.payer.address.lower())
+
+
+@check("2.4/record", needs="funds, record, world", decisive=True)
+async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None:
+    """The records of concurrent payments each have their own payer and transaction.
+
+    - 2.4: tx_hash
+    - 2.4: from_address
+    so: A record is of its own payment, also if others are settled at the same time.
+    """
+    asked = [await probe.challenge(fresh=True) for _ in range(3)]
+    payers = [await probe.wallets.payer() for _ in asked]
+    for number, payer in enumerate(payers):  # the first one is answered last
+        await probe.world.hold(payer, HOLD_S / (number + 1))
+    paying = (probe.pay(each, payer) for each, payer in zip(asked, payers, strict=True))
+    for paid in await asyncio.gather(*paying):
+        record = await record_of(probe, paid)
+        from_address, tx_hash = (
+            str(record.get(name)).lower() for name in ("from_address", "tx_hash")
+        )
+        expect("from_address", from_address, paid.payer.address.lower())
+        told = str(paid.receipt.at(probe.target.receipt.tx_hash)).lower()
+        expect("tx_hash", tx_hash, told)
 
 
 @check("2.4/record", baseline="payment", needs="funds, record", pays=2, decisive=True)

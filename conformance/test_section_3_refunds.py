@@ -20,12 +20,15 @@ from x402sim.suite.ending import (
     unit_s,
     until_over,
 )
-from x402sim.suite.expect import expect, expect_not_served, expect_refused
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.probe import CENT_BASE, Probe
+from x402sim.suite.verdict import NotApplicable
 from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""
+LONG = 86_400
+"""A duration that is not over when a short session is, in seconds or minutes."""
 RESTART_S = 8
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
@@ -65,6 +68,21 @@ async def each_session_is_refunded(probe: Probe) -> None:
     )
     await until_over(probe, endings[0])
     await expect_refunded(probe, *endings)
+
+
+@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s, decisive=True)
+async def each_session_has_its_own_end(probe: Probe) -> None:
+    """When one of two sessions of a payer is over, it is refunded, and the other is served."""
+    payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
+    longer = await probe.ask_session(max_spend, LONG)
+    if longer.status != 402:
+        raise NotApplicable(f"no session of duration {LONG}: {longer.summary}")
+    paid = await probe.pay(read_402(longer), payer)
+    other = await probe.claim(paid, max_spend, LONG)
+    over = await open_ending(probe, max_spend, payer)
+    await until_over(probe, over)
+    expect_served(await probe.ask(session_id=other.session_id))
+    await expect_refunded(probe, over)
 
 
 @session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s, decisive=True)

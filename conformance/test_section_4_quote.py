@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from x402sim.suite.answers import TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.inputs import other_orders
 from x402sim.suite.probe import Probe
@@ -58,6 +58,18 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     _expect_quote(answer, probe.usual_body)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
+        if answer.has_content:  # else it is no order that the target takes
+            _expect_quote(answer, order)
+
+
+@session_check("4.2/quote", deposits="0.10", decisive=True)
+async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
+    """A quote that a session pays for has its fields, too, whatever the order."""
+    orders = [probe.usual_body, *other_orders(probe)]
+    session = await probe.open_session(await probe.budget_for(len(orders)))
+    probe.by_target("protected.content", "protected.fields")
+    for order in orders:
+        answer = await probe.ask(session_id=session.session_id, body=order)
         if answer.has_content:  # else it is no order that the target takes
             _expect_quote(answer, order)
 

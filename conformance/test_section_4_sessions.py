@@ -8,8 +8,9 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check, session_check
 from x402sim.suite.deviations import SHAPE
-from x402sim.suite.expect import expect, expect_served, require
+from x402sim.suite.expect import expect, expect_refused, expect_served, require
 from x402sim.suite.inputs import examples
+from x402sim.suite.payment_outcome import drain, expect_no_session
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.suite.target import at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
@@ -242,6 +243,41 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     except Inconclusive as unclear:  # the baseline has shown where an id is found
         raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
     expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check("4.4/deposit-flow", needs="funds, sessions, world", decisive=True)
+async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None:
+    """A deposit of another amount, to another payee or signed by another is refused.
+
+    The right one then opens the session, with its budget.
+
+    - 4.4: The client pays the deposit
+    - 5: The signature proves
+    - 5: The amount must equal
+    so: A deposit is paid like any payment: exactly, by a payer who has signed it. What was refused
+    has paid nothing.
+    """
+    (max_spend, deposit), payer = await probe.deposit(2), await probe.wallets.payer()
+    other = await probe.wallets.payer()
+    wrong: tuple[dict[str, Any], ...] = (
+        {"value": deposit.amount_base - 1},
+        {"value": deposit.amount_base + 1},
+        {"to": other.address},
+        {"by": other},
+    )
+    for changes in wrong:
+        expect_refused(await probe.settle(deposit, probe.wallets.sign(deposit, payer, **changes)))
+        claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+        await expect_no_session(probe, claim)
+    await probe.world.expect_payments(payer)
+    header = probe.wallets.sign(deposit, payer)
+    receipt = await probe.settle(deposit, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(deposit, header, receipt, payer), max_spend)
+    worth = deposit.amount_base // (await probe.challenge()).amount_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served for the deposit", served, worth)
 
 
 @check("4.4/deposit-flow", baseline="payment", needs="funds, sessions, world", decisive=True)

@@ -231,6 +231,27 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
     expect(f"requests served after one for {other.path}", served, left)
 
 
+@session_check("5/session-debit", deposits="0.04", decisive=True)
+async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
+    """A request for a dearer path, for which a session has too little left, is not debited.
+
+    - 3: Each accepted request
+    - 5: When deposited - released
+    so: Only a request that is served raises released.
+    """
+    other, price_base = await second_path(probe), (await probe.challenge()).amount_base
+    fits = (read_402(await other.ask(probe)).amount_base - 1) // price_base
+    if fits == 0:
+        raise NotApplicable(f"{other.path} costs no more than {probe.target.protected.path}")
+    session, worth = await _open(probe, fits)
+    if worth > fits:
+        raise NotApplicable("the smallest deposit pays for both paths (sessions.smallest)")
+    for _ in range(2):
+        expect_withheld(await other.ask(probe, session_id=session.session_id))
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served after what could not be paid for", served, worth)
+
+
 @session_check("5/session-debit", needs="funds, sessions, world", decisive=True)
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
     """Sessions, two of them of one payer, spent in turns, serve what the deposit of each pays for.

@@ -11,7 +11,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.suite import inputs
 from x402sim.suite.answers import Challenge
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import (
@@ -22,6 +22,7 @@ from x402sim.suite.expect import (
     expect_withheld,
     require,
 )
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -258,6 +259,19 @@ async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     probe.wallets.expect_settled(answer)
     expect_served(await probe.opened(challenge, answer))
     await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@session_check("7/payment-already-settled", needs="funds, sessions, world", decisive=True)
+async def a_second_payment_for_a_deposit(probe: Probe) -> None:
+    """A paid deposit accepts no second payment, and its session keeps its budget."""
+    session = await probe.open_session(await probe.budget_for(2))
+    paid, price_base = session.paid, (await probe.challenge()).amount_base
+    second = probe.wallets.sign(paid.challenge, paid.payer)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+    worth = paid.challenge.amount_base // price_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served for the deposit", served, worth)
 
 
 @check("7/payment-already-settled", baseline="payment", needs="world", decisive="its text")

@@ -23,6 +23,7 @@ from tests.mutants.paying import (
     with_id,
 )
 from tests.mutants.session import another
+from x402sim.protocol.crypto import checksum
 from x402sim.world.assembly.recipe import Recipe
 
 concurrency = Kind("concurrency")
@@ -225,3 +226,24 @@ async def deposits_mixed_up(
     await service.clock.sleep(PAUSE_S)
     asked = replace(request, body=last[0])
     return await serve(asked.having(content_length=str(len(asked.body))))
+
+
+@concurrency.defect("records-are-mixed-up", "2.4/record", at("/api/", AtWork, dict))
+async def records_mixed_up(
+    at_work: AtWork, payers: dict[str, str], _: Service, request: Request, serve: Serve
+) -> Answer:
+    """The payer at work is a global variable: of payments sent at once, all are of the last."""
+    payment_id, auth = request.field("paymentId"), authorization(request.field("paymentHeader"))
+    if request.path == PAY and auth is not None:
+        with at_work.on("") as is_second:
+            if is_second:
+                payers.update(dict.fromkeys([*payers, payment_id], checksum(auth.from_)))
+            else:
+                payers.clear()
+                payers[payment_id] = checksum(auth.from_)
+            return await serve(request)
+    reply = await serve(request)
+    body = reply.json
+    if isinstance(body, dict) and body.get("payment_id") in payers:
+        return answer(reply.status, {**body, "from_address": payers[body["payment_id"]]})
+    return reply

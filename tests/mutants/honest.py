@@ -20,6 +20,7 @@ from tests.mutants.middleware import Answer, Request, Serve, answers, middleware
 from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
+from tests.mutants.session import a_dearer_market
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim import TESTNET, Settings
 from x402sim.protocol.refusals import Refusal
@@ -216,6 +217,7 @@ HONEST: dict[str, Honest] = {each.name: each for each in (
         overriding("rpc", transaction=lambda it, tx_hash: it.service.explorer.transaction(tx_hash))),
     honest("the node is asked for what the explorer does not tell",
         overriding("explorer", transaction=else_by_the_node)),
+    honest("a dearer market", a_dearer_market),
     honest("any block is deep", setting(final_depth=0)),
     honest("blocks are deep late", setting(final_depth=90)),
     honest("what is sent back is ignored", middleware(ignoring_what_comes_back, PAY)),

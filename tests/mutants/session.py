@@ -22,7 +22,14 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.paying import INVALID_SIGNATURE, PAY, QUOTE, SESSIONS, authorization
+from tests.mutants.paying import (
+    ALREADY_SETTLED,
+    INVALID_SIGNATURE,
+    PAY,
+    QUOTE,
+    SESSIONS,
+    authorization,
+)
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
@@ -127,6 +134,23 @@ async def without_end(service: Service, request: Request, serve: Serve) -> Answe
     found = service.store.sessions.get(request.headers.get("x-session-id", ""))
     is_spent = reply.status == 402 and found is not None and found.status == "active"
     return await serve(free(request)) if is_spent else reply
+
+
+def of_the_market(it: Any, resource: str, amount_base: int, *of: Any) -> Any:
+    """Ask five times the price of a quote for the market."""
+    return it.inner.issue(resource, amount_base * (5 if resource == MARKET else 1), *of)
+
+
+def for_the_market(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+    """Debit five times the price of a quote for the market."""
+    price_base = amount_base * (5 if resource == MARKET else 1)
+    return it.inner.debit(session_id, price_base, resource, now_ms)
+
+
+a_dearer_market = all_of(
+    overriding("issuer", issue=of_the_market), overriding("sessions", debit=for_the_market)
+)
+"""A second path that costs more than the first."""
 
 
 # --- the end -------------------------------------------------------------------------
@@ -301,6 +325,30 @@ def market_is_free(it: Any, session_id: str, amount_base: int, resource: str, no
     return it.inner.get(session_id).released
 
 
+@session.defect("what-cannot-be-paid-is-debited", "5/session-debit")
+def debits_what_is_there(recipe: Recipe) -> Recipe:
+    """A request that a session cannot pay for costs it as much as a quote."""
+
+    def debit(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+        released = it.inner.debit(session_id, amount_base, resource, now_ms)
+        if released is None and resource == MARKET:
+            it.inner.inner.debit(session_id, amount_base, QUOTE, now_ms)
+        return released
+
+    return overriding("sessions", debit=debit)(a_dearer_market(recipe))
+
+
+@session.defect("one-end-for-a-payer", "3/expiry-refund", into("sessions"))
+class OneEndForAPayer(Wrapper):
+    """When one session of a payer is over, none of that payer is served any more."""
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        payer, now_ms = self.inner.get(session_id).payer, self.service.clock.now_ms()
+        sql = "SELECT 1 FROM sessions JOIN payments USING (payment_id) WHERE from_address = ? AND expires_ms < ?"
+        is_over = self.service.store.execute(sql, payer, now_ms).fetchone() is not None
+        return None if is_over else self.inner.debit(session_id, *of)
+
+
 @session.defect("one-budget-a-payer", "5/session-debit", into("sessions"))
 class OneBudgetAPayer(Wrapper):
     """Of the sessions of one payer, the one that came into use first is debited for all."""
@@ -445,3 +493,20 @@ class RefundsWithANewNonce(Refunds):
         self._attempts[nonce] += 1
         signed = self._signed(payment, keccak256(nonce)) if self._attempts[nonce] == 1 else None
         return await self.inner.settle(signed or payment, requirements)
+
+
+session("quotes-of-sessions-have-no-venue", "4.2/quote",
+    "A quote that a session pays for has no bestVenue.",
+    replies(QUOTE, lambda request, it: answer(200, {"quote": {**it.json["quote"], "bestVenue": None}})
+        if it.status == 200 and "x-session-id" in request.headers else it))  # fmt: skip
+
+
+@session.defect("second-deposit-gets-a-receipt", "7/payment-already-settled", at(PAY))
+async def second_deposit(service: Service, request: Request, serve: Serve) -> Answer:
+    """A second payment for a paid deposit is answered with a receipt, and nothing is paid."""
+    reply, payment_id = await serve(request), request.field("paymentId")
+    stored = service.store.payments.get(payment_id)
+    if reply.error != ALREADY_SETTLED or stored is None or stored.resource_url != SESSIONS:
+        return reply
+    told = {"success": True, "paymentId": payment_id, "txHash": stored.tx_hash}
+    return answer(200, {**told, "timestamp": stored.timestamp})

@@ -90,6 +90,10 @@ trace("another-amount-voids-the-id", "7/payment-already-settled",
     "A payment id for which another amount was signed cannot be paid any more.",
     remembering(by_id, lambda service, request, reply: is_other_amount(service, request),
         ALREADY_SETTLED))  # fmt: skip
+trace("wrong-deposit-voids-the-id", "4.4/deposit-flow",
+    "The deposit of a session for which another amount was signed cannot be paid any more.",
+    remembering(by_id, lambda service, request, reply: is_other_amount(service, request)
+        and service.issuer.read(by_id(request)).resource == SESSIONS, ALREADY_SETTLED))  # fmt: skip
 trace("invented-id-uses-the-nonce", "2.2/payment-id",
     "The nonce of a payment for an id that was never issued counts as used.",
     remembering(by_nonce, lambda service, request, _:
