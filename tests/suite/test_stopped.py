@@ -8,6 +8,7 @@ import pytest
 
 from tests.strangers.stranger import free_port
 from tests.suite.cases import case
+from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
 from x402sim.suite import sending
 from x402sim.suite.check import Check
@@ -115,7 +116,10 @@ def test_a_request_that_ends_the_service_twice_has_failed_and_the_run_goes_on(
     ]
     assert f"{culprit.actual or culprit.reason}".endswith(said)
     if outcome is Outcome.FAILED:
-        assert "an answer to GET /kill (of spec/2.1/scheme)" in str(culprit.expected)
+        assert ", after GET /kill (of spec/2.1/scheme), which was not answered" in str(
+            culprit.actual
+        )
+        assert cause(culprit).startswith("a request ends the service")
         assert culprit.exchange.startswith("GET ")
 
 

@@ -231,7 +231,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
         again = "it has stopped the service twice in this run, though not alone after a restart"
     raise CheckFailed(
         "a service that goes on answering",
-        f"an answer to {last}",
+        "an answer to every request",
         f"{said}; {again}",
         setting.showing(last.request, None, last.outcome),
     ) from error
