@@ -13,6 +13,7 @@ from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
     CLOCK_END_S,
     Ending,
+    answered_at_its_end,
     expect_refunded,
     in_trouble_s,
     open_ending,
@@ -160,5 +161,4 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     for part in USED_AT if probe.setting.advance is None else ():
         await probe.wait(begun_s + part * lasts_s - probe.clock.now())
         await probe.ask(session_id=session_id)
-    await until_over(probe, ending)
-    expect_not_served(await probe.ask(session_id=session_id))
+    expect_not_served(await answered_at_its_end(probe, ending))
