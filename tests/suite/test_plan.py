@@ -66,8 +66,10 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
 WITH_A_KEY = {
     "spec/4.2/quote:another_pair_has_another_quote",
     "spec/5/resource-binding:a_list_of_agents_does_not_open_the_quote",
+    "spec/5/session-debit:what_it_cannot_pay_for_costs_nothing",
 }
-"""They run only for a target file that names another pair, or agents that cost something."""
+"""They run only for a target file that names another pair, for agents that cost something, or for a
+second path that costs more than the first."""
 
 
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
@@ -78,7 +80,7 @@ def test_the_costs_are_those_of_the_checks_there_are() -> None:
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
     assert not left, "run python -m tests.renew --only costs"
-    assert sum(cost.requests for cost in measured.values()) < 1800, "a run is a burden"
+    assert sum(cost.requests for cost in measured.values()) < 2200, "a run is a burden"
 
 
 PAYER = "0x" + "01" * 32
