@@ -11,13 +11,11 @@ from time import process_time
 
 import httpx
 import msgspec
-from starlette.responses import Response
 
 from tests.bench.rounds import NotMeasured, Work, cpu
 from tests.rig import ORDER
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
-from x402sim.http import web
 from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import proofs
 from x402sim.payer.wallet import Wallet
@@ -35,7 +33,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.networks import TESTNET
 from x402sim.rng import Rng
-from x402sim.service import gate, payments, quotes
+from x402sim.service import content, gate, payments
 from x402sim.service.issue import PAY, QUOTE
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
 from x402sim.world.assembly.parts import Parts, build
@@ -92,9 +90,8 @@ class Place:
             required = service.issuer.issue(QUOTE, price, service.clock.now_s())
             receipt = await payments.pay(service, self._sign(required))
             shown = {"x-payment-id": receipt.payment_id}
-            granted = await gate.find_pass(service, shown, QUOTE, price)
-            quotes.quote(service.settings, order)
-            await gate.spend(service, granted, Response(), web.UNKNOWN)
+            await gate.find_pass(service, shown, QUOTE, price)
+            content.quote(service.settings, order)
 
         return _repeated(live)
 

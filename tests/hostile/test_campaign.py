@@ -19,7 +19,7 @@ from tests.hostile.memory import exceeded, payments
 from tests.hostile.town import town
 from tests.hostile.wire import over_tcp
 from x402sim.http import web
-from x402sim.service import quotes
+from x402sim.service import content
 
 
 async def _attacked(seed: int, count: int) -> Attack:
@@ -49,7 +49,7 @@ def test_the_attack_notices_a_defect(monkeypatch):
     def broken(*_: object) -> None:
         raise web.Refused(500, "Internal server error")
 
-    monkeypatch.setattr(quotes, "quote", broken)
+    monkeypatch.setattr(content, "quote", broken)
     result = asyncio.run(_attacked(11, 300))
     assert any("500" in violation for violation in result.violations)
 

@@ -8,7 +8,7 @@ from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, mid
 from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import QUOTE
 from tests.mutants.wrapper import overriding
-from x402sim.service.entitlements import Entitlement
+from x402sim.service.state import Entitlement
 from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")

@@ -22,7 +22,7 @@ from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim import TESTNET, Settings
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.rpc import NonceState
+from x402sim.service.upstream.chain import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import Target, load

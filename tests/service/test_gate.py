@@ -13,8 +13,8 @@ from x402sim.http.web import Connection
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service import gate, sessions
-from x402sim.service.entitlements import Entitlement
 from x402sim.service.proofs import is_entitled
+from x402sim.service.state import Entitlement
 
 DAY = 24 * 3600
 

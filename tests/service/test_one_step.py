@@ -56,12 +56,10 @@ from x402sim.protocol.x402_reasons import (
     SIGNATURE,
     VALID_AFTER,
 )
-from x402sim.service import gate
+from x402sim.service import gate, one_step
 from x402sim.service.app import service_app
 from x402sim.service.issue import AGENTS, PAY
-from x402sim.service.policies import ServicePolicy
-from x402sim.service.policies.lost_answer import SettleAgain
-from x402sim.service.policies.serving import ServeConfirmed
+from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.service.store import Store
@@ -897,6 +895,7 @@ async def spent(
     """Spend the pass of a request with this payment; return the content that answers it."""
     headers = {name.lower().replace("_", "-"): value for name, value in payment.items()}
     service, content = service or rig.service, Response()
-    granted = await gate.find_pass(service, headers, QUOTE, 10_000)
-    await gate.spend(service, granted, content, connection)
+    paid = await gate.find_pass(service, headers, QUOTE, 10_000)
+    assert isinstance(paid, one_step.OneStep)
+    await one_step.spend(service, paid, content, connection)
     return content

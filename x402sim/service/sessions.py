@@ -20,7 +20,7 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.issue import SESSIONS
-from x402sim.service.policies.serving import EndedSession
+from x402sim.service.policies import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
@@ -186,10 +186,10 @@ async def look_again_at_refund(
 async def _is_undone(service: Service, payment_id: str) -> bool:
     """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
     async with service.locks.hold(payment_id):
-        stored = service.store.payments.get(payment_id)
-        if stored is None or stored.status != "settled":
+        attempt = service.store.payments.get(payment_id)
+        if attempt is None or attempt.status != "settled":
             return True
-        finding = await follow_chain(service, stored)
+        finding = await follow_chain(service, attempt)
     if finding is ChainFinding.UNKNOWN:
         raise Unavailable("the chain does not say whether the deposit was paid")
     return finding is not ChainFinding.PAID

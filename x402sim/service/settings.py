@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from x402sim.protocol.money import to_base
 from x402sim.protocol.supported import PaymentFlow
-from x402sim.service.policies import ServicePolicy
-from x402sim.service.policies.reputation import MatchedPayments, Reputation
+from x402sim.service.policies import MatchedPayments, Reputation, ServicePolicy
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import (
     AboveZero,

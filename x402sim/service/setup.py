@@ -19,10 +19,9 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
+from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
-from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")
 _ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")

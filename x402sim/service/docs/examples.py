@@ -4,6 +4,8 @@ Examples are wire messages themselves, so they cannot differ from what the servi
 and sends; what is sold is what it sells.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -14,13 +16,12 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
-from x402sim.service import quotes
-from x402sim.service.agents import agent
-from x402sim.service.docs.schemas import Json
+from x402sim.service import content
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, asked
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
+Json = dict[str, Any]
 PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
 SESSION_ID = "session_" + "5e1d3a7b" * 5
 _PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -59,9 +60,9 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
             timestamp=_TIME_MS,
         ),
         "QuoteRequest": order,
-        "Quote": quotes.quote(Settings(decisions=decisions), order),
-        "Market": quotes.market(),
-        "Agent": agent(price_base, _PAY_TO, reputation=12),
+        "Quote": content.quote(Settings(decisions=decisions), order),
+        "Market": content.market(),
+        "Agent": content.agent(price_base, _PAY_TO, reputation=12),
         "SessionRequest": messages.SessionRequest(
             max_spend=to_decimal(deposit_base, network.decimals),
             duration=3600 // decisions.duration_unit_s,

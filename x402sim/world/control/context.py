@@ -16,7 +16,7 @@ from x402sim.chain.base import Call, ChainError, Controls
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.service.entitlements import Entitlement
+from x402sim.service.state import Entitlement
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 

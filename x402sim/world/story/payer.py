@@ -3,7 +3,7 @@
 from functools import partial
 
 from x402sim.events import ServiceName
-from x402sim.payer.policies.choosing import Choose, ListedService
+from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import later
 from x402sim.text.arguments import explained

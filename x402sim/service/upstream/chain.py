@@ -1,17 +1,20 @@
-"""The service's calls to a node's JSON-RPC: the state of a nonce, and transactions.
+"""The service's calls about the chain: to a node's JSON-RPC, and to the chain explorer.
 
-Receipts of the node and of the explorer are read alike; logs of other contracts are ignored.
+The node tells the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
+transactions. Receipts of both are read alike; logs of other contracts are ignored.
+Clauses: 8/indexer-query.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Headers, Transport, Url
+from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
@@ -187,3 +190,23 @@ def _is_code(answer: str) -> bool:
 
 def _is_valid(answer: str) -> bool:
     return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE
+
+
+class ExplorerClient:
+    """One explorer, asked about the transactions of one token."""
+
+    def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
+        self._to, self._url = to, Url.of(httpx.URL(f"{url}/api"))
+        self._token, self._limits = token, limits
+
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
+
+        None if the explorer does not know it, or it is not in a block yet.
+        """
+        asked = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
+        query = urlencode(asked)
+        url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
+        request = Request("GET", url, [(b"host", url.netloc)])
+        read = partial(read_receipt, token=self._token)
+        return await json_rpc(self._to, request, self._limits, "the explorer", read)
