@@ -37,11 +37,11 @@ from x402sim.events import AnswerNotWritten, Event
 from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
-from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    PAYMENT_IDENTIFIER,
     RESPONSE_HEADERS,
     Version,
     read_required,

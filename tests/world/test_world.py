@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.http.exchange import Request, Url
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.service import payments

@@ -16,11 +16,9 @@ from x402sim.commands.steps import print_facts, print_findings
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding
-from x402sim.protocol.kinds import MessageKind
 from x402sim.protocol.messages import BadMessage
-from x402sim.protocol.network_file import known_networks
-from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Recognized, messages_in, recognize
+from x402sim.protocol.networks import Network, known_networks
+from x402sim.protocol.recognize import MessageKind, Recognized, messages_in, recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
 

@@ -23,8 +23,7 @@ from x402sim.commands.common import (
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
-from x402sim.protocol.network_file import choose_network
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, Change, Named, data_of
 from x402sim.world.server.local import LocalServer
 from x402sim.world.ui.pay import ORDER

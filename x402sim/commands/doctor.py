@@ -25,8 +25,7 @@ from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
-from x402sim.protocol.network_file import known_networks
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import Network, known_networks
 from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
 from x402sim.text.printable import printable

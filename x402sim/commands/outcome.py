@@ -6,13 +6,12 @@ from typing import Any
 
 import httpx
 
-from x402sim.payer.core import PAYMENT_ID
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import Draft
 from x402sim.payer.reading import UNKNOWN
-from x402sim.protocol.answers import is_paid, is_pending
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import Answer, amount_in, data_of
 from x402sim.protocol.ways import object_in

@@ -13,25 +13,22 @@ from x402sim.commands.outcome import Outcome, outcome_of, receipts_in, said
 from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.flow import FlowAuth
 from x402sim.payer.guard import origin_of
-from x402sim.payer.mistakes import Draft, Mistake, draft_of, paid_in, request_of
+from x402sim.payer.mistakes import Draft, Mistake, Watched, copy_of, draft_of, paid_in, request_of
 from x402sim.payer.pick import Picked, pick
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Watched, copy_of
 from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.foreign import Foreign, foreign_in
 from x402sim.protocol.messages import decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.protocol.values import Answer, Window, amount_in, amount_of
-from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
+from x402sim.protocol.ways import Dialect, Foreign, Way, foreign_in, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
 )

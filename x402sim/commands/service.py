@@ -19,7 +19,7 @@ from x402sim.commands.common import (
     stop_on_signals,
 )
 from x402sim.journal import Journal
-from x402sim.protocol.network_file import choose_network
+from x402sim.protocol.networks import choose_network
 from x402sim.service.setup import setup_from_env
 from x402sim.world.server import listen as at, standalone
 from x402sim.world.server.serve import run

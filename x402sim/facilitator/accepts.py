@@ -14,9 +14,8 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import SCHEME
 from x402sim.protocol.ways import network_called, object_in
-from x402sim.protocol.x402 import domain_of
+from x402sim.protocol.x402 import SCHEME, domain_of
 
 PATH = "/accepts"
 INDEX = f"""\

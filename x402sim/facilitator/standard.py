@@ -31,20 +31,22 @@ from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import Hash, checksum, parse_address, to_hex
 from x402sim.protocol.differences import times, too_late
-from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
-from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 from x402sim.protocol.ways import network_called, object_in
 from x402sim.protocol.x402 import (
+    BAZAAR,
+    SCHEME,
     AnyRequirements,
     RequirementsV1,
     RequirementsV2,
     StandardPayment,
+    Unsupported,
     Version,
+    unsupported_in,
 )
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"

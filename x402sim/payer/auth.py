@@ -17,8 +17,16 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import PAY_PATH, PAYMENT_ID, proofs, settlement, signed_header
-from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import (
+    PAY_PATH,
+    PAYMENT_ID,
+    PaidNotServed,
+    PaymentFailed,
+    SpendingCapExceeded,
+    proofs,
+    settlement,
+    signed_header,
+)
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
 from x402sim.payer.purchases import Payment, Purchases, bought_by
 from x402sim.payer.reading import (

@@ -19,8 +19,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.guard import Deadline, Guard, origin_of, require_origin
 from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS

@@ -20,7 +20,7 @@ import httpx
 
 from x402sim.clock import stopwatch
 from x402sim.http.bounded import Limits
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import httpx
 
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.standard import choose, read_required
 from x402sim.protocol.findings import Finding, of_way
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import PAYMENT_FLOW
 from x402sim.protocol.ways import Dialect, Way
+from x402sim.protocol.x402 import PAYMENT_FLOW
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 OverCap = Callable[[int, Network], str]

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded

@@ -12,8 +12,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import PAY_PATH, proofs
-from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
 from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
 from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted

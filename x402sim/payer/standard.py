@@ -12,22 +12,19 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.core import changed, proofs
-from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import PaymentFailed, SpendingCapExceeded, changed, proofs
 from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import UNKNOWN, AttemptOver, is_header_value, read_offer, says_used
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.foreign import foreign_in
-from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
-from x402sim.protocol.ways import MOST_WAYS, object_in
+from x402sim.protocol.ways import MOST_WAYS, foreign_in, object_in
+from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
 
 log = logging.getLogger("x402sim.payer")
 BEFORE_SIGNING_S = 600

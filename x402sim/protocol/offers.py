@@ -9,16 +9,17 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import PaymentFlow, flow_said
 from x402sim.protocol.x402 import (
+    IDENTIFIER_OFFER,
     MIME_TYPE,
+    PaymentFlow,
     RequiredV2,
     RequirementsV1,
     Resource,
     Version,
+    flow_said,
     requirements_v1,
     requirements_v2,
     to_base64,

@@ -23,7 +23,7 @@ from x402sim.protocol.messages import PaymentRequirements, RequiredPayment
 from x402sim.protocol.money import BASE_UNITS
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.supported import SCHEME
+from x402sim.protocol.x402 import SCHEME
 
 GRACE_S = 6
 """Seconds that an authorization must still be valid, to be settled in time; others use it, too."""

@@ -39,7 +39,6 @@ from x402sim.protocol.rules import (
     first_broken,
     without,
 )
-from x402sim.protocol.supported import Unsupported, flow_said
 from x402sim.protocol.x402 import (
     DECIMALS,
     PAYMENT_HEADERS,
@@ -47,7 +46,9 @@ from x402sim.protocol.x402 import (
     RequirementsV2,
     Settlement,
     StandardPayment,
+    Unsupported,
     Version,
+    flow_said,
     from_base64,
     network_name,
     payment_of,

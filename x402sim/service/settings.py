@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from x402sim.protocol.money import to_base
-from x402sim.protocol.supported import PaymentFlow
+from x402sim.protocol.x402 import PaymentFlow
 from x402sim.service.policies import MatchedPayments, Reputation, ServicePolicy
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import (

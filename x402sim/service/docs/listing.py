@@ -1,8 +1,14 @@
 """What a service sells, as indexes of the x402 standard read it."""
 
-from x402sim.protocol.discovery import Item, declaration
-from x402sim.protocol.supported import flow_said
-from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
+from x402sim.protocol.x402 import (
+    MIME_TYPE,
+    Item,
+    RequirementsV1,
+    declaration,
+    flow_said,
+    requirements_v1,
+    requirements_v2,
+)
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES
 from x402sim.service.state import Service

@@ -11,8 +11,8 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.discovery import Item
 from x402sim.protocol.phrase import KNOWN
+from x402sim.protocol.x402 import Item
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from x402sim import events
 from x402sim.events import ServiceName
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose, ListedService
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent, AgentList, decoded
