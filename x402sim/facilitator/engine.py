@@ -197,7 +197,11 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     payment, tx_hash = asked.payment, None
     if asked.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)
-    rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
+    if asked.terms is not None and tx_hash is not None:
+        # what was sent in time may be mined later: it is verified inside its window
+        terms = structs.replace(asked.terms, now_s=payment.authorization.valid_after + 1)
+        asked = structs.replace(asked, terms=terms)
+    rejected = await verify(facilitator, asked)
     if rejected is not None:
         return rejected
     if tx_hash is None:
@@ -213,13 +217,6 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
         if isinstance(outcome, PendingTransfer):
             facilitator.pending[payment.authorization] = tx_hash
     return outcome
-
-
-def _in_its_window(asked: Asked) -> Asked:
-    """Return the same request inside the window: what was sent in time may be mined later."""
-    assert asked.terms is not None
-    terms = structs.replace(asked.terms, now_s=asked.payment.authorization.valid_after + 1)
-    return structs.replace(asked, terms=terms)
 
 
 async def _tried(

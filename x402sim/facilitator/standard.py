@@ -86,7 +86,18 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     """Return the routes of this dialect, for a facilitator on each of some networks."""
 
     async def supported(_: Request) -> Response:
-        return web.answer(_supported(facilitators))
+        kinds = [
+            x402.SupportedKind(
+                x402_version=version,
+                scheme=SCHEME,
+                network=x402.network_name(version, each.network),
+            )
+            for each in facilitators
+            for version in x402.VERSIONS
+        ]
+        accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
+        signers = {"eip155:*": list(accounts)}
+        return web.answer(x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers))
 
     async def asked(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
@@ -99,10 +110,34 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         return next(chosen, facilitators[0]), body
 
     async def verify(request: Request) -> Response:
-        return web.answer(await _verified(*await asked(request)))
+        facilitator, body = await asked(request)
+        judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
+        read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
+        return web.answer(
+            x402.Verified(
+                is_valid=reason is None,
+                invalid_reason=reason,
+                invalid_message=message,
+                payer=read.payer if read else None,
+            )
+        )
 
     async def settle(request: Request) -> Response:
-        return web.answer(await _settled(*await asked(request), catalogue))
+        facilitator, body = await asked(request)
+        judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
+        read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
+        if read and reason is None:
+            catalogue.add(read.payment, read.wanted)
+        return web.answer(
+            x402.Settlement(
+                success=reason is None,
+                transaction=to_hex(tx_hash) if tx_hash else "",
+                network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
+                payer=read.payer if read else None,
+                error_reason=reason,
+                error_message=message,
+            )
+        )
 
     async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
         try:
@@ -121,49 +156,6 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         Route(discovery.PATH, partial(listed, catalogue.page), methods=["GET"]),
         Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
     ]
-
-
-def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
-    kinds = [
-        x402.SupportedKind(
-            x402_version=version,
-            scheme=SCHEME,
-            network=x402.network_name(version, each.network),
-        )
-        for each in facilitators
-        for version in x402.VERSIONS
-    ]
-    accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
-    signers = {"eip155:*": list(accounts)}
-    return x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers)
-
-
-async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
-    judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
-    read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
-    return x402.Verified(
-        is_valid=reason is None,
-        invalid_reason=reason,
-        invalid_message=message,
-        payer=read.payer if read else None,
-    )
-
-
-async def _settled(
-    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
-) -> x402.Settlement:
-    judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
-    read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
-    if read and reason is None:
-        catalogue.add(read.payment, read.wanted)
-    return x402.Settlement(
-        success=reason is None,
-        transaction=to_hex(tx_hash) if tx_hash else "",
-        network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
-        payer=read.payer if read else None,
-        error_reason=reason,
-        error_message=message,
-    )
 
 
 async def _judged(

@@ -38,7 +38,6 @@ from x402sim.payer.reading import (
 from x402sim.payer.standard import (
     Choice,
     ForeignRequired,
-    StandardOffer,
     choose,
     foreign_required,
     proof,
@@ -273,7 +272,15 @@ class PaymentAuth(FlowAuth):
                 else:
                     offer = choose(required, self.network, self._over_caps)
                     self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
-                    payment = self._sign_one_step(offer)
+                    now_s, most_s = self.clock.now_s(), self.max_window_s
+                    auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
+                    payment = Payment(
+                        auth=auth,
+                        proof=proof(offer, header),
+                        shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+                        version=offer.accepted.version,
+                        note=shortened(offer, auth),
+                    )
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -294,17 +301,6 @@ class PaymentAuth(FlowAuth):
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
             settlement=settlement(offer.payment_id, header, sent_back),
-        )
-
-    def _sign_one_step(self, offer: StandardOffer) -> Payment:
-        now_s, most_s = self.clock.now_s(), self.max_window_s
-        auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
-        return Payment(
-            auth=auth,
-            proof=proof(offer, header),
-            shown=f"authorization {to_hex(auth.nonce)[:12]}…",
-            version=offer.accepted.version,
-            note=shortened(offer, auth),
         )
 
     def _over_caps(self, amount_base: int) -> str:

@@ -92,16 +92,12 @@ class Client:
         if isinstance(seconds, float) and seconds.is_integer():
             seconds = int(seconds)
         said["maxTimeoutSeconds"] = seconds
-        own = next((each for each in NETWORKS.values() if _is_token_of(way, each)), None)
-        if self.is_python and own is not None and "name" not in way.extra:
+        name, is_default = way.said.get("network"), default_decimals(way) is not None
+        named = [each for each in NETWORKS.values() if name in (each.name, each.caip2)]
+        if self.is_python and named and is_default and "name" not in way.extra:
+            own = named[0]
             said["extra"] = {**way.extra, "name": own.token_name, "version": own.token_version}
         return replace(way, said=said)
-
-
-def _is_token_of(way: Way, network: Network) -> bool:
-    said = way.said
-    names = (network.name, network.caip2)
-    return said.get("network") in names and default_decimals(way) is not None
 
 
 # --- the tokens that they know --------------------------------------------------------------
@@ -204,18 +200,15 @@ def _by_npm_v1(way: Way) -> str:
         return f"network {said['network'][:40]!r} is not in its list"
     if not re.fullmatch(r"-?[0-9]+", said["maxAmountRequired"]):
         return "maxAmountRequired is no whole number"
-    if not _is_url(said["resource"]):
+    try:
+        is_url = bool(urlsplit(said["resource"]).scheme)
+    except ValueError:  # such as "http://["
+        is_url = False
+    if not is_url:
         return "resource is no URL"
     if not _ACCOUNT.fullmatch(said["payTo"]):
         return "payTo is no address"
     return ""
-
-
-def _is_url(text: str) -> bool:
-    try:
-        return bool(urlsplit(text).scheme)
-    except ValueError:  # such as "http://["
-        return False
 
 
 def _by_python_v1(way: Way) -> str:
@@ -396,25 +389,16 @@ def _two_steps(case: _Case) -> PayerKind:
             whys.append(f"offer {number}: {', '.join(reasons) or 'network'}")
             continue
         try:
-            _sign(case, way, network)
+            if way.is_paywall:  # our payers do not speak as it does: its terms are signed
+                terms = decode(encode(way.said), PaymentRequirements)
+            else:
+                terms = read_offer(case.request, case.response, network).payment_requirements
+            Wallet.create().payment_header(terms, case.now_s, network=network)
         except (PaymentFailed, ValueError) as error:
             whys.append(f"offer {number}: {error}")
             continue
         return PayerKind(name, True, f"offer {number}", number)
     return _no(name, whys, Dialect.TWO_STEPS)
-
-
-def _sign(case: _Case, way: Way, network: Network) -> None:
-    """Read a 402 in two steps and sign it, as a payer does; raises `PaymentFailed`, `ValueError`.
-
-    Our payers do not speak as the Cronos paywall does: of such a way, its terms are signed.
-    """
-    wallet = Wallet.create()
-    if way.is_paywall:
-        terms = decode(encode(way.said), PaymentRequirements)
-    else:
-        terms = read_offer(case.request, case.response, network).payment_requirements
-    wallet.payment_header(terms, case.now_s, network=network)
 
 
 def _client(client: Client, case: _Case) -> PayerKind:
@@ -439,20 +423,16 @@ def _client(client: Client, case: _Case) -> PayerKind:
             taken.append((number, client.as_read(way)))
     if not taken:
         return _no(client.name, whys, client.dialect)
-    number, way = min(taken, key=lambda each: _first(client, each[1]))
+    if client.has_controls:  # it takes an offer that is settled first only if there is no other
+        number, way = min(taken, key=lambda each: each[1].extra.get(PAYMENT_FLOW) == "upfront")
+    else:
+        number, way = min(taken, key=lambda each: default_decimals(each[1]) is None)
     found = list(of_way(way, case.networks, str(case.request.url)))
     wrong = ", ".join(each.about for each in found if each.stops)
     skipped = ", ".join(each.about for each in found if each.skipped)
     why = wrong or client.too_much(way) or (skipped and f"{skipped}, not looked at here")
     takes = "it takes " if why and len(mine) > 1 else ""
     return PayerKind(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
-
-
-def _first(client: Client, way: Way) -> bool:
-    """Tell whether a client takes other offers before this one."""
-    if not client.has_controls:
-        return default_decimals(way) is None
-    return way.extra.get(PAYMENT_FLOW) == "upfront"
 
 
 def _payment_auth(case: _Case) -> PayerKind:

@@ -304,14 +304,13 @@ class AtMost:
             return False
         if self.total is None:
             return True
-        return self._counted(bill) + bill.price <= Decimal(self.total)
-
-    def _counted(self, bill: Bill) -> Decimal:
         if self.seconds is not None:
-            return bill.signed_since(self.seconds)
-        if self.counts == "signed":
-            return bill.signed
-        return bill.paid if self.counts == "paid" else bill.paid + bill.unsure
+            counted = bill.signed_since(self.seconds)
+        elif self.counts == "signed":
+            counted = bill.signed
+        else:
+            counted = bill.paid if self.counts == "paid" else bill.paid + bill.unsure
+        return counted + bill.price <= Decimal(self.total)
 
 
 def _tokens(name: str, amount: object) -> None:

@@ -98,14 +98,18 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
     if _is_made(error, payment):
         return error.seen
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
-    if _is_over(error, payment):
+    is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
+    to_resend = error.refusal is not None and error.refusal.row.resend
+    is_no = error.final is None and error.is_no and not to_resend
+    # only once its authorization has expired: before, whoever refuses it can use it all the same
+    if payment.is_expired and (is_refusal or is_no):
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
     clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
     does_what = f"{remedy if lacks_funds else clocks} {payment.again}"
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
-    if _is_refusal(error) and not payment.is_repeated:
+    if is_refusal and not payment.is_repeated:
         raise PaymentFailed(f"the payment was refused: {error.seen}.{does_what}")
     raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
@@ -124,22 +128,6 @@ def _is_made(error: _Refusal, payment: Payment) -> bool:
             return error.final is not False
         case _:
             return payment.is_expired and error.final is None and error.is_no and error.hints
-
-
-def _is_refusal(error: _Refusal) -> bool:
-    """Tell whether an error says that the payment was not made, and never will be."""
-    return is_final(error.refusal.text if error.refusal else "", error.final)
-
-
-def _is_over(error: _Refusal, payment: Payment) -> bool:
-    """Tell whether a refusal ends a payment: only when its authorization has expired.
-
-    Before, whoever refuses it can use it all the same, whatever is said of it.
-    """
-    if not payment.is_expired:
-        return False
-    to_resend = error.refusal is not None and error.refusal.row.resend
-    return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Refusal:

@@ -115,7 +115,11 @@ class SessionAuth(FlowAuth):
 
     def _spend(self, request: httpx.Request) -> Flow:
         """Send the request with a session, which is opened if there is none."""
-        seller = self._seller_of(request)
+        origin = origin_of(request.url)
+        with self._lock:
+            seller = self._sellers.setdefault(origin, _Seller(origin))
+            if self._given:  # spent at the first server requested, whoever has paid for it
+                seller.session_id, seller.was_served, self._given = self._given, True, None
         yield seller.turn
         try:
             if not seller.session_id:
@@ -134,15 +138,6 @@ class SessionAuth(FlowAuth):
             if response.status_code == 402:
                 self._give_up(seller)
         return response
-
-    def _seller_of(self, request: httpx.Request) -> _Seller:
-        """Return the server of a request; the first one asked has the session that was given."""
-        origin = origin_of(request.url)
-        with self._lock:
-            seller = self._sellers.setdefault(origin, _Seller(origin))
-            if self._given:  # whoever has paid for it
-                seller.session_id, seller.was_served, self._given = self._given, True, None
-        return seller
 
     def _give_up(self, seller: _Seller) -> None:
         """Give up a session that no longer pays; raises `PaidNotServed` if it has never served."""

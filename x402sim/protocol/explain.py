@@ -196,8 +196,9 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         return
     is_told = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
     if found.shape and not is_told:
-        if found.kind is MessageKind.REQUIRED and not _is_whole(found, known):
-            return  # what is wrong is told of the offer that is wrong
+        offers = ways_of(found.said) if found.kind is MessageKind.REQUIRED else ()
+        if any(each.stops for way in offers for each in of_way(way, known)):
+            return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
     if found.kind is MessageKind.REQUIRED and found.said.get("accepts") == []:
@@ -206,11 +207,6 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         yield from _of_payment(found, found.signed, known, now_s)
     if found.row.check is not None:
         yield from found.row.check(found.said, known)
-
-
-def _is_whole(found: Recognized, known: Mapping[str, Network]) -> bool:
-    """Tell whether nothing is wrong with any offer of a 402: so that its shape says what is."""
-    return not any(each.stops for way in ways_of(found.said) for each in of_way(way, known))
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:

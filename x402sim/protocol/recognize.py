@@ -103,10 +103,6 @@ def _is_flat(said: Said) -> bool:
     )
 
 
-def _is_v2_receipt(said: Said) -> bool:
-    return ":" in str(said.get("network"))
-
-
 def _is_way(dialect: Dialect, said: Said) -> bool:
     return "payTo" in said and dialect_of(said) is dialect
 
@@ -218,7 +214,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.RECEIPT,
         Dialect.V2,
-        lambda said: "success" in said and _is_v2_receipt(said),
+        lambda said: "success" in said and ":" in str(said.get("network")),
         x402.Settlement,
         findings.of_settlement,
     ),
@@ -387,7 +383,9 @@ def recognize(text: str) -> Recognized:
         said = {"accepts": said, "x402Version": 1 if "maxAmountRequired" in said[0] else 2}
         encoding += ", the list of a 402"
     if not isinstance(said, dict):
-        raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
+        words = {list: "an array", str: "a string", bool: "true or false"}
+        seen = words.get(type(said), "a number")
+        raise BadMessage(f"JSON, but {seen}; every message of a payment is an object")
     return recognized(said, encoding, named[1] if named else "")
 
 
@@ -407,7 +405,11 @@ def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized
         if row.shape is not None:
             msgspec.convert(said, row.shape)
         if row.kind is MessageKind.PAYMENT and row.dialect is not None:
-            signed = _signed_in(said, row.dialect)
+            body, version = msgspec.json.encode(said), row.dialect.version
+            if version is None:
+                signed = header.signed_in(decode(body, PaymentHeader))
+            else:
+                signed = x402.payment_of(version, body).signed
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
     return Recognized(row, encoding, said, name, shape, signed)
@@ -426,15 +428,3 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
             f"neither JSON, base64 nor 0x-hex: {value[:30]!r}{'…' * (len(value) > 30)} "
             f"({len(value)} characters); {_WHOLE}"
         ) from wrong
-
-
-def _json_type(value: Any) -> str:
-    return {list: "an array", str: "a string", bool: "true or false"}.get(type(value), "a number")
-
-
-def _signed_in(said: dict[str, Any], dialect: Dialect) -> SignedPayment:
-    """Return what a payment has signed, of any dialect; raises `BadMessage`."""
-    body = msgspec.json.encode(said)
-    if dialect.version is None:
-        return header.signed_in(decode(body, PaymentHeader))
-    return x402.payment_of(dialect.version, body).signed

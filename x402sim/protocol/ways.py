@@ -173,24 +173,24 @@ def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
     challenge = headers.get(CHALLENGE)
     if challenge is not None:
         return challenged(challenge)
-    return _bill(said, body)
+    # without a challenge it is a bill: most are about a balance or a subscription
+    text = body[:200].decode("utf-8", "replace").strip() if said is None else _message(said)
+    name = "a bill without a way to pay: no x402, no challenge"
+    do = "Settle it with the seller: a balance, a subscription or an invoice."
+    return Foreign(name, {"says": text} if text else {}, do)
 
 
 def challenged(challenge: str) -> Foreign:
     """Return what the value of WWW-Authenticate asks for."""
     challenge = challenge[:MOST]
-    schemes = [each[1] for each in _SCHEME.finditer(_unquoted(challenge))]
+    unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
+    schemes = [each[1] for each in _SCHEME.finditer(unquoted)]
     for scheme in schemes:
         if (name := _PROTOCOLS.get(scheme.lower())) is not None:
             facts = {"challenge": scheme, **_parameters(challenge)}
             return Foreign(name, facts, f"Use a client of {name.partition(',')[0]}.")
     name = f"a challenge of the scheme {schemes[0][:40]}" if schemes else "a challenge of no scheme"
     return Foreign(name, _parameters(challenge), "Authenticate as the seller describes.")
-
-
-def _unquoted(challenge: str) -> str:
-    """Return a challenge without its quoted texts, in which words look like schemes."""
-    return re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)
 
 
 def _parameters(challenge: str) -> dict[str, str]:
@@ -208,14 +208,6 @@ def _json_text(text: str) -> str | None:
     except ValueError:
         return None
     return None if decoded(body, dict[str, Any]) is None else body.decode("utf-8", "replace")
-
-
-def _bill(said: Mapping[str, Any] | None, body: bytes) -> Foreign:
-    """Return what a 402 without a challenge says: most are about a balance or a subscription."""
-    text = body[:200].decode("utf-8", "replace").strip() if said is None else _message(said)
-    name = "a bill without a way to pay: no x402, no challenge"
-    do = "Settle it with the seller: a balance, a subscription or an invoice."
-    return Foreign(name, {"says": text} if text else {}, do)
 
 
 def _message(said: Mapping[str, Any]) -> str:

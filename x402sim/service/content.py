@@ -44,12 +44,13 @@ def _quoted(pair: str, direction: int, leverage: float) -> Quote:
 
 def market() -> Market:
     """Return the pairs of the snapshot, each with what it costs a buyer now."""
-    return Market(market=[_pair(pair) for pair in PAIRS])
-
-
-def _pair(pair: str) -> MarketPair:
-    best, price = _best(pair, 1)
-    return MarketPair(pair=pair, price=price, funding_rate=_funding_rate(pair), best_venue=best)
+    pairs = []
+    for pair in PAIRS:
+        best, price = _best(pair, 1)
+        pairs.append(
+            MarketPair(pair=pair, price=price, funding_rate=_funding_rate(pair), best_venue=best)
+        )
+    return Market(market=pairs)
 
 
 def _funding_rate(pair: str) -> float:

@@ -77,7 +77,8 @@ async def _look_again_at_all(
 async def _index(service: Service, listed: Attempt) -> Result:
     """Ask the explorer for one payment (8/indexer-query), and store the answer.
 
-    If the explorer does not show that the transaction made the payment, the chain decides.
+    If the explorer does not show that the transaction made the payment, the chain decides: the
+    explorer may be behind, and a transaction that is in no block may still come.
     """
     async with service.locks.hold(listed.payment_id):
         attempt = service.store.payments.now(listed)
@@ -93,23 +94,15 @@ async def _index(service: Service, listed: Attempt) -> Result:
             set_block(service, attempt, tx_hash, found.block_number, is_deep=False)
             if pays_for(found, attempt):
                 return "matched"
-        return await _decide(service, attempt, is_mined=found is not None)
-
-
-async def _decide(service: Service, attempt: Attempt, *, is_mined: bool) -> Result:
-    """Let the chain decide about a payment that the explorer does not show as made.
-
-    The explorer may be behind, and a transaction that is in no block may still come.
-    """
-    answer = await ask_chain(service, attempt)
-    if answer.finding is ChainFinding.UNKNOWN:
-        return "unanswered" if is_mined else "unknown"
-    if not is_mined:
-        is_as_recorded = answer.use is not None and answer.use.tx_hash == attempt.tx_hash
-        if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
-            return "unknown"
-    follow(service, attempt, answer)
-    return "matched" if answer.finding is ChainFinding.PAID else "reverted"
+        answer = await ask_chain(service, attempt)
+        if answer.finding is ChainFinding.UNKNOWN:
+            return "unknown" if found is None else "unanswered"
+        if found is None:
+            is_as_recorded = answer.use is not None and answer.use.tx_hash == attempt.tx_hash
+            if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
+                return "unknown"
+        follow(service, attempt, answer)
+        return "matched" if answer.finding is ChainFinding.PAID else "reverted"
 
 
 async def _look_again(service: Service, listed: Attempt, height: int) -> bool:

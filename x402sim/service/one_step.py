@@ -101,11 +101,16 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
     that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
-    version = version_of(headers)
+    version, named = version_of(headers), None
     if HEADERS[version] not in headers or not service.settings.one_step:
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
-    named = _named(service, payment, resource, text)
+    if payment.identifier is not None:  # looked up first: its authorization may be used by now
+        named = Named(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
+        if (kept := service.store.served.kept(named)) is not None:
+            raise Repeated(kept)
+        if service.store.served.is_taken(named):
+            raise web.refused(RequestError.IDENTIFIER_TAKEN)
     return OneStep(
         version=version,
         payer=checksum(payment.signed.authorization.from_),
@@ -115,22 +120,6 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         offered_id=_offered_id(service, payment, headers, resource),
         named=named,
     )
-
-
-def _named(service: Service, payment: StandardPayment, resource: str, text: str) -> Named | None:
-    """Return the name of a payment and its digest; its authorization may have been used by now.
-
-    Raises `Repeated` if it was answered, and `Refused` 409 if another one has this name.
-    """
-    if payment.identifier is None:
-        return None
-    named = Named(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
-    kept = service.store.served.kept(named)
-    if kept is not None:
-        raise Repeated(kept)
-    if service.store.served.is_taken(named):
-        raise web.refused(RequestError.IDENTIFIER_TAKEN)
-    return named
 
 
 def _read(version: Version, text: str) -> StandardPayment:

@@ -58,7 +58,10 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
         return ChainAnswer(ChainFinding.UNKNOWN)
-    is_paid = _pays_for(state.use, attempt)
+    # Before the facilitator has settled it, only a header that can pay, and a nonce that the chain
+    # has called unused, show that this payment used it, and not something before it.
+    is_ours = attempt.status == "settled" or (attempt.can_pay and attempt.seen_unused)
+    is_paid = is_ours and not state.use.canceled and _transfer(attempt) in state.use.transfers
     return ChainAnswer(
         ChainFinding.PAID if is_paid else ChainFinding.NEVER, state.use, state.height
     )
@@ -222,16 +225,6 @@ def set_block(
     service.store.payments.set_block(attempt.number, tx_hash, block_number, is_deep=is_deep)
     if block_number != attempt.block_number:
         service.record(events.PaymentIndexed(payment_id=attempt.payment_id, block=block_number))
-
-
-def _pays_for(use: NonceUse, attempt: Attempt) -> bool:
-    """Tell whether a nonce's use paid for this payment, and not for something before it.
-
-    Before the facilitator has settled it, that takes a header that can pay, and a chain that has
-    said that the nonce was unused: without either, nothing of it was settled.
-    """
-    is_ours = attempt.status == "settled" or (attempt.can_pay and attempt.seen_unused)
-    return is_ours and not use.canceled and _transfer(attempt) in use.transfers
 
 
 def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:

@@ -73,24 +73,19 @@ async def expire(service: Service) -> int:
 
     Returns how many were settled; the others stay due.
     """
-    await _end(service)
-    settled, now_s = 0, service.clock.now()
-    last: Refund | None = None
-    while owed := service.store.sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
-    return settled
-
-
-async def _end(service: Service) -> None:
-    """End the expired sessions, some at a time: requests are answered between."""
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
-    while some == AT_MOST:
+    while some == AT_MOST:  # some at a time: requests are answered between
         await service.clock.sleep(0)
         some = sessions.expire(now_ms, AT_MOST)
         ended += some
     if ended:
         service.record(events.SessionsExpired(count=ended))
+    settled, now_s = 0, service.clock.now()
+    last: Refund | None = None
+    while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
+        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
+    return settled
 
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:

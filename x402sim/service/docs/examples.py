@@ -34,6 +34,8 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
     """Return one valid example of each message, by the name of its schema, and of each 402."""
     side, deposit_base = decisions.sides[0], 10**network.decimals
     required = _required(QUOTE, price_base, network)
+    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
+    auth = Authorization(payer, to, price_base, now_s - 60, now_s + 300, nonce=bytes(32))
     order = messages.QuoteRequest(pair="BTC-USD", side=side, leverage=10, size_usd=1000)
     examples = {
         "PaymentRequired": required,
@@ -42,7 +44,7 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
         "AgentsRequired": _required(AGENTS, price_base, network),
         "SettlementRequest": messages.SettlementRequest(
             payment_id=PAYMENT_ID,
-            payment_header=_payment_header(network, price_base),
+            payment_header=encode_header(auth, bytes(65), network),  # its signature is invalid
             payment_requirements=replace(required.payment_requirements, description=msgspec.UNSET),
         ),
         "Receipt": messages.Receipt(
@@ -87,10 +89,3 @@ def _required(resource: str, amount_base: int, network: Network) -> messages.Pay
     if resource == SESSIONS:
         return required
     return offers(required, network, url=f"https://api.example.com{resource}").body
-
-
-def _payment_header(network: Network, amount_base: int) -> str:
-    """Return a well-formed payment header; its signature is of zeros, and so invalid."""
-    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
-    auth = Authorization(payer, to, amount_base, now_s - 60, now_s + 300, nonce=bytes(32))
-    return encode_header(auth, bytes(65), network)
