@@ -144,20 +144,20 @@ class _Direct(FacilitatorClient):
         )
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
-        rejected = await engine.verify(self._facilitator, _asked(payment, requirements))
+        rejected = await engine.verify(self._facilitator, _requested(payment, requirements))
         return Verdict(is_valid=rejected is None)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        moved = await engine.settle(self._facilitator, _asked(payment, requirements))
+        moved = await engine.settle(self._facilitator, _requested(payment, requirements))
         assert isinstance(moved, engine.Transferred), moved
         auth = moved.authorization
         parties = checksum(auth.from_), checksum(auth.to)
         return Moved(to_hex(moved.tx_hash), *parties, str(auth.value), requirements.network)
 
 
-def _asked(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Asked:
+def _requested(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Requested:
     wanted = msgspec.convert(requirements, RequiredPayment, from_attributes=True)
-    return engine.Asked(payment.signed, wanted)
+    return engine.Requested(payment.signed, wanted)
 
 
 def _repeated(live: Callable[[], Awaitable[None]]) -> Work:

@@ -75,7 +75,7 @@ def decode(
             "kind": found.kind.name.lower(),
             "dialect": found.of,
             "encoding": found.encoding,
-            "content": found.said,
+            "content": found.fields,
             "parts": [{"title": each.title, "facts": data_of(each.facts)} for each in decoded],
             "findings": [asdict(each) for each in findings],
         }
@@ -99,11 +99,11 @@ def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iter
     """
     if found.kind is not MessageKind.REQUIRED or found.dialect is not Dialect.V2:
         return
-    copies = [Enclosed("the body", found.said)]
+    copies = [Enclosed("the body", found.fields)]
     for each in others:
         with suppress(BadMessage):
             if (other := recognize(each)).row is found.row:
-                copies.append(Enclosed(other.name, other.said))
+                copies.append(Enclosed(other.name, other.fields))
     yield from of_copies(copies)
     if is_answer and len(copies) == 1 and not found.name:
         yield IN_THE_BODY

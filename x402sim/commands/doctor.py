@@ -98,7 +98,7 @@ def _as_json(
             "dialect": way.dialect.value,
             "resource": way.resource,
             "amount": data_of(amount_of(way, known)),
-            "requirements": way.said,
+            "requirements": way.fields,
         }
         for way in found.ways
     ]
@@ -137,15 +137,15 @@ def _row(number: str, cells: list[str]) -> None:
 
 def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
     """Return an offer's fields, those in units that are known in words."""
-    said, amount = way.said, amount_of(way, known)
+    fields, amount = way.fields, amount_of(way, known)
     return [
         way.dialect.value.replace("version ", "v"),
-        str(said.get("scheme")),
-        str(said.get("network")),
-        _short(said.get("asset")),
+        str(fields.get("scheme")),
+        str(fields.get("network")),
+        _short(fields.get("asset")),
         amount.short if isinstance(amount, Amount) else str(amount),
-        _short(said.get("payTo")),
-        f"{said.get('maxTimeoutSeconds')} s",
+        _short(fields.get("payTo")),
+        f"{fields.get('maxTimeoutSeconds')} s",
     ]
 
 

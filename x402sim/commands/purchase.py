@@ -219,7 +219,7 @@ class Purchase:
                 "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
             )
         if all(way.network(self.local.known) is None for way in ways):
-            named = ", ".join(dict.fromkeys(repr(way.said.get("network"))[:80] for way in ways))
+            named = ", ".join(dict.fromkeys(repr(way.fields.get("network"))[:80] for way in ways))
             return PaymentFailed(
                 f"the 402 asks for a payment on {named}; known are {', '.join(self.local.known)}. "
                 "Describe the network and its token in a file: --network-file"
@@ -296,8 +296,8 @@ class Purchase:
         way = picked or next((each for each in ways if each.network(known)), ways[0])
         facts = {
             "price": amount_of(way, known),
-            "pay to": way.said.get("payTo"),
-            "network": way.said.get("network"),
+            "pay to": way.fields.get("payTo"),
+            "network": way.fields.get("network"),
             "payable in": list(dict.fromkeys(each.dialect.value for each in ways)),
         }
         return facts | ({"payment id": way.payment_id} if way.payment_id else {})

@@ -34,10 +34,10 @@ def explorer_app(index: Index) -> Starlette:
         return page.answer(request, INDEX, {}, media_type="text/plain")
 
     def route(path: str, reply: Answer) -> Route:
-        async def asked(request: Request) -> Response:
+        async def answered(request: Request) -> Response:
             return web.answer(await reply(index, await _fields_of(request)))
 
-        return Route(path, asked, methods=["GET", "POST"])
+        return Route(path, answered, methods=["GET", "POST"])
 
     routes = [route(*each) for dialect in DIALECTS for each in dialect.ANSWERS.items()]
     return web.Application([Route("/", listed, methods=["GET"]), *routes])

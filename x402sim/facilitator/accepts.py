@@ -27,9 +27,9 @@ def route(facilitators: Sequence[Facilitator]) -> Route:
     known = {each.network.name: each.network for each in facilitators}
 
     async def accepts(request: Request) -> Response:
-        said = object_in(await web.read_body(request))
-        listed = None if said is None else said.get("accepts")
-        if said is None or not isinstance(listed, list):
+        fields = object_in(await web.read_body(request))
+        listed = None if fields is None else fields.get("accepts")
+        if fields is None or not isinstance(listed, list):
             return web.error(400, "Invalid request", "a JSON object with `accepts`, a list")
         kept = []
         for each in listed:
@@ -40,6 +40,6 @@ def route(facilitators: Sequence[Facilitator]) -> Route:
                 extra = each.get("extra")  # what it says itself of the token's domain counts
                 own = extra if isinstance(extra, dict) else {}
                 kept.append(each | {"extra": domain_of(network) | own})
-        return web.answer({**said, "accepts": kept})
+        return web.answer({**fields, "accepts": kept})
 
     return Route(PATH, accepts, methods=["POST"])

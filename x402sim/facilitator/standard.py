@@ -3,7 +3,7 @@
 Both versions have the same three paths; the body of verify and settle says which it is. Refusals
 are answered 200, with the standard's words (`protocol.x402_reasons`); only a body that is no JSON
 object with the three fields is a 400. What was sent and is not mined in time is
-"settlement_pending" with its hash; asked again, settle waits for the same transaction.
+"settlement_pending" with its hash; requested again, settle waits for the same transaction.
 Decision: 4.1/standard-reasons.
 """
 
@@ -21,10 +21,10 @@ from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
-    Asked,
     Facilitator,
     InvalidPayment,
     PendingTransfer,
+    Requested,
     Transferred,
 )
 from x402sim.http import web
@@ -72,7 +72,7 @@ class _Unread(Exception):
 class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
-    asked: Asked
+    requested: Requested
     payment: StandardPayment
     wanted: AnyRequirements
 
@@ -99,7 +99,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         signers = {"eip155:*": list(accounts)}
         return web.answer(x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers))
 
-    async def asked(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
+    async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
         body: x402.FacilitatorRequest
         body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
@@ -110,7 +110,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         return next(chosen, facilitators[0]), body
 
     async def verify(request: Request) -> Response:
-        facilitator, body = await asked(request)
+        facilitator, body = await addressed(request)
         judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
         read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
         return web.answer(
@@ -123,7 +123,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         )
 
     async def settle(request: Request) -> Response:
-        facilitator, body = await asked(request)
+        facilitator, body = await addressed(request)
         judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
         read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
         if read and reason is None:
@@ -161,16 +161,16 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 async def _judged(
     facilitator: Facilitator,
     body: x402.FacilitatorRequest,
-    judge: Callable[[Facilitator, Asked], Awaitable[engine.SettleResult | None]],
+    judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
     unexpected: str,
 ) -> tuple[_Read | None, Hash | None, str | None, str | None]:
-    """Return what was asked, what was sent for it, and why it is refused: the standard's word, or
-    `unexpected` for a chain that does not answer, and both values.
+    """Return what was requested, what was sent for it, and why it is refused: the standard's word,
+    or `unexpected` for a chain that does not answer, and both values.
     """
     read = None
     try:
         read = _read(facilitator, body)
-        outcome = await judge(facilitator, read.asked)
+        outcome = await judge(facilitator, read.requested)
     except _Unread as unread:
         return read, None, *unread.args
     except ChainUnavailable as error:  # nothing was sent
@@ -190,7 +190,7 @@ async def _why(
     if isinstance(outcome, PendingTransfer):
         return x402_reasons.PENDING, WAITS
     if isinstance(outcome, InvalidPayment):
-        if odd := _wrong_form(read.wanted, read.asked.network):  # then it fits no payment
+        if odd := _wrong_form(read.wanted, read.requested.network):  # then it fits no payment
             return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
@@ -233,7 +233,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
     ours = x402.network_name(version, facilitator.network)
     payment = _payment(version, bytes(body.payment_payload), ours)
-    kind = _AskedV1 if version == 1 else RequirementsV2
+    kind = _RequestedV1 if version == 1 else RequirementsV2
     try:
         wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
@@ -248,7 +248,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
-    asked = Asked(
+    requested = Requested(
         signed,
         RequiredPayment(
             scheme=wanted.scheme,
@@ -263,10 +263,10 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
     )
-    return _Read(asked, payment, wanted)
+    return _Read(requested, payment, wanted)
 
 
-class _AskedV1(RequirementsV1, frozen=True):
+class _RequestedV1(RequirementsV1, frozen=True):
     """Requirements of version 1, with all that its text demands of them."""
 
     resource: str
@@ -276,7 +276,7 @@ class _AskedV1(RequirementsV1, frozen=True):
 def _payment(version: Version, said: bytes, ours: str) -> StandardPayment:
     """Read the payment in a request; raises `_Unread`.
 
-    One of another network, which we cannot read, is told by its network.
+    One of another network, which we cannot read, is refused for its network.
     """
     try:
         return x402.payment_of(version, said)

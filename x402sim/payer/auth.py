@@ -90,7 +90,7 @@ class PaymentAuth(FlowAuth):
     that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
     pay, the first is taken that this payer can pay: `choices` tells which, and why the others were
     rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what
-    the servers said of them.
+    the servers reported of them.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
     strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
@@ -362,9 +362,9 @@ class PaymentAuth(FlowAuth):
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown = None
-                    said = settlement_in(response, payment.version)
-                    if said is not None and said.success:
-                        self.settlements.append(said)
+                    reported = settlement_in(response, payment.version)
+                    if reported is not None and reported.success:
+                        self.settlements.append(reported)
                     return response
                 answer: Receipt | str = read_refusal(response, payment.version, payment)
             else:
@@ -387,7 +387,7 @@ class PaymentAuth(FlowAuth):
 
 
 def _send(wanted: PaidRequest, proof: dict[str, str], then: str = NOT_MORE) -> Flow:
-    """Send the caller's request with a proof of payment; `then` is said if it is not answered."""
+    """Send the caller's request with a proof of payment; `then` is added if it is not answered."""
     request = wanted.ask.request
     request.headers.update(proof)
     try:

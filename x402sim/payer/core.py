@@ -44,13 +44,13 @@ class PaidNotServed(PaymentFailed):
 class SpendingCapExceeded(PaymentFailed):
     """The server asks for more than this payer may spend; nothing was signed.
 
-    The text says what was asked for, what is allowed, and which option raises it.
+    The text says what was required, what is allowed, and which option raises it.
     """
 
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 PAY_PATH = "/api/pay"
-"""Where a payment in two steps is settled, unless a payer is told otherwise."""
+"""Where a payment in two steps is settled, unless a payer sets another path."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 """The errors that say that a payment is made: nonces are random, so only this payer has used it."""
 

@@ -57,7 +57,7 @@ class Client:
 
     def takes(self, way: Way) -> str:
         """Return why it leaves an offer out that it can read; "" if it may take it."""
-        scheme, name = way.said.get("scheme"), way.said.get("network")
+        scheme, name = way.fields.get("scheme"), way.fields.get("network")
         if scheme != SCHEME:
             return f"scheme {str(scheme)[:40]!r} is not registered"
         is_known = name in self.networks if self.networks else family_of(name) is Family.EVM
@@ -77,27 +77,27 @@ class Client:
         try:
             amount = parse_base(str(way.amount))
         except ValueError:
-            return ""  # what is wrong with it is told
+            return ""  # what is wrong with it is reported
         if amount <= to_base(self.most, decimals):
             return ""
-        asked = to_decimal(amount, decimals)
-        return f"it asks for {asked}, more than {self.most} at a time; {self.remedy}"
+        required = to_decimal(amount, decimals)
+        return f"it asks for {required}, more than {self.most} at a time; {self.remedy}"
 
     def as_read(self, way: Way) -> Way:
         """Return an offer as this client understands it."""
-        said = dict(way.said)
-        seconds = said.get("maxTimeoutSeconds")
+        fields = dict(way.fields)
+        seconds = fields.get("maxTimeoutSeconds")
         if self.is_python:
-            seconds = _numbered(way).said.get("maxTimeoutSeconds")
+            seconds = _numbered(way).fields.get("maxTimeoutSeconds")
         if isinstance(seconds, float) and seconds.is_integer():
             seconds = int(seconds)
-        said["maxTimeoutSeconds"] = seconds
-        name, is_default = way.said.get("network"), default_decimals(way) is not None
+        fields["maxTimeoutSeconds"] = seconds
+        name, is_default = way.fields.get("network"), default_decimals(way) is not None
         named = [each for each in NETWORKS.values() if name in (each.name, each.caip2)]
         if self.is_python and named and is_default and "name" not in way.extra:
             own = named[0]
-            said["extra"] = {**way.extra, "name": own.token_name, "version": own.token_version}
-        return replace(way, said=said)
+            fields["extra"] = {**way.extra, "name": own.token_name, "version": own.token_version}
+        return replace(way, fields=fields)
 
 
 # --- the tokens that they know --------------------------------------------------------------
@@ -151,7 +151,7 @@ DEFAULT_TOKENS: Mapping[tuple[int, bytes], int] = {
 
 def default_decimals(way: Way) -> int | None:
     """Return the decimals of a default token; None if the offer names another."""
-    chain_id, asset = chain_id_of(way.said.get("network")), way.said.get("asset")
+    chain_id, asset = chain_id_of(way.fields.get("network")), way.fields.get("asset")
     try:
         address = parse_address(asset) if isinstance(asset, str) else b""
     except ValueError:
@@ -180,12 +180,12 @@ _ACCOUNT = re.compile(r"0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44}")
 def _types(way: Way, *more: str) -> str:
     """Return which field of an offer is not of its type."""
     for name in ("scheme", "network", "asset", "payTo", way.amount_name, *more):
-        if not isinstance(way.said.get(name), str):
+        if not isinstance(way.fields.get(name), str):
             return f"{name} is no text"
-    seconds = way.said.get("maxTimeoutSeconds")
+    seconds = way.fields.get("maxTimeoutSeconds")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds % 1:
         return "maxTimeoutSeconds is no whole number"
-    if "extra" in way.said and not isinstance(way.said["extra"], dict):
+    if "extra" in way.fields and not isinstance(way.fields["extra"], dict):
         return "extra is no object"
     return ""
 
@@ -193,27 +193,27 @@ def _types(way: Way, *more: str) -> str:
 def _by_npm_v1(way: Way) -> str:
     if wrong := _types(way, "resource", "description", "mimeType"):
         return wrong
-    said = way.said
-    if said["scheme"] != SCHEME:
-        return f"scheme {said['scheme'][:40]!r} is not in its list"
-    if said["network"] not in _NPM_V1:
-        return f"network {said['network'][:40]!r} is not in its list"
-    if not re.fullmatch(r"-?[0-9]+", said["maxAmountRequired"]):
+    fields = way.fields
+    if fields["scheme"] != SCHEME:
+        return f"scheme {fields['scheme'][:40]!r} is not in its list"
+    if fields["network"] not in _NPM_V1:
+        return f"network {fields['network'][:40]!r} is not in its list"
+    if not re.fullmatch(r"-?[0-9]+", fields["maxAmountRequired"]):
         return "maxAmountRequired is no whole number"
     try:
-        is_url = bool(urlsplit(said["resource"]).scheme)
+        is_url = bool(urlsplit(fields["resource"]).scheme)
     except ValueError:  # such as "http://["
         is_url = False
     if not is_url:
         return "resource is no URL"
-    if not _ACCOUNT.fullmatch(said["payTo"]):
+    if not _ACCOUNT.fullmatch(fields["payTo"]):
         return "payTo is no address"
     return ""
 
 
 def _by_python_v1(way: Way) -> str:
-    said = {name: each for name, each in _numbered(way).said.items() if each is not None}
-    return _types(replace(way, said=said), "resource")
+    fields = {name: each for name, each in _numbered(way).fields.items() if each is not None}
+    return _types(replace(way, fields=fields), "resource")
 
 
 def _by_python_v2(way: Way) -> str:
@@ -222,10 +222,10 @@ def _by_python_v2(way: Way) -> str:
 
 def _numbered(way: Way) -> Way:
     """Return an offer whose window is a number, if it is the text of one."""
-    seconds = way.said.get("maxTimeoutSeconds")
+    seconds = way.fields.get("maxTimeoutSeconds")
     if not isinstance(seconds, str) or not re.fullmatch(r"[0-9]{1,10}", seconds):
         return way
-    return replace(way, said={**way.said, "maxTimeoutSeconds": int(seconds)})
+    return replace(way, fields={**way.fields, "maxTimeoutSeconds": int(seconds)})
 
 
 def _anything(way: Way) -> str:
@@ -304,7 +304,7 @@ class Diagnosis:
 
 
 MAX_AMOUNT = "0.10"
-"""The most that `PaymentAuth` pays at a time unless it is told otherwise, in tokens."""
+"""The most that `PaymentAuth` pays at a time by default, in tokens."""
 
 
 def examine(
@@ -317,7 +317,7 @@ def examine(
 ) -> Diagnosis:
     """Return the diagnosis of an answer that was read.
 
-    `pay_status` is what POST /api/pay answers to an empty object, if that was asked.
+    `pay_status` is what POST /api/pay answers to an empty object, if that was requested.
     """
     found = list(_of_answer(request, response))
     ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
@@ -366,11 +366,11 @@ class _Case:
         In version 2 that is the header, whatever the body says.
         """
         header = self.response.headers.get(REQUIRED_HEADER)
-        told = list(ways_of(json_in(header, dict[str, Any]) or {}))
+        in_header = list(ways_of(json_in(header, dict[str, Any]) or {}))
         return [
             (number, way, findings)
             for number, (way, findings) in enumerate(self.ways, 1)
-            if way.dialect is dialect and (dialect is not Dialect.V2 or way in told)
+            if way.dialect is dialect and (dialect is not Dialect.V2 or way in in_header)
         ]
 
 
@@ -390,7 +390,7 @@ def _two_steps(case: _Case) -> PayerKind:
             continue
         try:
             if way.is_paywall:  # our payers do not speak as it does: its terms are signed
-                terms = decode(encode(way.said), PaymentRequirements)
+                terms = decode(encode(way.fields), PaymentRequirements)
             else:
                 terms = read_offer(case.request, case.response, network).payment_requirements
             Wallet.create().payment_header(terms, case.now_s, network=network)
@@ -458,8 +458,8 @@ def _payment_auth(case: _Case) -> PayerKind:
 def _over_default(amount_base: int, network: Network) -> str:
     if amount_base <= to_base(MAX_AMOUNT, network.decimals):
         return ""
-    asked = to_decimal(amount_base, network.decimals)
-    return f"it asks for {asked}, more than its max_amount {MAX_AMOUNT}"
+    required = to_decimal(amount_base, network.decimals)
+    return f"it asks for {required}, more than its max_amount {MAX_AMOUNT}"
 
 
 # --- the answer as a whole ---------------------------------------------------------------
@@ -484,8 +484,8 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         yield Finding("body", seen, "a JSON object with payment requirements", do)
     if body is not None:
         yield from _of_body(body, header)
-        if (said := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
-            yield from of_copies([Enclosed(REQUIRED_HEADER, said), Enclosed("the body", body)])
+        if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
+            yield from of_copies([Enclosed(REQUIRED_HEADER, fields), Enclosed("the body", body)])
     if request.url.scheme == "http" and request.url.host not in _LOCAL:
         do = "Serve it with TLS: who reads a proof of payment on its way can use it."
         yield Finding("URL", f"http to {request.url.host}", "https", do, stops=False)
@@ -511,12 +511,12 @@ def _no_402(response: httpx.Response) -> Finding:
 
 def _of_header(header: str) -> Iterator[Finding]:
     try:
-        said = object_in(from_base64(header))
+        fields = object_in(from_base64(header))
     except BadMessage as wrong:
         yield Finding(REQUIRED_HEADER, str(wrong), "base64 of JSON", "Encode it as base64.")
         return
-    if said is None or said.get("x402Version") != 2:
-        seen = "no JSON object" if said is None else f"x402Version {said.get('x402Version')!r}"
+    if fields is None or fields.get("x402Version") != 2:
+        seen = "no JSON object" if fields is None else f"x402Version {fields.get('x402Version')!r}"
         do = "Put the requirements of version 2 there; those of version 1 belong into the body."
         yield Finding(REQUIRED_HEADER, seen, "a JSON object with x402Version 2", do)
 

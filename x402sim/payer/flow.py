@@ -263,12 +263,12 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
 
     Raises `PaymentFailed` if one that matters came from another origin.
     """
-    asked, there = origin_of(step.request.url), response.request.url
+    requested, there = origin_of(step.request.url), response.request.url
     if step.has_proof:
-        require_origin(asked, there)
-    elif response.status_code == 402 and origin_of(there) != asked:
+        require_origin(requested, there)
+    elif response.status_code == 402 and origin_of(there) != requested:
         raise PaymentFailed(
-            f"{asked} redirected to {origin_of(there)}, which asks for a payment; nothing was "
+            f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
             "signed. Request it there, if you mean to pay it"
         )
     return step.ours or response.status_code == 402

@@ -227,16 +227,16 @@ def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
         content = encode(settlement(draft.payment_id, header, wanted, changes))
     else:
         name = x402.PAYMENT_HEADERS[version]
-        said: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
-        said["payload"] = x402.exact_payload(draft.auth, signature)
-        said.pop("extensions", None)  # they name the right payment
-        terms = said if version == 1 else said["accepted"]
+        fields: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
+        fields["payload"] = x402.exact_payload(draft.auth, signature)
+        fields.pop("extensions", None)  # they name the right payment
+        terms = fields if version == 1 else fields["accepted"]
         terms["network"] = draft.dialect.name_of(draft.named)
         if version == 2:
             terms["asset"] = checksum(draft.named.asset)
-        if "resource" in said:
-            said["resource"]["url"] = draft.resource
-        headers[name], content = x402.to_base64(said), request.content
+        if "resource" in fields:
+            fields["resource"]["url"] = draft.resource
+        headers[name], content = x402.to_base64(fields), request.content
     headers.pop("Content-Length", None)  # httpx counts anew
     return httpx.Request(
         request.method, request.url, headers=headers, content=content, extensions=request.extensions
@@ -262,14 +262,14 @@ class Watched(FlowAuth):
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
-        asked = yield from self._shown(Send(request))
-        if asked.status_code != 402:
-            return asked
-        flow = self.choose(asked).exchange(request)
+        unpaid = yield from self._shown(Send(request))
+        if unpaid.status_code != 402:
+            return unpaid
+        flow = self.choose(unpaid).exchange(request)
         try:
             step: Step = next(flow)
             if isinstance(step, Send) and step.request is request:
-                step = flow.send(asked)  # it was asked already
+                step = flow.send(unpaid)  # it was requested already
             while True:
                 if not isinstance(step, Send):
                     yield step

@@ -89,7 +89,7 @@ def _why_not(
     if found := list(stopping(of_way(way, known, str(request.url)))):
         return ", ".join(in_short(each) for each in found)
     if network is None:
-        return f"network {str(way.said.get('network'))[:80]!r} is not known; --network-file"
+        return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     try:
         required = read_required(request, response, network, way.dialect.version)
         if not isinstance(required, PaymentRequired):

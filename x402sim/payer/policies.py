@@ -240,10 +240,10 @@ class OpenSessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """A price that is asked for, and what the payer has signed for before, in tokens.
+    """A price that is required, and what the payer has signed for before, in tokens.
 
     `signed_since` returns what was signed for in the last so many seconds. Of `signed`, an answer
-    said of `paid` that it is paid; `unsure` has no such answer and has not expired.
+    reported of `paid` that it is paid; `unsure` has no such answer and has not expired.
     """
 
     price: Decimal
@@ -262,7 +262,7 @@ class Budget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoLimit:
-    """The default: whatever is asked for."""
+    """The default: whatever is required."""
 
     def allows(self, bill: Bill) -> bool:
         """Return True."""
@@ -278,9 +278,9 @@ class AtMost:
 
     counts
         What counts against `total`. "signed" (the default): all that was ever signed, so that no
-        more can be charged, whatever is lost. "exposed": what an answer said is paid, and what is
+        more can be charged, whatever is lost. "exposed": what an answer reported paid, and what is
         signed and has not expired; charges whose answer was lost are forgotten when they expire.
-        "paid", naive: only what an answer said is paid, so that each lost answer may overrun it.
+        "paid", naive: only what an answer reported paid, so that each lost answer may overrun it.
     """
 
     total: str | None = None

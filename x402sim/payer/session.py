@@ -33,7 +33,7 @@ class _SessionAnswer(Wire, frozen=True):
 class _Seller:
     """A server: the session to spend there, and how many were given up that never served.
 
-    Each has a turn of its own: while one is slow, another is asked.
+    Each has a turn of its own: while one is slow, requests go to another.
     """
 
     origin: str
@@ -54,7 +54,7 @@ class SessionAuth(FlowAuth):
     The first request to a server opens a session, which lasts `duration` (in the server's
     unit: seconds). When its budget or time is over, the next request opens another one, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
-    `session_id`, an existing session is spent at the first server asked, and `max_sessions`
+    `session_id`, an existing session is spent at the first server requested, and `max_sessions`
     is 0 by default. A deposit that was signed and refused counts as one of them. One whose outcome
     is not known is sent again as by `PaymentAuth`. A session that was paid for and never served is
     replaced by no other, unless `max_unserved` (default 1) allows more of them.

@@ -40,7 +40,7 @@ def network_of(
     """Return the network that a payment is signed for: in version 2, as the payment says."""
     network = network_called(signed.network, known)
     if found.dialect is Dialect.V2:
-        return Way(Dialect.V2, found.said["accepted"]).own_network() or network
+        return Way(Dialect.V2, found.fields["accepted"]).own_network() or network
     if network is not None and signed.asset:
         return replace(network, asset=parse_address(signed.asset))
     return network
@@ -53,7 +53,7 @@ def facts_of(
     if found.signed is not None:
         yield from _payment_facts(found, found.signed, known, now_s)
         return
-    for name, value in found.said.items():
+    for name, value in found.fields.items():
         if name not in _PARTS or not isinstance(value, dict | list):
             yield name, _value(name, value, now_s)
 
@@ -75,7 +75,7 @@ def _payment_facts(
     yield "network", _network_in_words(signed.network, named)
     if signed.asset:
         yield "asset", _asset_in_words(signed.asset, named)
-    if isinstance(about := found.said.get("resource"), dict):
+    if isinstance(about := found.fields.get("resource"), dict):
         yield "resource", str(about.get("url"))
     yield "from", checksum(auth.from_)
     yield "to", checksum(auth.to)
@@ -99,7 +99,7 @@ def _payment_facts(
 def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a way to pay with their meaning."""
     network = way.network(known)
-    for name, value in way.said.items():
+    for name, value in way.fields.items():
         if name == "network":
             yield name, _network_in_words(str(value), network)
         elif name == "asset":
@@ -158,7 +158,7 @@ def explain(
         )
         return
     kind = found.kind
-    ways = list(ways_of(found.said))
+    ways = list(ways_of(found.fields))
     if kind is not MessageKind.REQUIREMENTS:
         title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
         facts = {"header": found.header} if found.header and not place else {}
@@ -168,7 +168,7 @@ def explain(
         yield from _of_request(found, known, now_s)
         return
     if kind is MessageKind.LISTING:
-        yield from _of_items(found.said, known)
+        yield from _of_items(found.fields, known)
         return
     for number, way in enumerate(ways, 1):
         title = f"Payment requirements: {way.dialect.value}"
@@ -188,32 +188,32 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     other = None
     if found.kind is MessageKind.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
-        other = of_other_payment(found.said, found.dialect)
+        other = of_other_payment(found.fields, found.dialect)
     findings = list(_of_header(found))
     yield from findings
     if other is not None:
         yield other
         return
-    is_told = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
-    if found.shape and not is_told:
-        offers = ways_of(found.said) if found.kind is MessageKind.REQUIRED else ()
+    is_reported = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
+    if found.shape and not is_reported:
+        offers = ways_of(found.fields) if found.kind is MessageKind.REQUIRED else ()
         if any(each.stops for way in offers for each in of_way(way, known)):
             return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
-    if found.kind is MessageKind.REQUIRED and found.said.get("accepts") == []:
+    if found.kind is MessageKind.REQUIRED and found.fields.get("accepts") == []:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
     if found.row.check is not None:
-        yield from found.row.check(found.said, known)
+        yield from found.row.check(found.fields, known)
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:
     """Yield what is wrong with the header that a message is in, and with its encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
-    if "paymentHeader" in found.said:
-        inner = found.said["paymentHeader"]
+    if "paymentHeader" in found.fields:
+        inner = found.fields["paymentHeader"]
         if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
             yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
     is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
@@ -236,7 +236,7 @@ def _inner(
 ) -> Iterator[Decoded]:
     """Yield the payment header in the body of a settlement, compared with its requirements."""
     try:
-        inner = recognize(found.said["paymentHeader"])
+        inner = recognize(found.fields["paymentHeader"])
         terms = of_terms(inner.signed.authorization, way) if inner.signed else ()
     except BadMessage as wrong:
         do = "Send the header as the wallet made it."
@@ -249,7 +249,7 @@ def _inner(
 
 def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
     """Yield the payment and the requirements in a body of verify and settle, compared."""
-    sent, wanted = found.said.get("paymentPayload"), found.said.get("paymentRequirements")
+    sent, wanted = found.fields.get("paymentPayload"), found.fields.get("paymentRequirements")
     try:
         inner = _read(sent)
     except BadMessage as wrong:
@@ -264,7 +264,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     if inner is not None:
         if inner.signed is not None and inner.dialect is Dialect.V1 and way is not None:
             inner = _with_domain(inner, way)
-        terms = list(_of_pair(found.said, inner, way))
+        terms = list(_of_pair(found.fields, inner, way))
         for number, each in enumerate(explain(inner, known, now_s, ", in paymentPayload")):
             own = terms if number == 0 else ()
             yield Decoded(each.title, each.facts, (*each.findings, *own))
@@ -275,7 +275,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 def _with_domain(inner: Recognized, way: Way) -> Recognized:
     """Return a payment of version 1 with the token of its requirements, which it does not name."""
-    asset = way.said.get("asset")
+    asset = way.fields.get("asset")
     if inner.signed is None or not isinstance(asset, str):
         return inner
     try:
@@ -292,16 +292,16 @@ def _with_domain(inner: Recognized, way: Way) -> Recognized:
     return replace(inner, signed=signed)
 
 
-def _of_pair(said: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
+def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
     """Yield where a payment differs from the requirements that stand beside it."""
     if inner.kind is not MessageKind.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
         return
-    if isinstance(said.get("paymentPayload"), str):
+    if isinstance(fields.get("paymentPayload"), str):
         do = "Decode it: facilitators of the standard read an object."
         yield Finding("paymentPayload", f"a text, {inner.encoding}", "the object in it", do)
-    version, own = said.get("x402Version"), inner.said.get("x402Version")
+    version, own = fields.get("x402Version"), inner.fields.get("x402Version")
     if version is not None and version != own:
         do = "Write the version of the payment beside it."
         yield Finding("x402Version", repr(version)[:80], f"{own!r}, as in the payment"[:80], do)
@@ -309,18 +309,18 @@ def _of_pair(said: Mapping[str, Any], inner: Recognized, way: Way | None) -> Ite
         return
     if inner.signed is not None:
         yield from of_terms(inner.signed.authorization, way)
-    accepted = inner.said.get("accepted")
+    accepted = inner.fields.get("accepted")
     do = "Send the requirements of the 402 that was paid."
     if isinstance(accepted, dict):
-        paths = list(differences(accepted, dict(way.said)))
+        paths = list(differences(accepted, dict(way.fields)))
         if paths:
             seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
             yield Finding("accepted", seen, "the same requirements", do)
         return
     for name in ("scheme", "network"):
-        if inner.said.get(name) != way.said.get(name):
-            wanted = f"{way.said.get(name)!r}, as paymentRequirements say"
-            yield Finding(name, repr(inner.said.get(name))[:80], wanted[:120], do)
+        if inner.fields.get(name) != way.fields.get(name):
+            wanted = f"{way.fields.get(name)!r}, as paymentRequirements say"
+            yield Finding(name, repr(inner.fields.get(name))[:80], wanted[:120], do)
 
 
 def _of_envelope(
@@ -340,12 +340,12 @@ def _of_envelope(
     yield Decoded(title, {"holds": ", ".join(places)}, envelope.findings)
     done: list[Any] = []
     for where, each in places.items():
-        if each.said in done:
+        if each.fields in done:
             continue
-        done.append(each.said)
-        is_text = isinstance(each.said, str)
+        done.append(each.fields)
+        is_text = isinstance(each.fields, str)
         try:
-            inner = _read(each.said)
+            inner = _read(each.fields)
         except BadMessage as wrong:
             do = "Put the object there, as the standard shows it."
             finding = Finding(where, str(wrong)[:300], "a message of the x402 standard", do)
@@ -359,18 +359,18 @@ def _of_envelope(
             yield Decoded(part.title, part.facts, (*part.findings, *own))
 
 
-def _read(said: Any) -> Recognized:
+def _read(fields: Any) -> Recognized:
     """Return the message that a value is, or that is in a text; raises `BadMessage`."""
-    if isinstance(said, dict):
-        return recognized(said)
-    if isinstance(said, str):
-        return recognize(said)
-    raise BadMessage(json.dumps(said)[:200])
+    if isinstance(fields, dict):
+        return recognized(fields)
+    if isinstance(fields, str):
+        return recognize(fields)
+    raise BadMessage(json.dumps(fields)[:200])
 
 
-def _of_items(said: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
+def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
     """Yield the ways to pay of each resource in a list of discovery."""
-    for item in listed_in(said) or ():
+    for item in listed_in(fields) or ():
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
@@ -387,7 +387,7 @@ def _of_payment(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[Finding]:
     """Yield what is wrong with a signed payment."""
-    auth, accepted = signed.authorization, found.said.get("accepted")
+    auth, accepted = signed.authorization, found.fields.get("accepted")
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)
         yield from of_way(way, known)

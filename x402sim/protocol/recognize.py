@@ -59,8 +59,8 @@ class MessageKind(Enum):
 
 STANDARD = "the x402 standard"
 CRONOS = "Cronos' facilitator"
-Said = dict[str, Any]
-Check = Callable[[Said, Mapping[str, Network]], Iterator[Finding]]
+Fields = dict[str, Any]
+Check = Callable[[Fields, Mapping[str, Network]], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Row:
 
     kind: MessageKind
     dialect: Dialect | None
-    marks: Callable[[Said], bool]
+    marks: Callable[[Fields], bool]
     shape: Any = None
     """The type that reads it."""
     check: Check | None = None
@@ -78,33 +78,33 @@ class Row:
     """Whose it is, if it is of no dialect, or of both versions."""
 
 
-def _has(*names: str) -> Callable[[Said], bool]:
-    return lambda said: all(name in said for name in names)
+def _has(*names: str) -> Callable[[Fields], bool]:
+    return lambda fields: all(name in fields for name in names)
 
 
-def _version(number: int, marks: Callable[[Said], bool]) -> Callable[[Said], bool]:
+def _version(number: int, marks: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
     """Return marks of version 2, or of version 1, which is what names no version, too."""
-    return lambda said: marks(said) and (said.get("x402Version") == 2) == (number == 2)
+    return lambda fields: marks(fields) and (fields.get("x402Version") == 2) == (number == 2)
 
 
-def _is_payment(said: Said) -> bool:
-    return "accepted" in said or isinstance(said.get("payload"), dict)
+def _is_payment(fields: Fields) -> bool:
+    return "accepted" in fields or isinstance(fields.get("payload"), dict)
 
 
-def _is_flat(said: Said) -> bool:
+def _is_flat(fields: Fields) -> bool:
     """Tell whether a payload holds the authorization itself, as Cronos' does."""
-    payload = said.get("payload")
+    payload = fields.get("payload")
     flat = {"from", "to", "value", "validAfter", "validBefore", "nonce"}
     return (
         isinstance(payload, dict)
         and "authorization" not in payload
         and (not payload or not flat.isdisjoint(payload))
-        and "accepted" not in said
+        and "accepted" not in fields
     )
 
 
-def _is_way(dialect: Dialect, said: Said) -> bool:
-    return "payTo" in said and dialect_of(said) is dialect
+def _is_way(dialect: Dialect, fields: Fields) -> bool:
+    return "payTo" in fields and dialect_of(fields) is dialect
 
 
 class _RequestBody(Wire, frozen=True):
@@ -117,9 +117,9 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.REQUEST,
         Dialect.TWO_STEPS,
-        lambda said: (
-            _has("paymentHeader", "paymentRequirements", "x402Version")(said)
-            and "paymentId" not in said
+        lambda fields: (
+            _has("paymentHeader", "paymentRequirements", "x402Version")(fields)
+            and "paymentId" not in fields
         ),
         cronos.FacilitatorRequest,
         of=CRONOS,
@@ -141,21 +141,21 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.PAYMENT,
         Dialect.V2,
-        lambda said: "accepted" in said or _version(2, _is_payment)(said),
+        lambda fields: "accepted" in fields or _version(2, _is_payment)(fields),
         x402.PaymentV2,
     ),
     Row(MessageKind.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
     Row(
         MessageKind.REQUIRED,
         Dialect.TWO_STEPS,
-        lambda said: isinstance(said.get("paymentRequirements"), dict),
+        lambda fields: isinstance(fields.get("paymentRequirements"), dict),
     ),
     Row(
         MessageKind.LISTING,
         None,
-        lambda said: (
-            findings.listed_in(said) is not None
-            and not {"x402Version", "pagination"}.isdisjoint(said)
+        lambda fields: (
+            findings.listed_in(fields) is not None
+            and not {"x402Version", "pagination"}.isdisjoint(fields)
         ),
         check=findings.of_listing,
         of=STANDARD,
@@ -163,15 +163,15 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.WELL_KNOWN,
         None,
-        lambda said: (
-            isinstance(said.get("resources"), list) and isinstance(said.get("accepts"), list)
+        lambda fields: (
+            isinstance(fields.get("resources"), list) and isinstance(fields.get("accepts"), list)
         ),
         of="HTTP",
     ),
     Row(
         MessageKind.SUPPORTED,
         None,
-        lambda said: isinstance(said.get("kinds"), list),
+        lambda fields: isinstance(fields.get("kinds"), list),
         cronos.Supported,
         findings.of_supported,
         of=STANDARD,
@@ -179,13 +179,13 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.REQUIRED,
         Dialect.V2,
-        _version(2, lambda said: isinstance(said.get("accepts"), list)),
+        _version(2, lambda fields: isinstance(fields.get("accepts"), list)),
         x402.RequiredV2,
     ),
     Row(
         MessageKind.REQUIRED,
         Dialect.V1,
-        lambda said: isinstance(said.get("accepts"), list),
+        lambda fields: isinstance(fields.get("accepts"), list),
         x402.RequiredV1,
     ),
     Row(
@@ -199,7 +199,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.SETTLED,
         None,
-        lambda said: str(said.get("event")).startswith("payment."),
+        lambda fields: str(fields.get("event")).startswith("payment."),
         cronos.SettleAnswer,
         findings.of_cronos_settled,
         of=CRONOS,
@@ -214,7 +214,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.RECEIPT,
         Dialect.V2,
-        lambda said: "success" in said and ":" in str(said.get("network")),
+        lambda fields: "success" in fields and ":" in str(fields.get("network")),
         x402.Settlement,
         findings.of_settlement,
     ),
@@ -230,7 +230,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         MessageKind.AGENTS,
         Dialect.TWO_STEPS,
-        lambda said: isinstance(said.get("agents"), list),
+        lambda fields: isinstance(fields.get("agents"), list),
         AgentList,
     ),
     *(
@@ -241,9 +241,9 @@ TABLE: tuple[Row, ...] = (
         )
         for dialect in Dialect
     ),
-    Row(MessageKind.ERROR, Dialect.TWO_STEPS, lambda said: isinstance(said.get("error"), str)),
+    Row(MessageKind.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
 )
-"""Every kind of message that is read by itself, in the order in which they are told apart."""
+"""Every kind of message that is read by itself, in the order in which they are distinguished."""
 
 
 _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
@@ -273,7 +273,7 @@ class Recognized:
 
     row: Row
     encoding: str
-    said: dict[str, Any]
+    fields: dict[str, Any]
     name: str = ""
     """The name that stood before it, if one did."""
     shape: str = ""
@@ -308,8 +308,8 @@ class Recognized:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
         if self.kind is MessageKind.REQUIRED:
             return x402.REQUIRED_HEADER if version == 2 else ""
-        is_told = version is not None and self.kind is MessageKind.RECEIPT
-        return x402.RESPONSE_HEADERS[version] if version and is_told else ""
+        has_header = version is not None and self.kind is MessageKind.RECEIPT
+        return x402.RESPONSE_HEADERS[version] if version and has_header else ""
 
 
 def messages_in(text: str) -> list[str]:
@@ -357,8 +357,8 @@ def _foreign_answer(text: str) -> Foreign | None:
     challenge, body = _CHALLENGE.search(head[0]), text.lstrip()[head.end() :].strip()
     if challenge is None and not body:
         return None
-    told = {ways.CHALLENGE: challenge[1].strip()} if challenge else {}
-    return ways.foreign_in(told, body.encode("utf-8", "replace"))
+    headers = {ways.CHALLENGE: challenge[1].strip()} if challenge else {}
+    return ways.foreign_in(headers, body.encode("utf-8", "replace"))
 
 
 def recognize(text: str) -> Recognized:
@@ -375,27 +375,27 @@ def recognize(text: str) -> Recognized:
         raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
     body, encoding = _bytes_of(value)
     try:
-        said = decode(body, Any)
+        fields = decode(body, Any)
     except BadMessage as wrong:
         shown = body[:40].decode("utf-8", "replace")
         raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}; {_WHOLE}") from wrong
-    if isinstance(said, list) and said and isinstance(said[0], dict) and "payTo" in said[0]:
-        said = {"accepts": said, "x402Version": 1 if "maxAmountRequired" in said[0] else 2}
+    if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
+        fields = {"accepts": fields, "x402Version": 1 if "maxAmountRequired" in fields[0] else 2}
         encoding += ", the list of a 402"
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         words = {list: "an array", str: "a string", bool: "true or false"}
-        seen = words.get(type(said), "a number")
+        seen = words.get(type(fields), "a number")
         raise BadMessage(f"JSON, but {seen}; every message of a payment is an object")
-    return recognized(said, encoding, named[1] if named else "")
+    return recognized(fields, encoding, named[1] if named else "")
 
 
-def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized:
+def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recognized:
     """Return which message an object is; raises `BadMessage` if it is none."""
-    if (envelope := envelope_of(said)) is not None:
-        return Recognized(_ENVELOPE, encoding, said, name, envelope=envelope)
-    row = next((row for row in TABLE if row.marks(said)), None)
+    if (envelope := envelope_of(fields)) is not None:
+        return Recognized(_ENVELOPE, encoding, fields, name, envelope=envelope)
+    row = next((row for row in TABLE if row.marks(fields)), None)
     if row is None:
-        names = ", ".join(map(repr, list(said)[:8])) or "no fields"
+        names = ", ".join(map(repr, list(fields)[:8])) or "no fields"
         raise BadMessage(
             f"an object of JSON that is no message of a payment: it has {names}; wanted "
             "payload, accepts, paymentRequirements, payTo or success"
@@ -403,16 +403,16 @@ def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized
     shape, signed = "", None
     try:
         if row.shape is not None:
-            msgspec.convert(said, row.shape)
+            msgspec.convert(fields, row.shape)
         if row.kind is MessageKind.PAYMENT and row.dialect is not None:
-            body, version = msgspec.json.encode(said), row.dialect.version
+            body, version = msgspec.json.encode(fields), row.dialect.version
             if version is None:
                 signed = header.signed_in(decode(body, PaymentHeader))
             else:
                 signed = x402.payment_of(version, body).signed
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
-    return Recognized(row, encoding, said, name, shape, signed)
+    return Recognized(row, encoding, fields, name, shape, signed)
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:

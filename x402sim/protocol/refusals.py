@@ -31,7 +31,7 @@ class ChainFinding(Enum):
     NOT_YET = auto()
     """It is not paid, and may still be."""
     UNKNOWN = auto()
-    """The chain cannot be asked, or its answer is incomplete."""
+    """The chain cannot be queried, or its answer is incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class Unpaid(Exception):
     """A request without a proof of payment that is accepted.
 
     `code` is the standard's word for what is wrong with its payment, if it has one. The answer is
-    402, unless that may still be settled (`retryable`): then no other payment must be asked for.
+    402, unless that may still be settled (`retryable`): then no other payment must be requested.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Unpaid(Exception):
         self.retryable = retryable
 
     @property
-    def told(self) -> str | None:
+    def summary(self) -> str | None:
         """What the body of the 402 says about it; None if there was no payment."""
         return f"{self.code}: {self.reason}" if self.code else None
 

@@ -135,7 +135,7 @@ def data_of(value: Any) -> Any:
 def amount_of(way: Way, known: Mapping[str, Network]) -> Any:
     """Return what a way to pay asks for; as it is, if its token is not known."""
     network = way.network(known)
-    asset = str(way.said.get("asset")).lower()
+    asset = str(way.fields.get("asset")).lower()
     return amount_in(way.amount, network if network and asset == to_hex(network.asset) else None)
 
 

@@ -39,22 +39,22 @@ _RESERVED = {
 class Unsupported(BadMessage):
     """A payment in a way that we do not have; `reason` is the standard's word for it."""
 
-    def __init__(self, reason: str, seen: str, wanted: str) -> None:
-        super().__init__(f"{seen}; supported: {wanted}")
+    def __init__(self, reason: str, got: str, wanted: str) -> None:
+        super().__init__(f"{got}; supported: {wanted}")
         self.reason = reason
 
 
 def unsupported_in(extra: Mapping[str, Any] | None) -> Unsupported | None:
     """Return what the `extra` of requirements names that is not supported; None if nothing."""
     for name, (reason, values) in _RESERVED.items():
-        said = (extra or {}).get(name)
-        if said is not None and said not in values:
-            seen = repr(said[:40]) if isinstance(said, str) else shown(said)
-            return Unsupported(reason, f"extra.{name}: {seen}", " and ".join(values))
+        value = (extra or {}).get(name)
+        if value is not None and value not in values:
+            got = repr(value[:40]) if isinstance(value, str) else shown(value)
+            return Unsupported(reason, f"extra.{name}: {got}", " and ".join(values))
     return None
 
 
-def flow_said(flow: PaymentFlow | None) -> dict[str, str]:
+def flow_extra(flow: PaymentFlow | None) -> dict[str, str]:
     """Return what the `extra` of requirements says of the flow."""
     return {} if flow is None else {PAYMENT_FLOW: flow}
 
@@ -87,8 +87,8 @@ IDENTIFIER_OFFER: dict[str, Any] = {
 
 def identifier_in(extensions: dict[str, Any] | None) -> str | None:
     """Return the id in a payment's extensions; raises `BadMessage` for one that is none."""
-    said = (extensions or {}).get(PAYMENT_IDENTIFIER)
-    info = said.get("info") if isinstance(said, dict) else None
+    extension = (extensions or {}).get(PAYMENT_IDENTIFIER)
+    info = extension.get("info") if isinstance(extension, dict) else None
     named = info.get("id") if isinstance(info, dict) else None
     if named is None:  # who echoes the extension without an id names nothing
         return None
@@ -205,7 +205,7 @@ def requirements_v1(
 
 
 def requirements_v2(wanted: PaymentRequirements, network: Network, **extra: str) -> RequirementsV2:
-    """Return our requirements in version 2; `extra` is said beside the token's domain."""
+    """Return our requirements in version 2; `extra` stands beside the token's domain."""
     return RequirementsV2(
         scheme=wanted.scheme,
         network=network.caip2,
@@ -300,21 +300,21 @@ def payment_of(version: Version, body: bytes) -> StandardPayment:
         raise
 
 
-def version_in(said: object) -> Version | None:
+def version_in(value: object) -> Version | None:
     """Return the version of the standard that a JSON value is; None for any other."""
-    is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    return next((version for version in VERSIONS if is_number and said == version), None)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return next((version for version in VERSIONS if is_number and value == version), None)
 
 
 def _require_supported(body: bytes) -> None:
     """Raise `Unsupported` for a payment that only another version, scheme or method can read."""
-    said = decode(body, Any)
-    said = said if isinstance(said, dict) else {}
-    if "x402Version" in said and version_in(said["x402Version"]) is None:
-        seen = f"x402Version of the payment: {shown(said['x402Version'])}"
-        raise Unsupported("invalid_x402_version", seen, "1 and 2")
-    accepted, payload = said.get("accepted"), said.get("payload")
-    terms = accepted if isinstance(accepted, dict) else said
+    value = decode(body, Any)
+    value = value if isinstance(value, dict) else {}
+    if "x402Version" in value and version_in(value["x402Version"]) is None:
+        got = f"x402Version of the payment: {shown(value['x402Version'])}"
+        raise Unsupported("invalid_x402_version", got, "1 and 2")
+    accepted, payload = value.get("accepted"), value.get("payload")
+    terms = accepted if isinstance(accepted, dict) else value
     wanted = f"scheme {SCHEME} by EIP-3009's authorization"
     if isinstance(scheme := terms.get("scheme"), str) and scheme != SCHEME:
         raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}", wanted)
@@ -510,8 +510,8 @@ def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
     It has an input, of a request ("http") or of a tool ("mcp").
     """
     match extensions:
-        case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as said}:
-            return {BAZAAR: said}
+        case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as value}:
+            return {BAZAAR: value}
         case _:
             return None
 

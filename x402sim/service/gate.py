@@ -155,7 +155,7 @@ def payment_required(
         setup.network,
         url=web.url_of(request),
         error=why.code,
-        reason=why.told,
+        reason=why.summary,
         flow=settings.payment_flow,
         version=one_step.version_of(shown(request)) if why.code else None,
     )
@@ -166,5 +166,5 @@ def refused(
     service: Service, why: SettlementRefused, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the error that answers a payment that was not settled."""
-    told = ErrorBody(error=why.refusal.text, reason=why.reason, final=why.final)
-    return web.answer(told, status_of(why.refusal, service.settings.decisions), headers or {})
+    body = ErrorBody(error=why.refusal.text, reason=why.reason, final=why.final)
+    return web.answer(body, status_of(why.refusal, service.settings.decisions), headers or {})

@@ -67,7 +67,7 @@ class IssuedTerms(msgspec.Struct, frozen=True):
     duration: int = 0
 
 
-def asked(
+def required_without_id(
     network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
 ) -> PaymentRequired:
     """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
@@ -109,7 +109,7 @@ class Issuer:
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
-        self._asked = lru_cache(maxsize=64)(self._ask)
+        self._required = lru_cache(maxsize=64)(self._require)
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -121,16 +121,17 @@ class Issuer:
         expires_s = now_s + self._setup.settings.max_timeout_s
         terms = IssuedTerms(resource, amount_base, expires_s, duration)
         payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
-        return replace(self._asked(resource, amount_base), payment_id=payment_id)
+        return replace(self._required(resource, amount_base), payment_id=payment_id)
 
-    def _ask(self, resource: str, amount_base: int) -> PaymentRequired:
+    def _require(self, resource: str, amount_base: int) -> PaymentRequired:
         setup = self._setup
         pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
-        return asked(setup.network, pay_to, setup.settings.max_timeout_s, resource, amount_base)
+        timeout_s = setup.settings.max_timeout_s
+        return required_without_id(setup.network, pay_to, timeout_s, resource, amount_base)
 
     def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
         """Return the payment requirements of a resource at one price."""
-        return self._asked(resource, amount_base).payment_requirements
+        return self._required(resource, amount_base).payment_requirements
 
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
@@ -149,9 +150,9 @@ class Issuer:
 
         Its amount is at most `LARGEST`. The terms expire with the authorization.
         """
-        said = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
+        mac = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
         terms = IssuedTerms(resource, auth.value, min(auth.valid_before, LARGEST))
-        return self._sealed(terms, said[:_SALT_BYTES])
+        return self._sealed(terms, mac[:_SALT_BYTES])
 
     def _sealed(self, terms: IssuedTerms, salt: bytes) -> str:
         number = RESOURCES[terms.resource].number

@@ -48,7 +48,7 @@ from x402sim.protocol.x402 import (
     StandardPayment,
     Unsupported,
     Version,
-    flow_said,
+    flow_extra,
     from_base64,
     network_name,
     payment_of,
@@ -98,7 +98,7 @@ def version_of(headers: Mapping[str, str]) -> Version:
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
     """Return the payment that a request's headers hold, whose names are in lower case.
 
-    Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
+    Raises `Unpaid` if there is none, or if it differs from the requirements, `Refused` 400 for one
     that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
     version, named = version_of(headers), None
@@ -143,11 +143,11 @@ def _read(version: Version, text: str) -> StandardPayment:
 def _match(
     service: Service, payment: StandardPayment, resource: str, amount_base: int
 ) -> SettlementRequest:
-    """Return how a payment is settled; raises `Unpaid` if it is not what is asked for."""
+    """Return how a payment is settled; raises `Unpaid` if it differs from the requirements."""
     network, auth = service.setup.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
     if payment.accepted is not None:
-        flow = flow_said(service.settings.payment_flow)
+        flow = flow_extra(service.settings.payment_flow)
         _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
     signed = payment.signed  # in our network's name, with its token if none is named, unwrapped
     if signed.network == network_name(payment.version, network):
@@ -285,7 +285,7 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
         until_s = name_ends_s(service, paid.valid_before)
         try:
             served.keep(named, answer, (payment_id, paid.resource), until_s)
-        except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
+        except sqlite3.OperationalError as failure:  # it can be served, and not repeated
             log.warning("%s: the answer is not kept: %s", paid.resource, failure)
     content.background = cast(Any, partial(_conclude, service, paid, connection))
 

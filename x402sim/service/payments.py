@@ -1,7 +1,7 @@
 """The settlement of a payment: POST /api/pay, the seven steps of 4.1, in their order.
 
 Requests for one payment id are serialized. The id and the authorization are claimed in the database
-before the facilitator is asked anything, because from then on anybody may submit the authorization:
+before the facilitator gets any request, because from then on anybody may submit the authorization:
 it pays for one payment id only. The claim stays until the chain proves that it can never be used:
 so neither a crash, a lost answer nor a third party can charge twice or lose a payment. By default;
 of `Settings.policy`, `claim` says when the claim is written, and `verify` whether the facilitator
@@ -78,7 +78,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class NotSettled(Exception):
-    """The facilitator did not settle. `may_move`: it was asked to, and may still do it.
+    """The facilitator did not settle. `may_move`: it got the request, and may still do it.
 
     `is_lost`: its answer is lost, and it may have done it.
     """
@@ -192,7 +192,7 @@ async def validate(
 async def _can_pay(
     service: Service, payment: PresentedPayment, issued: PaymentRequirements
 ) -> bool:
-    """Tell whether an authorization pays, whoever submits it; a payer's contract is asked.
+    """Tell whether an authorization pays, whoever submits it; a payer's contract is queried.
 
     Raises `SettlementRefused` if the node does not answer.
     """
@@ -330,7 +330,7 @@ def require(
 async def require_form(service: Service, submission: Submission, attempt: Attempt | None) -> None:
     """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
 
-    No token takes one, but anybody who has seen it can add 27. So that is final only if the
+    No token takes one, but anybody who has observed it can add 27. So that is final only if the
     authorization was not sent before (7/invalid-signature). Raises `SettlementRefused`, or
     `NotSettled` if an `attempt` to pay with it is stored.
     """
@@ -396,7 +396,7 @@ def claim(service: Service, submission: Submission, *, seen_unused: bool) -> Att
 
 
 def reserve_name(service: Service, payment_id: str, named: Named, valid_before: int) -> None:
-    """Bind the name of a payment to it, while it may be paid or asked for again.
+    """Bind the name of a payment to it, while it may be paid or requested again.
 
     Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
     """
@@ -406,7 +406,7 @@ def reserve_name(service: Service, payment_id: str, named: Named, valid_before: 
 
 
 def name_ends_s(service: Service, valid_before: int) -> int:
-    """Return until when a payment keeps its name: while it may be paid, or asked for again."""
+    """Return until when a payment keeps its name: while it may be paid, or requested again."""
     now_s, most_s = service.clock.now_s(), service.settings.max_timeout_s
     return max(min(valid_before, MAX_STORED), now_s + most_s)
 
@@ -593,7 +593,7 @@ def _date(at_s: int) -> str:
 def _known_id(service: Service, submission: Submission) -> str | None:
     """Return the payment id that a payer has sent, if any.
 
-    That of a payment in one step is told only with what it buys: it is a proof of payment, and
+    That of a payment in one step is sent only with what it buys: it is a proof of payment, and
     whoever reads the chain can send the authorization.
     """
     auth, terms = submission.payment.authorization, submission.terms
@@ -604,7 +604,7 @@ def _known_id(service: Service, submission: Submission) -> str | None:
 
 
 def _where_it_differs(service: Service, submission: Submission) -> str:
-    """Return where a refused payment differs from what was asked for; empty if nowhere.
+    """Return where a refused payment differs from its requirements; empty if nowhere.
 
     If it can pay, its signature is right, although only its payer's contract may know that.
     """

@@ -1,7 +1,7 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
 `ServicePolicy` holds six of them: lost answers, verification, the claim, refunds, what is served,
-and what caches are told. Each is an object with one method, and replaces one step of the service;
+and the cache headers. Each is an object with one method, and replaces one step of the service;
 an object of your own with that method works, too. The defaults keep every law; those called naive
 break one, to show what that costs. `Settings.reputation` holds a rule of the reputation.
 Clauses: 3/expiry-refund, 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
@@ -43,7 +43,7 @@ class PendingPayment(Protocol):
         """Let time pass; other requests for this payment id wait, too."""
 
     def forget(self) -> None:
-        """Delete the record. The payer is told that nothing was charged."""
+        """Delete the record. The payer gets the answer that nothing was charged."""
 
 
 class LostAnswerPolicy(Protocol):
@@ -162,7 +162,7 @@ class ClaimPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimFirst:
-    """The default: the claim is written before anybody is asked to move money."""
+    """The default: the claim is written before any request to move money."""
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
         """Always True."""
@@ -180,7 +180,7 @@ class ClaimAfterVerify:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAfterSettle:
-    """Naive: nothing is written before the facilitator has said that the money moved.
+    """Naive: nothing is written before the facilitator has answered that the money moved.
 
     A lost answer or a crash before that leaves no record: there is nothing that the policy
     `lost_answer` could look up, and the payer is charged and not served. For the same reason it
@@ -229,7 +229,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     def confirmations(self) -> int | None:
         """The blocks on top of the transfer that pays for it; None if no block has it.
 
-        For a policy with `counts_confirmations = True` only: the chain is asked at each request.
+        For a policy with `counts_confirmations = True` only: the chain is queried at each request.
         """
         if self.depth is UNSET:
             raise TypeError(
@@ -304,7 +304,7 @@ class FailToServe:
         return proof.is_settled and proof.draw("serve") >= self.probability
 
 
-# --- what caches are told ----------------------------------------------------------------
+# --- the cache headers ------------------------------------------------------------------
 
 
 class CachePolicy(Protocol):
@@ -508,7 +508,7 @@ class ServicePolicy:
 
     @property
     def counts_confirmations(self) -> bool:
-        """Whether `serve` wants to know confirmations; for any other, the chain is not asked."""
+        """Whether `serve` wants to know confirmations; for any other, the chain is not queried."""
         return getattr(self.serve, "counts_confirmations", False)
 
     def __repr__(self) -> str:

@@ -77,7 +77,7 @@ async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
 def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
-    The caller holds the lock of its payment id; while the chain was asked, another process on this
+    The caller holds the lock of its payment id; during the query, another process on this
     database may have moved it, and an older database may have been restored. A settled payment
     whose transfer was undone is pending while the chain may still make it, and failed when it
     cannot.

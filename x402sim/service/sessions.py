@@ -100,7 +100,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
 
 
 def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund | None:
-    """Return what the policy pays back now of what is owed; it is not asked again too early."""
+    """Return what the policy pays back now of what is owed, or None until it is due."""
     ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
     paid_back = service.settings.policy.refund.refund(ended)
     after_s = math.inf if paid_back is None else paid_back.after_s

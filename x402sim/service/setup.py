@@ -150,5 +150,5 @@ def _url(text: str) -> str:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return text
     origin = _ORIGIN.match(text)
-    seen = "one with a user name" if "@" in text or origin is None else repr(origin[0][:50])
-    raise ValueError(f"expected a URL such as http://127.0.0.1:4020, got {seen}")
+    got = "one with a user name" if "@" in text or origin is None else repr(origin[0][:50])
+    raise ValueError(f"expected a URL such as http://127.0.0.1:4020, got {got}")

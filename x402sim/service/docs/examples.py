@@ -17,7 +17,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
 from x402sim.service import content
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, asked
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, required_without_id
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
@@ -84,7 +84,7 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
 
 def _required(resource: str, amount_base: int, network: Network) -> messages.PaymentRequired:
     """Return the 402 of a resource; a deposit is not paid in one step."""
-    required = asked(network, parse_address(_PAY_TO), 300, resource, amount_base)
+    required = required_without_id(network, parse_address(_PAY_TO), 300, resource, amount_base)
     required = replace(required, payment_id=PAYMENT_ID)
     if resource == SESSIONS:
         return required

@@ -5,7 +5,7 @@ from x402sim.protocol.x402 import (
     Item,
     RequirementsV1,
     declaration,
-    flow_said,
+    flow_extra,
     requirements_v1,
     requirements_v2,
 )
@@ -21,7 +21,7 @@ def sold(service: Service) -> list[str]:
 
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
     """Return how each resource is paid, in version 1; `base` is the service's URL."""
-    network, flow = service.setup.network, flow_said(service.settings.payment_flow)
+    network, flow = service.setup.network, flow_extra(service.settings.payment_flow)
     price = service.setup.quote_price_base
     return [
         requirements_v1(service.issuer.requirements(path, price), network, url=base + path, **flow)
@@ -31,7 +31,7 @@ def accepts(service: Service, base: str) -> list[RequirementsV1]:
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of what each takes."""
-    setup, flow = service.setup, flow_said(service.settings.payment_flow)
+    setup, flow = service.setup, flow_extra(service.settings.payment_flow)
     price = setup.quote_price_base
     examples = examples_of(setup.settings.decisions, price, setup.network)
     declared = {

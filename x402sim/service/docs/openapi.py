@@ -142,8 +142,8 @@ def object_of(**properties: Json) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What the document tells of a service: its decisions, price and network, and examples."""
+class Facts(msgspec.Struct, frozen=True):
+    """The facts of a service in the document: its decisions, price and network, and examples."""
 
     decisions: Decisions
     price: str
@@ -206,7 +206,7 @@ _REQUIRED = (
 
 
 def _response(group: list[Refusal | RequestError]) -> Json:
-    told, examples = [], {}
+    facts, examples = [], {}
     for error in group:
         if isinstance(error, Refusal):
             section, about, final = " (7)", error.row.cause, is_final(error.text)
@@ -214,11 +214,11 @@ def _response(group: list[Refusal | RequestError]) -> Json:
         else:
             section, about = "", error.meaning
             body = ErrorBody(error=error.text, reason=error.example)
-        told.append(f"`{error.text}`{section}: {about}")
+        facts.append(f"`{error.text}`{section}: {about}")
         name = error.text.lower().replace(" ", "-")
         examples[name] = {"summary": error.text, "value": msgspec.to_builtins(body)}
     media = {"schema": ref("ErrorBody"), "examples": examples}
-    return {"description": " ".join(told), "content": {"application/json": media}}
+    return {"description": " ".join(facts), "content": {"application/json": media}}
 
 
 # --- parameters ----------------------------------------------------------------------
@@ -300,7 +300,7 @@ def openapi(decisions: Decisions, price_base: int, network: Network) -> Json:
     """
     price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
     examples = examples_of(decisions, price_base, network)
-    told = Told(decisions, price, network.name, examples)
+    facts = Facts(decisions, price, network.name, examples)
     return {
         "openapi": "3.1.1",
         "info": {
@@ -312,11 +312,11 @@ def openapi(decisions: Decisions, price_base: int, network: Network) -> Json:
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
-        "paths": _paid(told)
-        | _settled(told)
-        | _in_sessions(told)
-        | _listed(told)
-        | _documentation(told),
+        "paths": _paid(facts)
+        | _settled(facts)
+        | _in_sessions(facts)
+        | _listed(facts)
+        | _documentation(facts),
         "components": {"schemas": schemas(decisions), "parameters": parameters(decisions)},
     }
 
@@ -344,60 +344,60 @@ def _operation(
     return {key: value for key, value in operation.items() if value}
 
 
-def _paid(told: Told) -> Json:
+def _paid(facts: Facts) -> Json:
     """Return the paths of what is paid for by request."""
-    quoted = object_of(quote=ref("Quote")), {"quote": told.examples["Quote"]}
+    quoted = object_of(quote=ref("Quote")), {"quote": facts.examples["Quote"]}
     quote = _operation(
         _PAID,
         "quote",
         "Quote a perpetual position (protected)",
         answer("Proof of payment accepted (4.2).", *quoted)
-        | told.payment_required("PaymentRequired")
-        | told.errors(*_BAD_BODY, *_BAD_PAYMENT, _NO_DATABASE),
-        about=f"Requires payment of {told.price} (4.2, 8). Without valid proof of payment the "
+        | facts.payment_required("PaymentRequired")
+        | facts.errors(*_BAD_BODY, *_BAD_PAYMENT, _NO_DATABASE),
+        about=f"Requires payment of {facts.price} (4.2, 8). Without valid proof of payment the "
         "response is 402, whose resource is the path of this endpoint. Proof is the id of a "
         "settled payment or of a session with enough budget (5), or a payment in the request "
         "itself, as the x402 standard sends it.\n\n"
-        + told.decided("4.2/gate-before-body", "5/precedence", "5/short-session", *_ONE_STEP),
+        + facts.decided("4.2/gate-before-body", "5/precedence", "5/short-session", *_ONE_STEP),
         parameters=PROOFS,
-        takes=told.body("QuoteRequest"),
+        takes=facts.body("QuoteRequest"),
     )
     market = _operation(
         _PAID,
         "market",
         "A snapshot of the market (protected)",
-        told.answer("Proof of payment accepted.", "Market")
-        | told.payment_required("MarketRequired")
-        | told.errors(*_BAD_PAYMENT, _NO_DATABASE),
-        about=f"Requires payment of {told.price}, as a quote does. It has no body, so any "
-        "client of the x402 standard can ask for it.\n\n" + told.decided(*_ONE_STEP),
+        facts.answer("Proof of payment accepted.", "Market")
+        | facts.payment_required("MarketRequired")
+        | facts.errors(*_BAD_PAYMENT, _NO_DATABASE),
+        about=f"Requires payment of {facts.price}, as a quote does. It has no body, so any "
+        "client of the x402 standard can ask for it.\n\n" + facts.decided(*_ONE_STEP),
         parameters=PROOFS,
     )
     return {QUOTE: {"post": quote}, MARKET: {"get": market}}
 
 
-def _settled(told: Told) -> Json:
+def _settled(facts: Facts) -> Json:
     """Return the paths of settlement and of its record."""
     pay = _operation(
         _PAID,
         "pay",
         "Settle a payment",
-        told.answer("Settled on-chain (4.1).", "Receipt")
-        | told.errors(*Refusal, *_BAD_BODY, _NO_DATABASE),
+        facts.answer("Settled on-chain (4.1).", "Receipt")
+        | facts.errors(*Refusal, *_BAD_BODY, _NO_DATABASE),
         about="Send the signed payment header with the requirements of the 402, without "
         "their description (4.1). The service validates the parameters, asks the facilitator to "
         "verify the signature and to settle on-chain, stores the payment record, caches the "
         "entitlement and returns the transaction hash. The amount must match exactly: overpaying "
         "and underpaying are both rejected (2.1).\n\n"
-        + told.decided("7/final", "4.1/settlement-pending"),
-        takes=told.body("SettlementRequest"),
+        + facts.decided("7/final", "4.1/settlement-pending"),
+        takes=facts.body("SettlementRequest"),
     )
     record = _operation(
         _PAID,
         "getPayment",
         "Read a payment record",
-        told.answer("The record (2.4).", "PaymentRecord")
-        | told.errors(RequestError.UNKNOWN_PAYMENT, _NO_DATABASE),
+        facts.answer("The record (2.4).", "PaymentRecord")
+        | facts.errors(RequestError.UNKNOWN_PAYMENT, _NO_DATABASE),
         about="The stored record of a payment (2.4). block_number is null at creation; "
         "the indexer fills it in (8).",
         parameters=[in_path("paymentId", "The paymentId of the 402 (2.2).", PAYMENT_ID)],
@@ -405,33 +405,33 @@ def _settled(told: Told) -> Json:
     return {PAY: {"post": pay}, "/api/payments/{paymentId}": {"get": record}}
 
 
-def _in_sessions(told: Told) -> Json:
+def _in_sessions(facts: Facts) -> Json:
     """Return the paths of sessions."""
-    created = told.decisions.session_created_status
+    created = facts.decisions.session_created_status
     create = _operation(
         _SESSIONS,
         "createSession",
         "Create a session",
-        told.answer("The session; its deposit has settled.", "SessionView", status=created)
-        | told.answer(
+        facts.answer("The session; its deposit has settled.", "SessionView", status=created)
+        | facts.answer(
             "Payment of the deposit required (2.2).",
             "PaymentRequired",
             status=402,
             example="DepositRequired",
         )
-        | told.errors(*_BAD_BODY, _NO_DATABASE),
+        | facts.errors(*_BAD_BODY, _NO_DATABASE),
         about="The response is 402 for the session deposit. Pay it through "
         "`POST /api/pay`, then repeat the request with X-Payment-Id (4.4).\n\n"
-        + told.decided("4.4/created", "4.4/bad-session-body", "4.4/max-spend"),
+        + facts.decided("4.4/created", "4.4/bad-session-body", "4.4/max-spend"),
         parameters=PROOFS[:1],
-        takes=told.body("SessionRequest"),
+        takes=facts.body("SessionRequest"),
     )
     unknown = RequestError.UNKNOWN_SESSION, RequestError.METHOD_NOT_ALLOWED
     view = _operation(
         _SESSIONS,
         "getSession",
         "Read a session",
-        told.answer("The session (2.6).", "SessionView") | told.errors(*unknown, _NO_DATABASE),
+        facts.answer("The session (2.6).", "SessionView") | facts.errors(*unknown, _NO_DATABASE),
         about="Remaining budget = deposited - released (2.6). On expiration the unspent "
         "balance is refunded (3).",
         parameters=[in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
@@ -439,35 +439,35 @@ def _in_sessions(told: Told) -> Json:
     return {SESSIONS: {"post": create}, "/api/sessions/{sessionId}": {"get": view}}
 
 
-def _listed(told: Told) -> Json:
+def _listed(facts: Facts) -> Json:
     """Return the path of the agents."""
     listed = object_of(agents={"type": "array", "items": ref("Agent")})
-    responses = answer("The agents (4.3).", listed, {"agents": [told.examples["Agent"]]})
-    if told.decisions.agents_free:
-        responses |= told.errors(_NO_DATABASE)
+    responses = answer("The agents (4.3).", listed, {"agents": [facts.examples["Agent"]]})
+    if facts.decisions.agents_free:
+        responses |= facts.errors(_NO_DATABASE)
     else:
-        responses |= told.payment_required("AgentsRequired")
-        responses |= told.errors(*_BAD_PAYMENT, _NO_DATABASE)
+        responses |= facts.payment_required("AgentsRequired")
+        responses |= facts.errors(*_BAD_PAYMENT, _NO_DATABASE)
     agents = _operation(
         _AGENTS,
         "listAgents",
         "List agents",
         responses,
         about="The services for sale, with price and reputation (2.7, 4.3).\n\n"
-        + told.decided("4.3/agents-free"),
-        parameters=() if told.decisions.agents_free else PROOFS,
+        + facts.decided("4.3/agents-free"),
+        parameters=() if facts.decisions.agents_free else PROOFS,
     )
     return {AGENTS: {"get": agents}}
 
 
-def _documentation(told: Told) -> Json:
+def _documentation(facts: Facts) -> Json:
     """Return the paths of the documentation and of the health check."""
     name = in_path("page", "The name of a page, as in the index.", f"{next(iter(PAGES))}.md")
     name["schema"]["enum"] = [f"{page}.md" for page in PAGES]
-    healthy = {"status": "ok", "network": told.network}
+    healthy = {"status": "ok", "network": facts.network}
     health = object_of(status={"const": "ok"}, network={"type": "string"})
     page = _reading("docsPage", "A documentation page", "text/markdown", parameters=[name])
-    page["get"]["responses"] |= told.errors(RequestError.NOT_FOUND)
+    page["get"]["responses"] |= facts.errors(RequestError.NOT_FOUND)
     return {
         "/llms.txt": _reading("llmsTxt", "Index of all documentation pages (4.5)", "text/plain"),
         "/docs/{page}": page,

@@ -1,7 +1,7 @@
 """The routes of the documentation.
 
 The index and its pages, the OpenAPI document, and the interactive page with its files. What makes
-them is imported when it is asked for: it needs the whole book of clauses.
+them is imported at the first request: it needs the whole book of clauses.
 Clauses: 4.5/llms-txt.
 """
 

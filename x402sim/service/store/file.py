@@ -44,10 +44,10 @@ def require_file(file: Path) -> None:
             f"it have longer names, and this has {len(os.fsencode(file.name))}"
         )
     try:
-        seen = _kind(file)
+        found = _kind(file)
         real = Path(os.path.realpath(file))
-        if seen not in ("", "a file"):
-            raise ValueError(f"{name}: a file is wanted, and this is {seen}; name a file")
+        if found not in ("", "a file"):
+            raise ValueError(f"{name}: a file is wanted, and this is {found}; name a file")
         if _kind(real.parent) != "a folder":
             parent = real.parent if file.is_symlink() else file.parent  # as the user wrote it
             raise ValueError(f"{name}: there is no folder {parent}")

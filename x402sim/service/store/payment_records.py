@@ -23,11 +23,11 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
     `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
     the header cannot be read. `can_pay`: it makes the required transfer, so it can be claimed once
-    only. `seen_unused`: the chain has said that it was not used yet. `may_move`: an earlier request
-    had it settled, and nobody has said since that no money has moved. `offered_id` is the payment
-    id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s` are the
-    seconds that it has waited, while it is pending, since the last look (0 if nobody has looked),
-    and `failed_at` is the height of the chain that failed it.
+    only. `seen_unused`: the chain has reported that it was not used yet. `may_move`: an earlier
+    request had it settled, and nothing since has shown that no money has moved. `offered_id` is the
+    payment id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s`
+    are the seconds that it has waited, while it is pending, since the last look (0 if nobody has
+    looked), and `failed_at` is the height of the chain that failed it.
     """
 
     payer: Address | None
