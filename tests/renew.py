@@ -43,7 +43,7 @@ GENERATED = {
         "x402sim/guide/*.md x402sim/guide/*.json",
         "-m tests.house.reference",
     ),
-    "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas_*.json", "-m tests.evm.measure"),
+    "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),
     "costs": Generated(
         "what each check costs", 2.5, "conformance/costs.json", "-m tests.suite.costs"
     ),

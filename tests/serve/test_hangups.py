@@ -13,6 +13,7 @@ import pytest
 from tests.serve.driver import ORDER, QUOTE, Payer, Server
 from tests.serve.hosted import hosted
 from x402sim.service.store.session_budgets import SessionBudgets
+from x402sim.world.server.wire import Wire
 
 
 def head(path: str, headers: dict[str, str], body: bytes) -> bytes:
@@ -85,3 +86,39 @@ def test_who_leaves_while_the_database_commits_is_not_debited(
         assert shown["released"] == "0"
         told = [each["event"] for each in server.journal()]
         assert told.count("session debited") == told.count("debit undone") == 1
+
+
+@pytest.mark.parametrize("how", ["fin", "reset"])
+def test_who_leaves_while_the_head_is_written_is_not_debited(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The body follows behind another look, so nobody is debited who has not got it."""
+    written, left, bodies = threading.Event(), threading.Event(), []
+    plain = Wire.write
+
+    def write(wire: Wire, data: bytes) -> None:
+        plain(wire, data)
+        if data.startswith(b"HTTP/1.1 200") and not left.is_set():
+            written.set()
+            assert left.wait(10)
+        elif b'"pair"' in data:
+            bodies.append(data)
+
+    with hosted() as server:
+        session_id = server.payer().open()["sessionId"]
+        monkeypatch.setattr(Wire, "write", write)
+        with socket.create_connection(server.address) as client:
+            if how == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            proof = {"X-Session-Id": session_id}
+            client.sendall(head(QUOTE, proof, json.dumps(ORDER).encode()))
+            assert written.wait(10)
+            if how == "fin":
+                assert b"\r\n\r\n" in client.recv(65536)
+        left.set()
+        shown = server.http.get(f"/api/sessions/{session_id}").json()
+        assert (shown["released"], bodies) == ("0", [])
+        assert server.http.post(QUOTE, json=ORDER, headers=proof).status_code == 200
+        assert len(bodies) == 1, "a body is known by its words"
+        told = [each["event"] for each in server.journal()]
+        assert (told.count("session debited"), told.count("debit undone")) == (2, 1)

@@ -2,7 +2,8 @@
 
 The head of an answer leaves with the first part of its body, in one write. An answer that costs its
 client something (the application has asked `is_closed`) is written only to a client that is still
-there: the last look is the statement before the write, and `is_answered` tells what came of it.
+there: head and body leave one after the other, each behind a look at the client, and `is_answered`
+tells what came of it.
 """
 
 import asyncio
@@ -167,15 +168,13 @@ class Exchange(web.Connection):
             self._start(message["status"], message.get("headers", ()))
             return
         more, data = message.get("more_body", False), message.get("body", b"")
-        data = self._head + self._framed(data, more)
+        head, data = self._head, self._framed(data, more)
         self._head = b""
-        if self._is_guarded and self._wire.has_ended():
+        if not self._is_guarded:
+            self._wire.write(head + data)
+        elif not self._was_taken(head) or not self._was_taken(data):
             self.is_gone = True
             self._wire.transport.close()
-            return
-        self._wire.write(data)
-        if self._is_guarded and self._wire.is_closing:  # the write has met a reset
-            self.is_gone = True
             return
         if not more:
             self.is_complete, self._body = True, b""
@@ -183,6 +182,20 @@ class Exchange(web.Connection):
             if not self.keep_alive:
                 self._wire.transport.close()
             self._on_end()
+
+    def _was_taken(self, data: bytes) -> bool:
+        """Write to a client that is still there; tell whether it was, as far as can be known.
+
+        A client that hangs up while the head is on its way is seen by the look before the body:
+        the head costs it nothing. What it could sell is in the body, so a look behind that would
+        serve those for nothing who read it and hang up at once.
+        """
+        if not data:
+            return True
+        if self._wire.has_ended():
+            return False
+        self._wire.write(data)
+        return not self._wire.is_closing  # unless the write has met a reset
 
     def _start(self, status: int, headers: Any) -> None:
         """Make the head; it waits for the body if its length is known, as that follows at once."""
