@@ -84,7 +84,7 @@ class Place:
     def direct(self) -> Work:
         """Call the service's functions, which call the facilitator's; only the node is asked by HTTP."""
         service = replace(self.parts.service, facilitator=_Direct(self.parts))
-        order, price = decode(BODY, QuoteRequest), service.setup.quote_price_base
+        order, price = decode(BODY, QuoteRequest), service.env.quote_price_base
 
         async def live() -> None:
             required = service.issuer.issue(QUOTE, price, service.clock.now_s())

@@ -130,12 +130,12 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
     def insert_pending(it: Any, claim: Any) -> Any:
         """Note which nonce a service claims."""
         if claim.nonce is not None:
-            claimed.add((it.service.setup.secret, claim.nonce))
+            claimed.add((it.service.env.secret, claim.nonce))
         return it.inner.insert_pending(claim)
 
     async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
         """Ask about no other nonce, but about refunds."""
-        if (it.service.setup.secret, nonce) in claimed or authorizer == it.service.setup.wallet:
+        if (it.service.env.secret, nonce) in claimed or authorizer == it.service.env.wallet:
             return await it.inner.nonce_state(authorizer, nonce)
         return NonceState(height=0, head_s=0, is_used=False, use=None)
 

@@ -144,7 +144,7 @@ class Refunds(Wrapper):
         self, payment: PresentedPayment, nonce: bytes, value: int | None = None
     ) -> PresentedPayment | None:
         """Return a refund with another nonce, and another amount; None if it is no refund."""
-        auth, setup = payment.authorization, self.service.setup
+        auth, setup = payment.authorization, self.service.env
         if auth is None or auth.from_ != setup.wallet:
             return None
         other = replace(auth, nonce=nonce, value=auth.value if value is None else value)
@@ -252,7 +252,7 @@ async def debited_at_once(service: Service, request: Request, serve: Serve) -> A
     reply = await serve(request)
     session_id = request.headers.get("x-session-id")
     if reply.status == 400 and session_id is not None:
-        price_base = service.setup.quote_price_base
+        price_base = service.env.quote_price_base
         service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
     return reply
 
@@ -297,7 +297,7 @@ def owes_each_payer_once(recipe: Recipe) -> Recipe:
 @session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
 def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
     """The refund goes to the merchant's own wallet."""
-    wallet = checksum(it.service.setup.wallet)
+    wallet = checksum(it.service.env.wallet)
     return [altered(due, to_address=wallet) for due in it.inner.refunds_due(*of)]
 
 

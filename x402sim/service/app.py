@@ -59,7 +59,7 @@ async def sell(
     There are three flows, one for each proof of payment: a payment id, a session, and a payment in
     one step.
     """
-    settings, price = service.settings, service.setup.quote_price_base
+    settings, price = service.settings, service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
@@ -179,7 +179,7 @@ async def list_agents(service: Service, request: Request) -> Response:
 
 async def health(service: Service, _: Request) -> Response:
     """GET /healthz: the service runs, on this network."""
-    return web.answer({"status": "ok", "network": service.setup.network.name})
+    return web.answer({"status": "ok", "network": service.env.network.name})
 
 
 def service_app(service: Service) -> Starlette:

@@ -83,9 +83,9 @@ def _round(price: float) -> float:
 
 def agents(service: Service) -> list[Agent]:
     """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
-    known, setup = service.store.payments.reputation(QUOTE), service.setup
-    reputation = setup.settings.reputation.of(Track()) if known is None else known
-    return [agent(setup.quote_price_base, checksum(setup.pay_to), reputation)]
+    known, env = service.store.payments.reputation(QUOTE), service.env
+    reputation = env.settings.reputation.of(Track()) if known is None else known
+    return [agent(env.quote_price_base, checksum(env.pay_to), reputation)]
 
 
 def agent(price_base: int, pay_to: str, reputation: int) -> Agent:

@@ -140,7 +140,7 @@ def payment_required(
     It offers both versions of the standard, too. A payment that may still be settled is answered
     as by POST /api/pay.
     """
-    setup, settings = service.setup, service.settings
+    env, settings = service.env, service.settings
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
     if settings.decisions.short_session_status != 402 and request.method != "HEAD":
@@ -152,7 +152,7 @@ def payment_required(
         return web.answer(required, 402)
     body, header = written(
         required,
-        setup.network,
+        env.network,
         url=web.url_of(request),
         error=why.code,
         reason=why.summary,

@@ -21,7 +21,7 @@ from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import Network
 from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 
 PAY = "/api/pay"
 QUOTE = "/api/perp/quote"
@@ -96,16 +96,16 @@ def required_without_id(
 class Issuer:
     """Issues payment requirements, and decodes its own payment ids."""
 
-    def __init__(self, setup: Setup, salts: Stream) -> None:
-        self._setup = setup
+    def __init__(self, env: Environment, salts: Stream) -> None:
+        self._env = env
         self._salts = salts
-        key = hmac.digest(setup.id_secret, b"payment ids", "sha256")
+        key = hmac.digest(env.id_secret, b"payment ids", "sha256")
         context = "|".join(
             (
-                setup.network.name,
-                setup.network.asset.hex(),
-                setup.pay_to.hex(),
-                str(setup.settings.max_timeout_s),
+                env.network.name,
+                env.network.asset.hex(),
+                env.pay_to.hex(),
+                str(env.settings.max_timeout_s),
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
@@ -118,16 +118,16 @@ class Issuer:
 
         It can be paid for 300 seconds (8/timeout).
         """
-        expires_s = now_s + self._setup.settings.max_timeout_s
+        expires_s = now_s + self._env.settings.max_timeout_s
         terms = IssuedTerms(resource, amount_base, expires_s, duration)
         payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
         return replace(self._required(resource, amount_base), payment_id=payment_id)
 
     def _require(self, resource: str, amount_base: int) -> PaymentRequired:
-        setup = self._setup
-        pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
-        timeout_s = setup.settings.max_timeout_s
-        return required_without_id(setup.network, pay_to, timeout_s, resource, amount_base)
+        env = self._env
+        pay_to = env.wallet if resource == SESSIONS else env.pay_to
+        timeout_s = env.settings.max_timeout_s
+        return required_without_id(env.network, pay_to, timeout_s, resource, amount_base)
 
     def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
         """Return the payment requirements of a resource at one price."""

@@ -144,7 +144,7 @@ def _match(
     service: Service, payment: StandardPayment, resource: str, amount_base: int
 ) -> SettlementRequest:
     """Return how a payment is settled; raises `Unpaid` if it differs from the requirements."""
-    network, auth = service.setup.network, payment.signed.authorization
+    network, auth = service.env.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
     if payment.accepted is not None:
         flow = flow_extra(service.settings.payment_flow)
@@ -383,6 +383,6 @@ def _late(service: Service, paid: OneStep) -> str:
 
 
 def _reported(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:
-    network = network_name(paid.version, service.setup.network)
+    network = network_name(paid.version, service.env.network)
     settlement = replace(settlement, network=network, payer=paid.payer)
     return {RESPONSE_HEADERS[paid.version]: to_base64(settlement)}

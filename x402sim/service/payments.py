@@ -196,7 +196,7 @@ async def _can_pay(
 
     Raises `SettlementRefused` if the node does not answer.
     """
-    signed, network = payment.signed, service.setup.network
+    signed, network = payment.signed, service.env.network
     if signed is None:
         return False
     broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
@@ -611,7 +611,7 @@ def _where_it_differs(service: Service, submission: Submission) -> str:
     if submission.payment.signed is None:
         return ""
     rules = VERIFICATION if not submission.can_pay else without(VERIFICATION, "5/signature-proves")
-    case = Verification(submission.payment.signed, submission.issued, service.setup.network)
+    case = Verification(submission.payment.signed, submission.issued, service.env.network)
     broken = first_broken(rules, case)
     return difference(broken.refusal, case) if broken else ""
 

@@ -294,4 +294,4 @@ def session_id(service: Service, payment_id: str) -> str:
     Only this server can compute it, and it is the same every time.
     """
     message = b"session " + payment_id.encode()
-    return "session_" + hmac.digest(service.setup.id_secret, message, "sha256").hex()[:40]
+    return "session_" + hmac.digest(service.env.id_secret, message, "sha256").hex()[:40]

@@ -44,7 +44,7 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
     the payment id. Raises `Refused` 400.
     """
-    decimals, now_s = service.setup.network.decimals, service.clock.now_s()
+    decimals, now_s = service.env.network.decimals, service.clock.now_s()
     try:
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
@@ -137,7 +137,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     False for a deposit that a reorganisation has undone: it is not refunded. Raises
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
-    wallet, nonce = service.setup.wallet, refund_nonce(refund.session_id)
+    wallet, nonce = service.env.wallet, refund_nonce(refund.session_id)
     if await _is_undone(service, refund.payment_id):
         return False
     state = await service.rpc.nonce_state(wallet, nonce)
@@ -160,7 +160,7 @@ async def look_again_at_refund(
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
-    wallet, nonce = service.setup.wallet, refund_nonce(session_id)
+    wallet, nonce = service.env.wallet, refund_nonce(session_id)
     async with service.locks.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
@@ -200,22 +200,22 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
 
     Raises `Unavailable` or `OutcomeUnknown`.
     """
-    setup, now_s = service.setup, service.clock.now_s()
+    env, now_s = service.env, service.clock.now_s()
     auth = Authorization(
-        from_=setup.wallet,
+        from_=env.wallet,
         to=parse_address(refund.to_address),
         value=refund.amount,
         valid_after=now_s - 60,
-        valid_before=now_s + setup.settings.max_timeout_s,
+        valid_before=now_s + env.settings.max_timeout_s,
         nonce=nonce,
     )
-    signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
+    signature = sign(transfer_digest(auth, env.network.domain), env.key)
     requirements = replace(
         service.issuer.requirements(SESSIONS, refund.amount),
         pay_to=refund.to_address,
         description="Refund of a session's unspent balance",
     )
-    payment = present(encode_header(auth, signature, setup.network))
+    payment = present(encode_header(auth, signature, env.network))
     outcome = await service.facilitator.settle(payment, requirements)
     if isinstance(outcome, Moved):
         return outcome.tx_hash

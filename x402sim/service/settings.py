@@ -1,6 +1,6 @@
 """The settings of one service: every number that the specification gives or leaves open.
 
-What connects a service (keys, URLs, network) is its `Setup`.
+What connects a service (keys, URLs, network) is its `Environment`.
 Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-interval,
 8/indexer-batch.
 """

@@ -17,9 +17,9 @@ from x402sim.http.exchange import Transport
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.rng import Rng, Stream
+from x402sim.service.environment import Environment
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup
 from x402sim.service.store import Store
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
@@ -95,7 +95,7 @@ class Service:
     Each collaborator is an object that can be replaced by another of its kind.
     """
 
-    setup: Setup
+    env: Environment
     clock: Clock
     store: Store
     issuer: Issuer
@@ -119,8 +119,8 @@ class Service:
 
     @property
     def settings(self) -> Settings:
-        """The numbers and choices of its setup."""
-        return self.setup.settings
+        """Its numbers and choices."""
+        return self.env.settings
 
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.
@@ -130,17 +130,19 @@ class Service:
         return self.rng.stream(f"policy: {name} {about}").random()
 
 
-def connected(setup: Setup, store: Store, to: Transport, clock: Clock, salts: Stream) -> Service:
+def connected(
+    env: Environment, store: Store, to: Transport, clock: Clock, salts: Stream
+) -> Service:
     """Return a service on its database; `to` reaches whom it calls, payment ids need `salts`."""
     return Service(
-        setup=setup,
+        env=env,
         clock=clock,
         store=store,
-        issuer=Issuer(setup, salts),
-        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=setup.facilitator(to),
-        explorer=setup.explorer(to),
-        rpc=setup.rpc(to),
+        issuer=Issuer(env, salts),
+        entitlements=Entitlements(env.settings.entitlement_lifetime_s),
+        facilitator=env.facilitator(to),
+        explorer=env.explorer(to),
+        rpc=env.rpc(to),
     )
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from x402sim.events import Part, ServiceEvent, ServiceName
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process, paths_of
@@ -42,7 +42,7 @@ class _ToParts(Transport):
 
 
 def deployed(
-    site: Site, name: ServiceName, setup: Setup, store: Store, parts: Mapping[Part, Starlette]
+    site: Site, name: ServiceName, setup: Environment, store: Store, parts: Mapping[Part, Starlette]
 ) -> Deployed:
     """Return a service that calls `parts`; a crash for it leaves the others alone."""
     recipe, journal, world_clock = site.recipe, site.journal, site.clock

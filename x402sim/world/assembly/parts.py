@@ -24,7 +24,7 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import PrivateKey, from_hex
 from x402sim.protocol.networks import Network
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
@@ -88,7 +88,7 @@ class Parts:
     @property
     def rpc_app(self) -> ASGIApp:
         """The JSON-RPC of this network's node, with faults."""
-        if self.network == self.service.setup.network:
+        if self.network == self.service.env.network:
             return self.first.outside["rpc"]
         app = self.outside["rpc"]
         return self.site.with_faults("rpc", app, paths_of(app), self.process.crash)
@@ -107,7 +107,7 @@ class Parts:
         """
         recipe, site = self.recipe, self.site
         settings = recipe.services[name]
-        setup = Setup(
+        setup = Environment(
             private_key=site.keys.secret("service" if store else f"service {name}"),
             secret=secret or site.rng.secret(f"ids of {name}"),
             facilitator_url=f"http://{host_of(settings.facilitator or recipe.facilitator)}",
@@ -118,7 +118,7 @@ class Parts:
         )
         self._add(name, recipe.hooks.setup(setup), store or Store())
 
-    def _add(self, name: ServiceName, setup: Setup, store: Store) -> None:
+    def _add(self, name: ServiceName, setup: Environment, store: Store) -> None:
         self.services[name] = deployed(self.site, name, setup, store, self.outside)
 
     def deploy_another(self, *, shares_database: bool, settings: dict[str, Any]) -> ServiceName:
@@ -136,8 +136,8 @@ class Parts:
         if network not in on:
             raise ValueError(unknown("network", network, on))
         there, first = on[network], self.service
-        changed = replace(first.setup.settings, **settings)
-        setup = replace(first.setup, network=there.network, settings=changed)
+        changed = replace(first.env.settings, **settings)
+        setup = replace(first.env, network=there.network, settings=changed)
         if not shares_database:
             setup = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
         there._add(name, setup, first.store if shares_database else Store())

@@ -67,7 +67,7 @@ def require_service(parts: Parts, action: str) -> None:
 def merchant(parts: Parts) -> Address:
     """Return the merchant: the service's payTo, or the account given to an external service."""
     if parts.recipe.has_service:
-        return parts.service.setup.pay_to
+        return parts.service.env.pay_to
     return parts.accounts[-1].address_bytes
 
 

@@ -99,7 +99,7 @@ async def _stage(
         clock=parts.clock,
         rng=rng,
         links=links,
-        network=parts.service.setup.network,
+        network=parts.service.env.network,
         doors=doors,
         offers=parts.offers | virtual | {Need.OTHER_SERVICES},
         latency_to=recipe.latency_to,

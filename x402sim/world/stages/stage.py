@@ -100,7 +100,7 @@ class OpenStage(msgspec.Struct, kw_only=True):
     def network_of(self, service: ServiceName) -> Network:
         """Return the network that a service is on; the first one's in a world that is not ours."""
         deployed = self.parts.services.get(service) if self.parts else None
-        return deployed.process.service.setup.network if deployed else self.network
+        return deployed.process.service.env.network if deployed else self.network
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the first network's token from any account."""

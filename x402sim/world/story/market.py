@@ -35,7 +35,7 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
 def merchants(stage: OpenStage, first: str) -> dict[ServiceName, str]:
     """Return the merchant's address of each service, given that of the first."""
     ours = stage.parts.services if stage.parts else {}
-    found = {name: checksum(each.process.service.setup.pay_to) for name, each in ours.items()}
+    found = {name: checksum(each.process.service.env.pay_to) for name, each in ours.items()}
     return found | {stage.first: first}
 
 

@@ -141,7 +141,7 @@ async def _file(name: str, _: Request) -> Response:
 
 def of_world(parts: Parts) -> dict[str, Any]:
     """Return the words for a world that runs."""
-    network = parts.service.setup.network
+    network = parts.service.env.network
     return tables() | {
         "live": True,
         "version": VERSION,

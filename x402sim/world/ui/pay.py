@@ -58,7 +58,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
         raise bad_body(unknown("mistake", asked.wrong, MISTAKES))
     if asked.wrong and asked.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
-    network, clock = parts.service.setup.network, parts.clock
+    network, clock = parts.service.env.network, parts.clock
     wallet, used = parts.accounts[asked.account], list[Authorization]()
     payments = list[str]()
 
