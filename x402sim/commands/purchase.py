@@ -27,7 +27,7 @@ from x402sim.protocol.messages import decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.protocol.values import Answer, Window, amount_in, amount_of
+from x402sim.protocol.values import amount_in, amount_of, answer, window
 from x402sim.protocol.ways import Dialect, Foreign, Way, foreign_in, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -249,13 +249,13 @@ class Purchase:
             "amount": amount_in(str(auth.value), self.network),
             "from": checksum(auth.from_),
             "to": checksum(auth.to),
-            "valid": Window(auth.valid_after, auth.valid_before, now_s),
+            "valid": window(auth.valid_after, auth.valid_before, now_s),
             "nonce": to_hex(auth.nonce),
         }
         self.tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
 
     def _seen(self, request: httpx.Request, response: httpx.Response) -> None:
-        status = Answer(response.status_code)
+        status = answer(response.status_code)
         facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
         if (dialect := paid_in(request)) is not None:

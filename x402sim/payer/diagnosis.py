@@ -533,26 +533,23 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     wanted = body.get("paymentRequirements")
     if isinstance(wanted, dict):
-        yield from _of_two_steps(body, wanted)
+        payment_id, network = body.get("paymentId"), body.get("network")
+        if not isinstance(payment_id, str) or not is_header_value(payment_id):
+            seen = repr(payment_id)[:80] if "paymentId" in body else "nothing"
+            do = "Answer one with each 402: the payer settles it, and shows it in X-Payment-Id."
+            yield Finding("paymentId", seen, "1 to 256 visible characters", do)
+        if network != wanted.get("network"):
+            seen, named = repr(network)[:80], repr(wanted.get("network"))[:80]
+            do = "Name the same network beside the requirements and in them."
+            yield Finding("network", seen, named, do, stops=False)
+        missing = [each for each in ("error", "message") if not isinstance(body.get(each), str)]
+        if missing:
+            do = "Add them: the body of a 402 in two steps has both."
+            yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
     elif not isinstance(listed, list) and header is None:
         names = ", ".join(map(repr, list(body)[:6])) or "no fields"
         do = "If payers shall pay it, name the terms as the dialect does that they speak."
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
-
-
-def _of_two_steps(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Finding]:
-    payment_id, network = body.get("paymentId"), body.get("network")
-    if not isinstance(payment_id, str) or not is_header_value(payment_id):
-        seen = repr(payment_id)[:80] if "paymentId" in body else "nothing"
-        do = "Answer one with each 402: the payer settles it, and shows it in X-Payment-Id."
-        yield Finding("paymentId", seen, "1 to 256 visible characters", do)
-    if network != wanted.get("network"):
-        do = "Name the same network beside the requirements and in them."
-        yield Finding("network", repr(network)[:80], repr(wanted.get("network"))[:80], do, False)
-    missing = [each for each in ("error", "message") if not isinstance(body.get(each), str)]
-    if missing:
-        do = "Add them: the body of a 402 in two steps has both."
-        yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
 
 
 _PAYWALL = Finding(

@@ -135,23 +135,18 @@ class SessionAuth(FlowAuth):
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if seller.session_id == session_id:  # there is no newer one
             seller.was_served |= response.is_success
-            if response.status_code == 402:
-                self._give_up(seller)
+            if response.status_code == 402:  # the session no longer pays
+                if not seller.was_served and seller.unserved + 1 >= self.payment.max_unserved:
+                    raise PaidNotServed(
+                        f"{seller.origin} took {self.deposit} for the session "
+                        f"{seller.session_id[:12]}…, which has bought nothing yet, and answers "
+                        "402; nothing more was signed. Raise deposit if one request costs more "
+                        "than that; to open another session all the same, raise max_unserved (now "
+                        f"{self.payment.max_unserved})"
+                    )
+                seller.unserved += not seller.was_served
+                seller.session_id = ""
         return response
-
-    def _give_up(self, seller: _Seller) -> None:
-        """Give up a session that no longer pays; raises `PaidNotServed` if it has never served."""
-        if not seller.was_served:
-            if seller.unserved + 1 >= self.payment.max_unserved:
-                raise PaidNotServed(
-                    f"{seller.origin} took {self.deposit} for the session "
-                    f"{seller.session_id[:12]}…, which has bought nothing yet, and answers 402; "
-                    "nothing more was signed. Raise deposit if one request costs more than that; "
-                    "to open another session all the same, raise max_unserved (now "
-                    f"{self.payment.max_unserved})"
-                )
-            seller.unserved += 1
-        seller.session_id = ""
 
     def _opened(self, request: httpx.Request) -> Opened:
         """Yield what opens a session at the server of a request; raises `PaymentFailed`."""

@@ -170,7 +170,10 @@ def choose(
     if isinstance(required, x402.RequiredV2):
         about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
     rejected: list[Rejected] = []
-    ways: list[x402.AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
+    ways: list[x402.AnyRequirements] = sorted(
+        required.accepts[:MOST_WAYS],
+        key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
+    )
     for number, each in enumerate(ways, 1):
         why = _objection(each, network)
         amount_base = 0 if why else parse_base(each.amount)
@@ -186,10 +189,6 @@ def choose(
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
         + (listed or "It offers none at all")
     )
-
-
-def _is_settled_first(offered: x402.AnyRequirements) -> bool:
-    return (offered.extra or {}).get(PAYMENT_FLOW) == "upfront"
 
 
 def _objection(offered: x402.AnyRequirements, network: Network) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.findings import (
@@ -25,7 +27,7 @@ from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
 from x402sim.protocol.recognize import MessageKind, Recognized, recognize, recognized
-from x402sim.protocol.values import Moment, Named, Seconds, Shortened, amount_in, amount_of
+from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
 
@@ -61,9 +63,9 @@ def facts_of(
 def _value(name: str, value: Any, now_s: int) -> Any:
     """Return a field's value, shortened if it is a signature, with its date if it is a time."""
     if name in ("timestamp", "expiresAt") and type(value) is int:
-        return Moment(value, now_s, is_ms=True)
+        return point(value, now_s, is_ms=True)
     if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
-        return Shortened(value)
+        return shortened(value)
     return value
 
 
@@ -81,19 +83,19 @@ def _payment_facts(
     yield "to", checksum(auth.to)
     is_named = named is not None and signed.asset.lower() in ("", to_hex(named.asset))
     yield "value", amount_in(str(auth.value), named if is_named else None)
-    yield "validAfter", Moment(auth.valid_after, now_s)
-    yield "validBefore", Moment(auth.valid_before, now_s)
+    yield "validAfter", point(auth.valid_after, now_s)
+    yield "validBefore", point(auth.valid_before, now_s)
     yield "nonce", to_hex(auth.nonce)
     yield "signature", _value("signature", to_hex(signed.signature), now_s)
     if (network := network_of(found, signed, known)) is None:
-        yield "signed by", Named(None, "unknown: the token's domain is not known")
+        yield "signed by", meant(None, "unknown: the token's domain is not known")
         return
     signer = signer_of(auth, signed.signature, network.domain)
     is_from = "`from`" if signer == auth.from_ else "not `from`"
     if signer is None:
-        yield "signed by", Named(None, "nobody: it is no signature")
+        yield "signed by", meant(None, "nobody: it is no signature")
     else:
-        yield "signed by", Named(checksum(signer), is_from, ", ")
+        yield "signed by", meant(checksum(signer), is_from, ", ")
 
 
 def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
@@ -107,22 +109,22 @@ def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any
         elif name == way.amount_name:
             yield name, amount_of(way, known)
         elif name == "maxTimeoutSeconds":
-            yield name, Seconds(value)
+            yield name, Fact(f"{value} s", value)
         elif name == "extra" and isinstance(value, dict):
             yield from ((f"extra.{key}", each) for key, each in value.items())
         else:
             yield name, value
 
 
-def _network_in_words(name: str, network: Network | None) -> Named:
+def _network_in_words(name: str, network: Network | None) -> Fact:
     if network is None:
-        return Named(name, "unknown", ", ")
-    return Named(name, network.caip2 if name == network.name else network.name)
+        return meant(name, "unknown", ", ")
+    return meant(name, network.caip2 if name == network.name else network.name)
 
 
-def _asset_in_words(asset: str, network: Network | None) -> Named:
+def _asset_in_words(asset: str, network: Network | None) -> Fact:
     is_known = network is not None and asset.lower() == "0x" + network.asset.hex()
-    return Named(asset, network.token_symbol if network and is_known else "")
+    return meant(asset, network.token_symbol if network and is_known else "")
 
 
 _HEADERS = {
@@ -282,14 +284,7 @@ def _with_domain(inner: Recognized, way: Way) -> Recognized:
         parse_address(asset)
     except ValueError:
         return inner
-    signed = SignedPayment(
-        scheme=inner.signed.scheme,
-        network=inner.signed.network,
-        asset=asset,
-        authorization=inner.signed.authorization,
-        signature=inner.signed.signature,
-    )
-    return replace(inner, signed=signed)
+    return replace(inner, signed=structs.replace(inner.signed, asset=asset))
 
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:

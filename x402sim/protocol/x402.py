@@ -294,7 +294,22 @@ def read_payment(version: Version, text: str) -> StandardPayment:
 def payment_of(version: Version, body: bytes) -> StandardPayment:
     """Read the JSON of a payment; raises `BadMessage`, of which `Unsupported` is one."""
     try:
-        return _payment_of(version, body)
+        if version == 1:
+            first: PaymentV1 = decode(body, PaymentV1)
+            signed = _signed(first.scheme, first.network, "", first.payload)
+            return StandardPayment(version=1, signed=signed)
+        second: PaymentV2 = decode(body, PaymentV2)
+        accepted = second.accepted
+        if (other := unsupported_in(accepted.extra)) is not None:
+            raise other
+        return StandardPayment(
+            version=2,
+            signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
+            accepted=accepted,
+            resource=second.resource,
+            extensions=second.extensions,
+            identifier=identifier_in(second.extensions),
+        )
     except BadMessage:
         _require_supported(body)
         raise
@@ -322,26 +337,6 @@ def _require_supported(body: bytes) -> None:
     if "authorization" not in payload and payload.keys() > {"signature"}:  # of another method
         held = ", ".join(str(name)[:40] for name in payload)
         raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}", wanted)
-
-
-def _payment_of(version: Version, body: bytes) -> StandardPayment:
-    if version == 1:
-        first: PaymentV1 = decode(body, PaymentV1)
-        return StandardPayment(
-            version=1, signed=_signed(first.scheme, first.network, "", first.payload)
-        )
-    second: PaymentV2 = decode(body, PaymentV2)
-    accepted = second.accepted
-    if (other := unsupported_in(accepted.extra)) is not None:
-        raise other
-    return StandardPayment(
-        version=2,
-        signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
-        accepted=accepted,
-        resource=second.resource,
-        extensions=second.extensions,
-        identifier=identifier_in(second.extensions),
-    )
 
 
 def exact_payload(auth: Authorization, signature: bytes) -> ExactPayload:

@@ -42,8 +42,17 @@ async def run(service: Service) -> events.IndexerRan:
     shallow = payments.shallow(most) + payments.shallow_failures(most)
     refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
     results = [await _index(service, attempt) for attempt in batch]
-    changed = await _look_again_at_all(service, shallow, refunds)
-    if changed or "matched" in results or "reverted" in results:
+    has_changed = False
+    if shallow or refunds:
+        try:
+            height = await service.rpc.height()
+        except Unavailable as error:
+            log.warning("the node did not answer: %s", error)
+        else:
+            has_changed = any([await _look_again(service, each, height) for each in shallow])
+            for session_id, tx_hash in refunds:
+                await look_again_at_refund(service, session_id, tx_hash, height)
+    if has_changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     ran = events.IndexerRan(
         asked=len(batch),
@@ -55,23 +64,6 @@ async def run(service: Service) -> events.IndexerRan:
     )
     service.record(ran)
     return ran
-
-
-async def _look_again_at_all(
-    service: Service, attempts: list[Attempt], refunds: list[tuple[str, str]]
-) -> bool:
-    """Look again at what was not deep enough; tell whether the status of a payment has changed."""
-    if not attempts and not refunds:
-        return False
-    try:
-        height = await service.rpc.height()
-    except Unavailable as error:
-        log.warning("the node did not answer: %s", error)
-        return False
-    changes = [await _look_again(service, each, height) for each in attempts]
-    for session_id, tx_hash in refunds:
-        await look_again_at_refund(service, session_id, tx_hash, height)
-    return any(changes)
 
 
 async def _index(service: Service, listed: Attempt) -> Result:

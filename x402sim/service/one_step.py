@@ -157,7 +157,14 @@ def _match(
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
         code = x402_reasons.invalid_reason(payment.version, broken.refusal)
         raise Unpaid(code, difference(broken.refusal, case))
-    _require_resource(payment, resource)
+    if payment.resource is not None:  # its host may be any name of this service
+        try:
+            path = urlsplit(payment.resource.url).path
+        except ValueError:
+            path = payment.resource.url
+        if path != resource:
+            reason = f"the payment is for {path[:80]!r}, not for {resource!r}"
+            raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
     if is_early(auth, now_s := service.clock.now_s()):
         raise Unpaid(x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s))
     return SettlementRequest(
@@ -207,19 +214,6 @@ def _by_name(requirements: RequirementsV2) -> dict[str, object]:
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
     extra.pop(DECIMALS, None)  # it only informs, and some clients send name and version alone
     return fields | {f"extra.{key}": value for key, value in extra.items()}
-
-
-def _require_resource(payment: StandardPayment, path: str) -> None:
-    """Raise `Unpaid` if a payment names another path; the host may be any name of this one."""
-    if payment.resource is None:
-        return
-    try:
-        named = urlsplit(payment.resource.url).path
-    except ValueError:
-        named = payment.resource.url
-    if named != path:
-        reason = f"the payment is for {named[:80]!r}, not for {path!r}"
-        raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
 
 
 log = logging.getLogger("x402sim")

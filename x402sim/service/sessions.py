@@ -89,26 +89,23 @@ async def expire(service: Service) -> int:
 
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
-    """Pay these refunds at the same time; return how many were paid."""
+    """Pay these refunds at the same time, as the policy says; return how many were paid."""
     waits: dict[int | str, Wait] = {}
-    due = [refund for each in owed if (refund := _due(service, each, waits)) is not None]
+    due = []
+    for each in owed:
+        ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
+        paid_back = service.settings.policy.refund.refund(ended)
+        after_s = math.inf if paid_back is None else paid_back.after_s
+        due_s = each.expires_ms / 1000 + after_s
+        if paid_back is None or (after_s and due_s > service.clock.now()):
+            waits[each.session_id] = Wait(due_s, 0.0)  # the policy decides again only then
+        else:
+            due.append(replace(each, amount=paid_back.amount_base))
     try:
         paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
     finally:
         service.store.put_off("refunds", waits)
     return sum(paid)
-
-
-def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund | None:
-    """Return what the policy pays back now of what is owed, or None until it is due."""
-    ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
-    paid_back = service.settings.policy.refund.refund(ended)
-    after_s = math.inf if paid_back is None else paid_back.after_s
-    due_s = owed.expires_ms / 1000 + after_s
-    if paid_back is None or (after_s and due_s > service.clock.now()):
-        waits[owed.session_id] = Wait(due_s, 0.0)
-        return None
-    return replace(owed, amount=paid_back.amount_base)
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
@@ -138,7 +135,14 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id)
-    if await _is_undone(service, refund.payment_id):
+    async with service.locks.hold(refund.payment_id):
+        attempt = service.store.payments.get(refund.payment_id)
+        if attempt is None or attempt.status != "settled":
+            return False
+        finding = await follow_chain(service, attempt)
+    if finding is ChainFinding.UNKNOWN:
+        raise Unavailable("the chain does not say whether the deposit was paid")
+    if finding is not ChainFinding.PAID:
         return False
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
@@ -176,18 +180,6 @@ async def look_again_at_refund(
             service.store.sessions.refunded(session_id, state.use.tx_hash)
         elif not state.is_used and service.store.sessions.undo_refund(session_id):
             service.record(events.RefundUndone(session_id=session_id))
-
-
-async def _is_undone(service: Service, payment_id: str) -> bool:
-    """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
-    async with service.locks.hold(payment_id):
-        attempt = service.store.payments.get(payment_id)
-        if attempt is None or attempt.status != "settled":
-            return True
-        finding = await follow_chain(service, attempt)
-    if finding is ChainFinding.UNKNOWN:
-        raise Unavailable("the chain does not say whether the deposit was paid")
-    return finding is not ChainFinding.PAID
 
 
 def refund_nonce(session_id: str) -> bytes:
