@@ -62,6 +62,8 @@ async def sell(
     settings, price = service.settings, service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
+    # By the other choice of decision 4.2/gate-before-body, a bad body is refused before its payment
+    # is looked at; but a payment flow demands that the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
     prepared = None if is_later else prepare()
     if not (shown := gate.shown(request)):
@@ -77,10 +79,7 @@ async def sell(
     try:
         match found := await gate.find_pass(service, shown, resource, price):
             case gate.PaymentPass():
-                answer = work()
-                if settings.reputation.counts_served:
-                    service.store.served.mark(found.payment_id, resource)
-                return answer
+                return _sell_for_payment(service, found, resource, work)
             case gate.SessionPass():
                 return await _sell_from_session(service, request, found, work)
             case one_step.OneStep():
@@ -91,6 +90,16 @@ async def sell(
         return known.answer
     except Unpaid as why:
         return gate.payment_required(service, request, resource, price, why)
+
+
+def _sell_for_payment(
+    service: Service, paid: gate.PaymentPass, resource: str, work: Callable[[], Response]
+) -> Response:
+    """Work, and mark the payment as served, if the reputation counts that."""
+    answer = work()
+    if service.settings.reputation.counts_served:
+        service.store.served.mark(paid.payment_id, resource)
+    return answer
 
 
 async def _sell_from_session(

@@ -78,7 +78,10 @@ class Entitlements:
 
 
 class KeyedLocks:
-    """One lock per key, kept only while a task holds it or waits for it."""
+    """One lock per key, kept only while a task holds it or waits for it.
+
+    The dictionary is weak, or it would grow with every payment id that anybody sends.
+    """
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
