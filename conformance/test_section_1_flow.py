@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.ground import derived
 from x402sim.suite import inputs
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
@@ -15,9 +16,13 @@ from x402sim.suite.verdict import Inconclusive
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 
 
-@check("1/unpaid-402", one_step=True, decisive=True)
+@check(
+    "1/unpaid-402",
+    title="A protected request without proof of payment is answered 402, with requirements.",
+    one_step=True,
+    decisive=True,
+)
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
-    """A protected request without proof of payment is answered 402, with requirements."""
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
     for answer in answers:
         expect_not_served(answer)
@@ -30,14 +35,17 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
-@check("1/unpaid-402", one_step=True)
+@check(
+    "1/unpaid-402",
+    title="No other HTTP method gives away the protected content without proof of payment.",
+    ground=derived(
+        "5: Access to protected endpoints",
+        "1: The service returns the protected content",
+        so="The content is protected, not only one way to ask for it.",
+    ),
+    one_step=True,
+)
 async def no_other_method_is_free(probe: Probe) -> None:
-    """No other HTTP method gives away the protected content without proof of payment.
-
-    - 5: Access to protected endpoints
-    - 1: The service returns the protected content
-    so: The content is protected, not only one way to ask for it.
-    """
     endpoint = probe.target.protected
     for method in OTHER_METHODS:
         for body in endpoint.bodies:
@@ -46,42 +54,67 @@ async def no_other_method_is_free(probe: Probe) -> None:
             expect_withheld(answer)
 
 
-WRONG_TOO = """
-- 1: A client calls a protected endpoint
-- 1: The service answers 402
-- 1: The service returns the protected content
-so: A request that is wrong in itself has no proof of payment either: however it is refused, it is
-not answered with the content.
-"""
+WRONG_TOO = derived(
+    "1: A client calls a protected endpoint",
+    "1: The service answers 402",
+    "1: The service returns the protected content",
+    so=(
+        "A request that is wrong in itself has no proof of payment either: however it is "
+        "refused, it is not answered with the content."
+    ),
+)
 
 
-@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True, decisive=True)
+@check(
+    "1/unpaid-402",
+    title=(
+        "No body of a wrong form, type or value gives away the content without proof of payment."
+    ),
+    ground=WRONG_TOO,
+    baseline="unpaid",
+    one_step=True,
+    decisive=True,
+)
 async def no_wrong_request_is_free(probe: Probe) -> None:
-    """No body of a wrong form, type or value gives away the content without proof of payment."""
     for group in ("unreadable", "content types", "wrong types"):
         for each in await inputs.sent(probe, group):
             expect_withheld(each.answer, each.said)
 
 
-@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True)
+@check(
+    "1/unpaid-402",
+    title="No random JSON gives away the content without proof of payment.",
+    ground=WRONG_TOO,
+    baseline="unpaid",
+    one_step=True,
+)
 async def no_body_made_up_is_free(probe: Probe) -> None:
-    """No random JSON gives away the content without proof of payment."""
     for each in await inputs.sent(probe, "made up"):
         expect_withheld(each.answer, each.said)
 
 
-@check("1/sign-settle-repeat", needs="funds", pays=1, one_step=True)
+@check(
+    "1/sign-settle-repeat",
+    title="A payment that is signed as the 402 asks is settled, and its payer is served.",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def sign_settle_repeat(probe: Probe) -> None:
-    """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
     expect_served(await probe.opened(challenge, answer))
 
 
-@check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1, one_step=True)
+@check(
+    "1/payer-pays-no-gas",
+    title="The payment's transaction is sent by another account; the payer pays no gas.",
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+)
 async def the_payer_pays_no_gas(probe: Probe) -> None:
-    """The payment's transaction is sent by another account; the payer pays no gas."""
     payer = await probe.wallets.payer()
     before = await _gas_account(probe, payer)
     paid = await probe.buy(payer)
@@ -100,24 +133,38 @@ async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
     return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
 
 
-@check("1/repeat-served", needs="funds", pays=1)
+@check(
+    "1/repeat-served",
+    title="The request that got a 402 is served when repeated with the payment's id.",
+    needs="funds",
+    pays=1,
+)
 async def the_repeated_request_is_served(probe: Probe) -> None:
-    """The request that got a 402 is served when repeated with the payment's id."""
     paid = await probe.buy()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("1/session-no-402", needs="funds, sessions", deposits="0.02")
+@check(
+    "1/session-no-402",
+    title="One deposit pays for several requests, none of which gets a 402.",
+    needs="funds, sessions",
+    deposits="0.02",
+)
 async def a_session_needs_no_402(probe: Probe) -> None:
-    """One deposit pays for several requests, none of which gets a 402."""
     session = await probe.open_session(await probe.budget_for(2))
     expect_served(await probe.ask(session_id=session.session_id))
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("1/indexer", needs="funds, world", pays=1, waits=turn_s, late=True)
+@check(
+    "1/indexer",
+    title="The service asks the chain explorer for a payment within the interval, by itself.",
+    needs="funds, world",
+    pays=1,
+    waits=turn_s,
+    late=True,
+)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
-    """The service asks the chain explorer for a payment within the interval, by itself."""
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
     asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
     require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

@@ -8,6 +8,7 @@ import msgspec
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, require
@@ -21,9 +22,14 @@ AGO_S = 200
 """How long before the settlement the payer has signed; the window is 300 s."""
 
 
-@check("2.3/hex-header", needs="funds", pays=2, decisive=True)
+@check(
+    "2.3/hex-header",
+    title="A payment header that is a hex string prefixed 0x is accepted.",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
 async def a_hex_header_is_accepted(probe: Probe) -> None:
-    """A payment header that is a hex string prefixed 0x is accepted."""
     _require_hex(probe)
     challenge, payer, header = await probe.signed(spelling="hex")
     answer = await probe.settle(challenge, header)
@@ -31,15 +37,19 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
 
-@check("2.3/hex-header", baseline="payment", needs="funds")
+@check(
+    "2.3/hex-header",
+    title=("A payment header of odd length, with other characters, or without content is refused."),
+    ground=derived(
+        "2.3: An opaque hex string",
+        "2.3: It carries",
+        "4.1: Validate the parameters",
+        so="What is no hex string carries no authorization, so there is nothing to settle.",
+    ),
+    baseline="payment",
+    needs="funds",
+)
 async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
-    """A payment header of odd length, with other characters, or without content is refused.
-
-    - 2.3: An opaque hex string
-    - 2.3: It carries
-    - 4.1: Validate the parameters
-    so: What is no hex string carries no authorization, so there is nothing to settle.
-    """
     _require_hex(probe)
     challenge = await probe.challenge()
     for header in ("0x", "0x7b7", "0xpayment", "payment"):
@@ -52,16 +62,24 @@ def _require_hex(probe: Probe) -> None:
         raise NotApplicable(f"the target file says that headers are {probe.target.pay.spelling}")
 
 
-@check("2.3/contents", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "2.3/contents",
+    title=("A header without one of its fields is refused, or exactly what was signed is settled."),
+    ground=derived(
+        "2.3: It carries",
+        "4.1: Validate the parameters",
+        "5: The signature proves",
+        so=(
+            "Without one of its parts, a header proves nothing, unless the part is known from "
+            "the rest: it is refused, or what the payer has signed is settled."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
-    """A header without one of its fields is refused, or exactly what was signed is settled.
-
-    - 2.3: It carries
-    - 4.1: Validate the parameters
-    - 5: The signature proves
-    so: Without one of its parts, a header proves nothing, unless the part is known from the rest:
-    it is refused, or what the payer has signed is settled.
-    """
     challenge, payer, header = await probe.signed()
     for part in PARTS:
         answer = await probe.settle(challenge, _without(probe, header, part))
@@ -77,14 +95,22 @@ def _without(probe: Probe, header: str, part: str) -> str:
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 
-@check("2.3/contents", needs="funds, observe chain", pays=1, one_step=True, decisive=True)
+@check(
+    "2.3/contents",
+    title=(
+        "After the settlement, the chain has used the header's nonce for the payer who signed it."
+    ),
+    ground=derived(
+        "2.3: It carries",
+        "4.1: The facilitator executes",
+        so="What is executed is the authorization in the header: the chain has used its nonce.",
+    ),
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def what_the_header_says_is_done(probe: Probe) -> None:
-    """After the settlement, the chain has used the header's nonce for the payer who signed it.
-
-    - 2.3: It carries
-    - 4.1: The facilitator executes
-    so: What is executed is the authorization in the header: the chain has used its nonce.
-    """
     paid = await probe.buy()
     receipt = await probe.chain.mined(paid)
     if receipt is None:
@@ -99,23 +125,33 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
-@check("2.3/window", needs="funds", pays=2)
+@check(
+    "2.3/window",
+    title="An authorization valid from 60 s before signing to 300 s after is accepted.",
+    needs="funds",
+    pays=2,
+)
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
-    """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, payer, header = await probe.signed(window_s=(-60, 300))
     answer = await probe.settle(challenge, header)
     wide = probe.wallets.sign(challenge, payer, window_s=(-probe.clock.now_s(), 3600))
     await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
 
 
-@check("2.3/window", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "2.3/window",
+    title="An authorization signed 200 s ago is accepted, because its window has not ended.",
+    ground=derived(
+        "2.3: The window is",
+        "2.3: The validity window shown",
+        so="validBefore is the latest execution time: until then, the authorization is valid.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def a_payer_may_take_his_time(probe: Probe) -> None:
-    """An authorization signed 200 s ago is accepted, because its window has not ended.
-
-    - 2.3: The window is
-    - 2.3: The validity window shown
-    so: validBefore is the latest execution time: until then, the authorization is valid.
-    """
     challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))
     probe.wallets.expect_settled(await probe.settle(challenge, header))
 

@@ -4,6 +4,7 @@ import asyncio
 import math
 
 from x402sim.protocol.refusals import Refusal
+from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
@@ -20,13 +21,15 @@ SHORT = 8
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
-@check("2.2/payment-id", decisive=True)
+@check(
+    "2.2/payment-id",
+    title="A payment id is pay_ and an opaque part that is valid in a header.",
+    ground=derived(
+        "2.2: paymentId", so="The client quotes it in X-Payment-Id, so it fits into a header."
+    ),
+    decisive=True,
+)
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
-    """A payment id is pay_ and an opaque part that is valid in a header.
-
-    - 2.2: paymentId
-    so: The client quotes it in X-Payment-Id, so it fits into a header.
-    """
     payment_id = (await probe.challenge()).payment_id
     opaque = payment_id.removeprefix(PREFIX)
     fits = opaque.isascii() and opaque.isprintable() and " " not in opaque
@@ -34,14 +37,21 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     require("pay_ and an opaque part", good, payment_id)
 
 
-@check("2.2/payment-id", needs="funds", pays=1, decisive="another id each time")
+@check(
+    "2.2/payment-id",
+    title="After a payment, the next 402 has another payment id.",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        so=(
+            "An id identifies one payment, and a used one calls for a new one: the next 402 has it."
+        ),
+    ),
+    needs="funds",
+    pays=1,
+    decisive="another id each time",
+)
 async def a_paid_id_does_not_come_again(probe: Probe) -> None:
-    """After a payment, the next 402 has another payment id.
-
-    - 2.2: paymentId
-    - 7: Payment already settled
-    so: An id identifies one payment, and a used one calls for a new one: the next 402 has it.
-    """
     challenge, payer = await probe.challenge(fresh=True), await probe.wallets.payer()
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     is_new = answer.is_receipt or Refusal.ALREADY_SETTLED.text not in answer.text
@@ -52,29 +62,39 @@ async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     require("another payment id", another != challenge.payment_id, "the id that was paid")
 
 
-@check("2.2/payment-id", baseline="unpaid", decisive="another id each time")
+@check(
+    "2.2/payment-id",
+    title="Of several 402s that are requested at the same time, each has its own payment id.",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        so=(
+            "An id identifies one payment. If two who ask at the same time get the same id, the "
+            "payment of the one is that of the other, who is told that it was made already."
+        ),
+    ),
+    baseline="unpaid",
+    decisive="another id each time",
+)
 async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
-    """Of several 402s that are requested at the same time, each has its own payment id.
-
-    - 2.2: paymentId
-    - 7: Payment already settled
-    so: An id identifies one payment. If two who ask at the same time get the same id, the payment
-    of the one is that of the other, who is told that it was made already.
-    """
     await probe.challenge()
     answers = await asyncio.gather(*(probe.ask() for _ in range(AT_ONCE)))
     ids = [read_402(answer).payment_id for answer in answers if answer.status == 402]
     expect(f"different ids among {len(ids)}", len(set(ids)), len(ids))
 
 
-@check("2.2/payment-id", needs="funds, restart", pays=1)
+@check(
+    "2.2/payment-id",
+    title="After a restart, no 402 names an id that was paid before it.",
+    ground=derived(
+        "2.2: paymentId",
+        "7: Payment already settled",
+        so="An id that was paid calls for a new one: a 402 that names it cannot be paid.",
+    ),
+    needs="funds, restart",
+    pays=1,
+)
 async def ids_do_not_begin_anew(probe: Probe) -> None:
-    """After a restart, no 402 names an id that was paid before it.
-
-    - 2.2: paymentId
-    - 7: Payment already settled
-    so: An id that was paid calls for a new one: a 402 that names it cannot be paid.
-    """
     await probe.buy()
     await probe.restart()
     for _ in range(AFTER_A_RESTART):
@@ -83,14 +103,18 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
         require("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 
-@check("2.2/payment-id")
+@check(
+    "2.2/payment-id",
+    title="No payment id comes twice, and 32 of them reveal neither a counter nor a clock.",
+    ground=ours(
+        "2.2: paymentId",
+        because=(
+            "A payment id opens what it has paid for, for anyone who sends it. So nobody should "
+            "be able to guess one; the specification says only that it is opaque."
+        ),
+    ),
+)
 async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
-    """No payment id comes twice, and 32 of them reveal neither a counter nor a clock.
-
-    - 2.2: paymentId
-    because: A payment id opens what it has paid for, for anyone who sends it. So nobody should be
-    able to guess one; the specification says only that it is opaque.
-    """
     ids = [(await probe.challenge(fresh=True)).payment_id for _ in range(SAMPLE)]
     expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
     bits = _bits_that_vary(ids)
@@ -105,27 +129,35 @@ def _bits_that_vary(ids: list[str]) -> float:
     return sum(math.log2(len(characters)) for characters in seen)
 
 
-@check("2.2/payment-id", baseline="unpaid")
+@check(
+    "2.2/payment-id",
+    title="A request with a payment id that was never issued gets a 402.",
+    ground=explicit("5: Otherwise the response is 402", "5: X-Payment-Id"),
+    baseline="unpaid",
+)
 async def an_invented_id_grants_nothing(probe: Probe) -> None:
-    """A request with a payment id that was never issued gets a 402.
-
-    - 5: Otherwise the response is 402
-    - 5: X-Payment-Id
-    """
     payment_id = (await probe.challenge()).payment_id
     for invented in _invented(probe, payment_id):
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
-@check("2.2/payment-id", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "2.2/payment-id",
+    title="A payment for an id that was never issued is refused, and moves no money.",
+    ground=derived(
+        "4.1: paymentId | string | yes",
+        "4.1: Validate the parameters",
+        so=(
+            "The id of a settlement is one that a 402 has given; one that nobody was given does "
+            "not settle."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
-    """A payment for an id that was never issued is refused, and moves no money.
-
-    - 4.1: paymentId | string | yes
-    - 4.1: Validate the parameters
-    so: The id of a settlement is one that a 402 has given; one that nobody was given does not
-    settle.
-    """
     challenge, payer, header = await probe.signed()
     for invented in _invented(probe, challenge.payment_id):
         expect_refused(await probe.settle(challenge, header, payment_id=invented))
@@ -155,14 +187,19 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
     ]
 
 
-@check("2.2/payment-id", baseline="unpaid")
+@check(
+    "2.2/payment-id",
+    title="The 402 for an unknown payment id has a different one: the service issues ids.",
+    ground=ours(
+        "2.2: paymentId",
+        because=(
+            "A payer who chooses an id has made a mistake, or tries something. The "
+            "specification does not say that the next 402 has another one."
+        ),
+    ),
+    baseline="unpaid",
+)
 async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
-    """The 402 for an unknown payment id has a different one: the service issues ids.
-
-    - 2.2: paymentId
-    because: A payer who chooses an id has made a mistake, or tries something. The specification
-    does not say that the next 402 has another one.
-    """
     chosen = "pay_" + "Chosen" * 6
     answer = await probe.ask(payment_id=chosen)
     issued = answer.at(probe.target.payment_required.payment_id)

@@ -5,6 +5,7 @@ from typing import Any
 
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.deviations import SHAPE
@@ -44,9 +45,12 @@ def _is_address(text: Any) -> bool:
         return False
 
 
-@check("2.1/requirements", one_step=True)
+@check(
+    "2.1/requirements",
+    title="Payment requirements have all fields of 2.1, each with its type.",
+    one_step=True,
+)
 async def requirements_have_their_fields(probe: Probe) -> None:
-    """Payment requirements have all fields of 2.1, each with its type."""
     wanted = await _requirements(probe)
     for name in ("scheme", "network", "payTo", "asset", "maxAmountRequired", "resource"):
         require(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
@@ -54,23 +58,29 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
-@check("2.1/scheme", one_step=True, decisive=True)
+@check(
+    "2.1/scheme",
+    title='The payment scheme is "exact".',
+    ground=explicit("2.1: scheme"),
+    one_step=True,
+    decisive=True,
+)
 async def the_scheme_is_exact(probe: Probe) -> None:
-    """The payment scheme is "exact".
-
-    - 2.1: scheme
-    """
     expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check("2.1/network", one_step=True, decisive=True)
+@check(
+    "2.1/network",
+    title="Every 402 names the same network; with --world, it is the world's.",
+    ground=derived(
+        "2.1: network",
+        "2.8: The selected network",
+        so="A deployment has selected one network, so every 402 names it.",
+    ),
+    one_step=True,
+    decisive=True,
+)
 async def the_network_is_the_deployments(probe: Probe) -> None:
-    """Every 402 names the same network; with --world, it is the world's.
-
-    - 2.1: network
-    - 2.8: The selected network
-    so: A deployment has selected one network, so every 402 names it.
-    """
     named = (await _requirements(probe)).get("network")
     require("a network's name", isinstance(named, str) and bool(named), named)
     expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
@@ -78,12 +88,14 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check("2.1/pay-to", one_step=True, decisive=True)
+@check(
+    "2.1/pay-to",
+    title="payTo is an address, not the token's, and the one of --pay-to if given.",
+    ground=explicit("2.1: payTo"),
+    one_step=True,
+    decisive=True,
+)
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
-    """payTo is an address, not the token's, and the one of --pay-to if given.
-
-    - 2.1: payTo
-    """
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
     require("payTo, an address", _is_address(payee), payee)
@@ -93,12 +105,14 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check("2.1/asset", one_step=True, decisive=True)
+@check(
+    "2.1/asset",
+    title="The asset is an address; with --world, it is the world's token.",
+    ground=explicit("2.1: asset"),
+    one_step=True,
+    decisive=True,
+)
 async def the_asset_is_an_address(probe: Probe) -> None:
-    """The asset is an address; with --world, it is the world's token.
-
-    - 2.1: asset
-    """
     asset = (await _requirements(probe)).get("asset")
     require("asset, an address", _is_address(asset), asset)
     if probe.world.exists:
@@ -106,13 +120,14 @@ async def the_asset_is_an_address(probe: Probe) -> None:
         expect("the asset", str(asset).lower(), token.lower())
 
 
-@check("2.1/asset", needs="observe chain", one_step=True)
+@check(
+    "2.1/asset",
+    title="The asset is a token contract with 6 decimals.",
+    ground=explicit("2.1: asset", "2.1: maxAmountRequired"),
+    needs="observe chain",
+    one_step=True,
+)
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
-    """The asset is a token contract with 6 decimals.
-
-    - 2.1: asset
-    - 2.1: maxAmountRequired
-    """
     asset = (await _requirements(probe)).get("asset")
     code = await probe.chain.call("eth_getCode", asset, "latest")
     require("a contract at the asset's address", code not in ("0x", None), code)
@@ -120,38 +135,47 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check("2.1/amount", one_step=True, decisive=True)
+@check(
+    "2.1/amount",
+    title="The amount is a string of base units, without sign, point or leading zero.",
+    ground=derived(
+        "2.1: maxAmountRequired",
+        so="A base unit is not divided: an amount is a whole number of them, above zero.",
+    ),
+    one_step=True,
+    decisive=True,
+)
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
-    """The amount is a string of base units, without sign, point or leading zero.
-
-    - 2.1: maxAmountRequired
-    so: A base unit is not divided: an amount is a whole number of them, above zero.
-    """
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
     require("maxAmountRequired, a string of digits", is_digits, as_json(amount))
     require("an amount above zero", amount != "0", as_json(amount))
 
 
-@check("2.1/timeout", one_step=True, decisive=True)
+@check(
+    "2.1/timeout",
+    title="The timeout is an integer above zero.",
+    ground=derived(
+        "2.1: maxTimeoutSeconds",
+        so="What can be paid at all is valid for some time: the integer is above zero.",
+    ),
+    one_step=True,
+    decisive=True,
+)
 async def the_timeout_is_an_integer(probe: Probe) -> None:
-    """The timeout is an integer above zero.
-
-    - 2.1: maxTimeoutSeconds
-    so: What can be paid at all is valid for some time: the integer is above zero.
-    """
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
     require("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
-@check("2.1/resource", one_step=True, decisive=True)
+@check(
+    "2.1/resource",
+    title="The resource is the path of the requested endpoint.",
+    ground=explicit("2.1: resource", "4.2: Its resource"),
+    one_step=True,
+    decisive=True,
+)
 async def the_resource_is_the_path(probe: Probe) -> None:
-    """The resource is the path of the requested endpoint.
-
-    - 2.1: resource
-    - 4.2: Its resource
-    """
     resource, paths = (
         (await _requirements(probe)).get("resource"),
         probe.resources(probe.target.protected.path),
@@ -160,13 +184,12 @@ async def the_resource_is_the_path(probe: Probe) -> None:
     require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
-@check("2.1/resource")
+@check(
+    "2.1/resource",
+    title="The 402 for a path with a query, if there is one, names the same resource.",
+    ground=explicit("2.1: resource", "4.2: Its resource"),
+)
 async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
-    """The 402 for a path with a query, if there is one, names the same resource.
-
-    - 2.1: resource
-    - 4.2: Its resource
-    """
     resource = (await _requirements(probe)).get("resource")
     answer = await probe.ask(path=probe.target.protected.path + "?from=list")
     if answer.status != 402:
@@ -174,18 +197,27 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     expect("resource", read_402(answer).requirements.get("resource"), resource)
 
 
-@check("2.1/description-shown", level="SHOULD")
+@check(
+    "2.1/description-shown",
+    title=(
+        "The requirements of a 402 have a description, unless the target file says they have none."
+    ),
+    level="SHOULD",
+)
 async def a_402_has_a_description(probe: Probe) -> None:
-    """The requirements of a 402 have a description, unless the target file says they have none."""
     if not probe.target.payment_required.description:
         raise NotApplicable("the target file says that a 402 has no description")
     text = (await _requirements(probe)).get("description")
     require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
-@check("2.1/description", needs="funds", pays=1)
+@check(
+    "2.1/description",
+    title="Requirements are accepted without the description, if they are accepted at all.",
+    needs="funds",
+    pays=1,
+)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
-    """Requirements are accepted without the description, if they are accepted at all."""
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.is_receipt:
@@ -196,9 +228,12 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     raise Inconclusive(f"no payment is settled: {answer.summary}")
 
 
-@check("2.2/body", decisive=True)
+@check(
+    "2.2/body",
+    title="A 402 has the fixed error text, a payment id and the requirements.",
+    decisive=True,
+)
 async def a_402_says_what_it_is(probe: Probe) -> None:
-    """A 402 has the fixed error text, a payment id and the requirements."""
     answer, places = await _required(probe), probe.target.payment_required
     probe.by_target(*SHAPE)
     if places.error:
@@ -208,9 +243,12 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
 
 
-@check("2.2/body", decisive=True)
+@check(
+    "2.2/body",
+    title="The network of a 402 is the network of its requirements.",
+    decisive=True,
+)
 async def a_402_names_its_network_twice(probe: Probe) -> None:
-    """The network of a 402 is the network of its requirements."""
     answer, places = await _required(probe), probe.target.payment_required
     probe.by_target("payment_required.network")
     if places.network:
@@ -218,16 +256,22 @@ async def a_402_names_its_network_twice(probe: Probe) -> None:
         expect("network", answer.at(places.network), named)
 
 
-@check("2.2/body")
+@check(
+    "2.2/body",
+    title="The message is a string that states the amount in base units.",
+)
 async def the_message_states_the_amount(probe: Probe) -> None:
-    """The message is a string that states the amount in base units."""
     challenge = await probe.challenge()
     _states_amount(probe, challenge)
 
 
-@check("2.2/body", needs="sessions", decisive=True)
+@check(
+    "2.2/body",
+    title="The message of a deposit's 402 states the deposit in base units.",
+    needs="sessions",
+    decisive=True,
+)
 async def a_deposits_message_states_its_amount(probe: Probe) -> None:
-    """The message of a deposit's 402 states the deposit in base units."""
     odd_cents = to_decimal(to_base(probe.target.sessions.smallest, 6) + 1_360_000, 6)
     _states_amount(probe, read_402(await probe.ask_session(odd_cents)))
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_served, expect_withheld, require
@@ -18,9 +19,14 @@ SAMPLE, NEIGHBOURS = 4, 1000
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
-@check("2.4/record", needs="funds, record", pays=1, decisive="the stored fields")
+@check(
+    "2.4/record",
+    title="The stored payment has the fields of 2.4, with the values of this payment.",
+    needs="funds, record",
+    pays=1,
+    decisive="the stored fields",
+)
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
-    """The stored payment has the fields of 2.4, with the values of this payment."""
     paid = await probe.buy()
     record, wanted = await record_of(probe, paid), paid.challenge.requirements
     tx_hash = str(paid.receipt.at(probe.target.receipt.tx_hash))
@@ -40,9 +46,13 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
-@check("2.4/record", needs="funds, record, sessions, world", decisive="the stored fields")
+@check(
+    "2.4/record",
+    title="The stored payment of a deposit has its own amount, resource and payer.",
+    needs="funds, record, sessions, world",
+    decisive="the stored fields",
+)
 async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
-    """The stored payment of a deposit has its own amount, resource and payer."""
     _, deposit = await probe.deposit(3)
     paid = await probe.pay(deposit)
     record, wanted = await record_of(probe, paid), deposit.requirements
@@ -52,9 +62,13 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     expect("from_address", from_address, paid.payer.address.lower())
 
 
-@check("2.4/block-null", needs="funds, record", pays=2)
+@check(
+    "2.4/block-null",
+    title="block_number exists and is null at creation, until the indexer sets it.",
+    needs="funds, record",
+    pays=2,
+)
 async def a_new_record_has_no_block(probe: Probe) -> None:
-    """block_number exists and is null at creation, until the indexer sets it."""
     records = [await record_of(probe, await probe.buy()) for _ in range(2)]
     for record in records:
         require("a field block_number", "block_number" in record, sorted(record))
@@ -65,6 +79,7 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
 
 @check(
     "2.4/block-null",
+    title=("After the indexer's interval, block_number is the block of the payment's transaction."),
     needs="funds, record, observe chain",
     pays=1,
     waits=turn_s,
@@ -72,7 +87,6 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     late=True,
 )
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
-    """After the indexer's interval, block_number is the block of the payment's transaction."""
     paid = await buy_late(probe)
     mined = await probe.chain.mined(paid)
     if mined is None:
@@ -85,9 +99,13 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     expect("block_number", record.get("block_number"), int(mined["blockNumber"], 16))
 
 
-@check("2.6/id-prefix", needs="funds, sessions", deposits="0.01")
+@check(
+    "2.6/id-prefix",
+    title="The session id of a settled deposit begins with session_.",
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
-    """The session id of a settled deposit begins with session_."""
     max_spend, challenge = await probe.deposit(1)
     paid = await probe.pay(challenge)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
@@ -98,14 +116,20 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
         raise Inconclusive(f"no session id was found: {answer.summary}{CURE_OF_IDS}")
 
 
-@check("2.6/session-ids", needs="funds, sessions, world", deposits="0.04")
+@check(
+    "2.6/session-ids",
+    title="Of four sessions that are opened one after the other, the ids are no neighbours.",
+    ground=ours(
+        "2.6: A session is identified",
+        because=(
+            "Who knows the id of a session can spend its budget. An id that follows from "
+            "another one is no secret."
+        ),
+    ),
+    needs="funds, sessions, world",
+    deposits="0.04",
+)
 async def session_ids_do_not_count_up(probe: Probe) -> None:
-    """Of four sessions that are opened one after the other, the ids are no neighbours.
-
-    - 2.6: A session is identified
-    because: Who knows the id of a session can spend its budget. An id that follows from another one
-    is no secret.
-    """
     max_spend = await probe.budget_for(1)
     ids = [(await probe.open_session(max_spend)).session_id for _ in range(SAMPLE)]
     expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
@@ -141,15 +165,18 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids + [value for value in named if isinstance(value, str)]
 
 
-@session_check("2.6/remaining", deposits="0.03")
+@session_check(
+    "2.6/remaining",
+    title="The service serves exactly as many requests as the deposit pays for.",
+    ground=derived(
+        "2.6: Remaining budget",
+        "5: When deposited - released",
+        "5: Access to protected endpoints",
+        so="With nothing remaining, a session is no proof of payment, so it grants no access.",
+    ),
+    deposits="0.03",
+)
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
-    """The service serves exactly as many requests as the deposit pays for.
-
-    - 2.6: Remaining budget
-    - 5: When deposited - released
-    - 5: Access to protected endpoints
-    so: With nothing remaining, a session is no proof of payment, so it grants no access.
-    """
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
@@ -157,9 +184,14 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     expect_withheld(await probe.ask(session_id=session.session_id))
 
 
-@check("2.6/remaining", needs="funds, sessions, session view", deposits="0.03", decisive=True)
+@check(
+    "2.6/remaining",
+    title="A readable session shows remaining = deposited - released.",
+    needs="funds, sessions, session view",
+    deposits="0.03",
+    decisive=True,
+)
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
-    """A readable session shows remaining = deposited - released."""
     session = await probe.open_session(await probe.budget_for(3))
     expect_served(await probe.ask(session_id=session.session_id))
     path = filled(probe.target.sessions.view, "sessionId", session.session_id)
@@ -185,9 +217,16 @@ def _number(value: Any) -> Fraction | None:
         return None
 
 
-@check("2.8/networks", needs="observe chain", one_step=True, decisive=True)
+@check(
+    "2.8/networks",
+    title=(
+        "The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."
+    ),
+    needs="observe chain",
+    one_step=True,
+    decisive=True,
+)
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
-    """The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."""
     network = str((await probe.challenge()).requirements.get("network"))
     known = probe.setting.options.networks.get(network)
     kind = next((kind for kind in CHAINS if network.endswith(kind)), None)
@@ -198,15 +237,22 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect(f"the chain id of {network}", chain_id, wanted)
 
 
-@check("2.8/networks", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.8/networks",
+    title="An authorization signed for another chain id is refused.",
+    ground=derived(
+        "2.8: testnet",
+        "2.8: mainnet",
+        "5: The signature proves",
+        so="A signature for another chain id does not authorize a transfer on this network.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
-    """An authorization signed for another chain id is refused.
-
-    - 2.8: testnet
-    - 2.8: mainnet
-    - 5: The signature proves
-    so: A signature for another chain id does not authorize a transfer on this network.
-    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)

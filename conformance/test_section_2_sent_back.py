@@ -13,6 +13,7 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
+from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import SETTLE, VERIFY
@@ -33,23 +34,36 @@ SOON_S, NEARLY_S, LATE_S = 15, 5, 15
 """How long before the end of the requirements they are sent, at least, and how long after it."""
 USUAL_S = 300
 DAY_S = 86_400
-EXACTLY_THE_AMOUNT = """
-- 5: The amount must equal
-- 2.1: maxAmountRequired
-"""
+EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
 
 
-@check("2.1/scheme", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/scheme",
+    title="Requirements with another scheme are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
-    """Requirements with another scheme are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
 
-@check("2.1/network", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/network",
+    title="Requirements with another network are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
-    """Requirements with another network are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
     network = probe.wallets.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
@@ -57,26 +71,49 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, network=other)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "2.1/asset",
+    title="Requirements with another token are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
-    """Requirements with another token are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
     await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "2.1/asset",
+    title="Requirements and authorization for another token are refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def another_token_is_refused(probe: Probe) -> None:
-    """Requirements and authorization for another token are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     token = replace(probe.wallets.network(challenge), asset=parse_address(ELSEWHERE))
     header = probe.wallets.sign(challenge, payer, network=token)
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/pay-to", baseline="payment", needs="funds", pays=3, one_step=True, decisive=True)
+@check(
+    "2.1/pay-to",
+    title=(
+        "Requirements and authorization with another payee are refused; a similar address, too."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive=True,
+)
 async def another_payee_is_refused(probe: Probe) -> None:
-    """Requirements and authorization with another payee are refused; a similar address, too."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
@@ -87,6 +124,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
 
 @check(
     "2.1/amount",
+    title="Requirements and authorization for one base unit are refused.",
     ground=EXACTLY_THE_AMOUNT,
     baseline="payment",
     needs="funds",
@@ -94,13 +132,13 @@ async def another_payee_is_refused(probe: Probe) -> None:
     one_step=True,
 )
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization for one base unit are refused."""
     challenge, payer, header = await probe.signed(value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
 @check(
     "2.1/amount",
+    title="Requirements and authorization for one base unit more are refused.",
     ground=EXACTLY_THE_AMOUNT,
     baseline="payment",
     needs="funds",
@@ -109,25 +147,37 @@ async def a_smaller_amount_is_refused(probe: Probe) -> None:
     decisive=True,
 )
 async def a_larger_amount_is_refused(probe: Probe) -> None:
-    """Requirements and authorization for one base unit more are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     more = challenge.amount_base + 1
     header = probe.wallets.sign(challenge, payer, value=more)
     await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
 
 
-@check("2.1/amount", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "2.1/amount",
+    title=(
+        "The amount with a leading zero, or as a number, is refused, or the issued one is settled."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
-    """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
     challenge, payer, header = await probe.signed()
     for respelled in (f"0{challenge.amount_base}", challenge.amount_base):
         if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
             return
 
 
-@session_check("2.1/amount", ground=EXACTLY_THE_AMOUNT, pays=1, decisive=True)
+@session_check(
+    "2.1/amount",
+    title="Requirements and authorization for a session deposit of one base unit are refused.",
+    ground=EXACTLY_THE_AMOUNT,
+    pays=1,
+    decisive=True,
+)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
-    """Requirements and authorization for a session deposit of one base unit are refused."""
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
@@ -135,16 +185,30 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     await expect_no_session(probe, claim)
 
 
-@check("2.1/timeout", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "2.1/timeout",
+    title=(
+        "Requirements that are changed to be valid for a day are refused, or settled as issued."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def another_timeout_settles_nothing_else(probe: Probe) -> None:
-    """Requirements that are changed to be valid for a day are refused, or settled as issued."""
     challenge, payer, header = await probe.signed()
     await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@check("2.1/resource", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "2.1/resource",
+    title=("Requirements for another path are refused, or the issued ones are settled and opened."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
-    """Requirements for another path are refused, or the issued ones are settled and opened."""
     challenge, payer, header = await probe.signed()
     path = probe.target.protected.path
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
@@ -157,16 +221,24 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         await expect_no_session(probe, claim)
 
 
-@check("2.1/resource", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
+@check(
+    "2.1/resource",
+    title=("A deposit's id with requirements and payment of a quote, or vice versa, is refused."),
+    ground=derived(
+        "4.1: paymentId | string | yes",
+        "4.1: paymentRequirements",
+        "5: The amount must equal",
+        so=(
+            "Id and requirements are of one 402: an authorization for the amount of another is "
+            "not for the amount required."
+        ),
+    ),
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+)
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """A deposit's id with requirements and payment of a quote, or vice versa, is refused.
-
-    - 4.1: paymentId | string | yes
-    - 4.1: paymentRequirements
-    - 5: The amount must equal
-    so: Id and requirements are of one 402: an authorization for the amount of another is not for
-    the amount required.
-    """
     quote, payer = await probe.challenge(), await probe.wallets.payer()
     max_spend, deposit = await probe.deposit(2)
     if deposit.amount_base == quote.amount_base:
@@ -181,14 +253,14 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("2.1/changed-description", needs="funds", pays=1)
+@check(
+    "2.1/changed-description",
+    title="Whether requirements with a changed description are settled.",
+    ground=silent("2.1: description", "4.1: paymentRequirements"),
+    needs="funds",
+    pays=1,
+)
 async def another_description(probe: Probe) -> None:
-    """Whether requirements with a changed description are settled.
-
-    - 2.1: description
-    - 4.1: paymentRequirements
-    open
-    """
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
     probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
@@ -199,18 +271,34 @@ def _late_s(setting: Setting) -> float:
     return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
 
 
-@check("2.1/timeout", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
+@check(
+    "2.1/timeout",
+    title=(
+        "After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
-    """After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
     header = probe.wallets.sign(challenge, payer)
     await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
-@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
+@check(
+    "2.1/validity",
+    title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
-    """Shortly before maxTimeoutSeconds have passed, the requirements can still be paid."""
     begun_s, payer = probe.clock.now(), await probe.wallets.payer()
     challenge = await probe.challenge()
     ends_s = begun_s + _timeout_s(challenge)
@@ -222,9 +310,16 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     )
 
 
-@check("2.1/validity", baseline="payment", needs="funds", pays=1, waits=_late_s, decisive=True)
+@check(
+    "2.1/validity",
+    title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
 async def requirements_end(probe: Probe) -> None:
-    """Once maxTimeoutSeconds have passed, even a fresh authorization is refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
     await _refused(probe, challenge, payer, probe.wallets.sign(challenge, payer))

@@ -13,6 +13,7 @@ from typing import Any
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
+from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check, session_check
@@ -54,9 +55,16 @@ A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@check("3/pending-resolved", needs="funds, world", pays=len(LOST))
+@check(
+    "3/pending-resolved",
+    title=(
+        "After any loss of the facilitator's answer, a payer who retries is served, and paid once."
+    ),
+    needs="funds, world",
+    pays=len(LOST),
+    disturbs=True,
+)
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
-    """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
         challenge, payer, header = await probe.signed()
         await probe.world.fault(fault, of=payer)
@@ -66,9 +74,14 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", needs="funds, world", pays=2 * len(UNKNOWN))
+@check(
+    "3/pending-resolved",
+    title="While the outcome of the first payment is unknown, a second one moves no money.",
+    needs="funds, world",
+    pays=2 * len(UNKNOWN),
+    disturbs=True,
+)
 async def no_payer_is_charged_twice(probe: Probe) -> None:
-    """While the outcome of the first payment is unknown, a second one moves no money."""
     for how in UNKNOWN:
         fault = LOST[how]
         challenge, payer, header = await probe.signed()
@@ -81,9 +94,14 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", needs="funds, world", pays=2)
+@check(
+    "3/pending-resolved",
+    title="While the transfer of the first payment is not mined, a second one moves no money.",
+    needs="funds, world",
+    pays=2,
+    disturbs=True,
+)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
-    """While the transfer of the first payment is not mined, a second one moves no money."""
     challenge, payer, header = await probe.signed()
     nonce = to_hex(authorization_of(header)[0].nonce)
     await probe.world.post("mining", {"automine": False})
@@ -100,9 +118,15 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", baseline="payment", needs="funds, world", pays=4)
+@check(
+    "3/pending-resolved",
+    title="A nonce that the payer used to pay himself, or to pay less, grants nothing.",
+    baseline="payment",
+    needs="funds, world",
+    pays=4,
+    disturbs=True,
+)
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
-    """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
         challenge, payer, header = await probe.signed()
         await probe.world.fault(SETTLE(does="lose request", times=None), of=payer)
@@ -121,9 +145,14 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
             expect_withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
-@check("3/pending-resolved", needs="funds, world, clock", pays=2)
+@check(
+    "3/pending-resolved",
+    title="A payer who never resends the header is served, too, even after a crash.",
+    needs="funds, world, clock",
+    pays=2,
+    disturbs=True,
+)
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
-    """A payer who never resends the header is served, too, even after a crash."""
     for fault in (SETTLE(does="lose answer"), SETTLE(does="crash after")):
         challenge, payer, header = await probe.signed()
         await _lose(probe, challenge, payer, header, fault)
@@ -134,9 +163,14 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check("3/pending-resolved", needs="funds, world, sessions", deposits="0.01")
+@session_check(
+    "3/pending-resolved",
+    title="A deposit whose answer was lost still opens its session, and is paid once.",
+    needs="funds, world, sessions",
+    deposits="0.01",
+    disturbs=True,
+)
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
-    """A deposit whose answer was lost still opens its session, and is paid once."""
     (max_spend, challenge), payer = await probe.deposit(1), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     await probe.world.fault(SETTLE(does="lose answer"), of=payer)
@@ -160,12 +194,19 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/said-failed-but-paid", needs="funds, world", pays=1)
+@check(
+    "3/said-failed-but-paid",
+    title=("What happens if the facilitator reports a settlement as failed although it was mined."),
+    ground=silent(
+        why=(
+            "The specification does not say what becomes of a transfer that is reported as failed."
+        )
+    ),
+    needs="funds, world",
+    pays=1,
+    disturbs=True,
+)
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
-    """What happens if the facilitator reports a settlement as failed although it was mined.
-
-    open: The specification does not say what becomes of a transfer that is reported as failed.
-    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.world.fault(DONE(status=200, body=NOT_SETTLED), of=payer)
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
@@ -186,7 +227,7 @@ async def _lose(
     settling = asyncio.create_task(probe.settle(challenge, header, may_break=True))
 
     async def is_asked() -> bool:
-        return settling.done() or not await probe.world.get("faults")
+        return settling.done() or await probe.world.was_asked_about(payer)
 
     await eventually(probe.clock, is_asked, within_s=UNDER_WAY_S)
     for each in CHAIN_UNREACHABLE:

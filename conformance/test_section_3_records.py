@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
@@ -14,9 +15,13 @@ from x402sim.suite.probe import Probe
 HOUR_S = 3600
 
 
-@check("3/discarded-after-24h", needs="funds, world, clock", pays=1)
+@check(
+    "3/discarded-after-24h",
+    title=("Our own service's cache has the entitlement after 23 hours, and no longer after 25."),
+    needs="funds, world, clock",
+    pays=1,
+)
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
-    """Our own service's cache has the entitlement after 23 hours, and no longer after 25."""
     await probe.buy()
     await probe.wait(23 * HOUR_S)
     cached = await probe.world.cached_entitlements()
@@ -26,9 +31,16 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     expect("entitlements in the cache after 25 hours", cached, 0)
 
 
-@check("3/record-outlives-cache", needs="funds, restart", pays=1, decisive="stored for longer")
+@check(
+    "3/record-outlives-cache",
+    title=(
+        "With an empty cache, after a restart or 25 hours, the id of a payment still grants access."
+    ),
+    needs="funds, restart",
+    pays=1,
+    decisive="stored for longer",
+)
 async def a_payment_outlives_the_cache(probe: Probe) -> None:
-    """With an empty cache, after a restart or 25 hours, the id of a payment still grants access."""
     paid = await probe.buy()
     if not probe.setting.missing(Need.CLOCK):
         await probe.wait(25 * HOUR_S)
@@ -39,6 +51,9 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
 
 @check(
     "3/record-outlives-cache",
+    title=(
+        "After a restart, the id of a payment that the indexer has completed still grants access."
+    ),
     needs="funds, restart",
     pays=1,
     waits=turn_s,
@@ -46,21 +61,22 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
     late=True,
 )
 async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
-    """After a restart, the id of a payment that the indexer has completed still grants access."""
     paid = await buy_late(probe)
     await probe.wait(turn_s(probe.setting))
     await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("3/indexed-status", needs="funds, restart", pays=1, waits=turn_s, late=True)
+@check(
+    "3/indexed-status",
+    title=("Whether a payment still grants access after the indexer has run, without the cache."),
+    ground=silent("3: The resulting values of status", "3: A record with status"),
+    needs="funds, restart",
+    pays=1,
+    waits=turn_s,
+    late=True,
+)
 async def an_indexed_payment(probe: Probe) -> None:
-    """Whether a payment still grants access after the indexer has run, without the cache.
-
-    - 3: The resulting values of status
-    - 3: A record with status
-    open
-    """
     paid = await buy_late(probe)
     await probe.wait(turn_s(probe.setting))
     await probe.restart()
@@ -68,9 +84,15 @@ async def an_indexed_payment(probe: Probe) -> None:
     probe.observe("it does" if answer.has_content else f"it does not: {answer.summary}")
 
 
-@check("3/indexed-status", needs="funds, record", pays=1, waits=turn_s, late=True)
+@check(
+    "3/indexed-status",
+    title="After the indexer has run, a record has a block number and a status.",
+    needs="funds, record",
+    pays=1,
+    waits=turn_s,
+    late=True,
+)
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
-    """After the indexer has run, a record has a block number and a status."""
     paid = await buy_late(probe)
 
     def is_indexed(record: dict[str, Any]) -> bool:

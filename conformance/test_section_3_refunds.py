@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived
 from x402sim.suite.check import session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
@@ -41,17 +42,27 @@ TROUBLE: dict[str, Fault] = {
 }
 """What befalls the first attempt at a refund."""
 REFUNDED = "funds, sessions, world"
-UNSPENT = """
-- 3: A session expires
-- 2.6: Remaining budget
-so: What was spent is not refunded, and what was refunded is not unspent any more: the refunds of a
-session are its unspent balance, however many attempts they take.
-"""
+UNSPENT = derived(
+    "3: A session expires",
+    "2.6: Remaining budget",
+    so=(
+        "What was spent is not refunded, and what was refunded is not unspent any more: the "
+        "refunds of a session are its unspent balance, however many attempts they take."
+    ),
+)
 
 
-@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s, decisive=True)
+@session_check(
+    "3/expiry-refund",
+    title=(
+        "A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."
+    ),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
 async def each_session_is_refunded(probe: Probe) -> None:
-    """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
     payer = await probe.wallets.payer()
     two, three = await probe.budget_for(2), await probe.budget_for(3)
     odd = to_decimal(to_base(await probe.budget_for(1), 6) + ODD_CENTS * CENT_BASE, 6)
@@ -67,10 +78,17 @@ async def each_session_is_refunded(probe: Probe) -> None:
 
 
 @session_check(
-    "3/refund-once", ground=UNSPENT, needs=REFUNDED, waits=in_trouble_s, decisive="one refund"
+    "3/refund-once",
+    title=(
+        "Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."
+    ),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=in_trouble_s,
+    decisive="one refund",
+    disturbs=True,
 )
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
-    """Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."""
     endings: list[Ending] = []
     for trouble in TROUBLE.values():
         ending = await open_ending(probe, await probe.budget_for(2), spends=len(endings) % 2)
@@ -85,13 +103,15 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
 
 @session_check(
     "3/refund-once",
+    title=(
+        "After a restart, no refund comes again; a session that is still served is refunded, too."
+    ),
     ground=UNSPENT,
     needs=f"{REFUNDED}, restart",
     waits=refunded_s,
     decisive="one refund",
 )
 async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
-    """After a restart, no refund comes again; a session that is still served is refunded, too."""
     over = await open_ending(probe, await probe.budget_for(2), spends=1)
     await until_over(probe, over)
     await expect_refunded(probe, over)
@@ -109,18 +129,21 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
 
 @session_check(
     "3/expiry-refund",
+    title="A session that is used until shortly before its end serves nothing after it.",
+    ground=derived(
+        "3: A session expires",
+        "4.4: duration",
+        so=(
+            "duration is the length of the session, and not of a pause: using it does not move "
+            "its end."
+        ),
+    ),
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
     decisive="its end",
     late=True,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
-    """A session that is used until shortly before its end serves nothing after it.
-
-    - 3: A session expires
-    - 4.4: duration
-    so: duration is the length of the session, and not of a pause: using it does not move its end.
-    """
     # else another check may act when it is to be used
     await probe.setting.scheduler.wait_for_the_rest()
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)

@@ -5,6 +5,7 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 """
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived
 from x402sim.suite.check import session_check
 from x402sim.suite.ending import (
     CLOCK_END_S,
@@ -76,17 +77,26 @@ async def _let_one_end(probe: Probe) -> None:
     expect_withheld(answer)
 
 
-@session_check("3/expiry-refund", deposits="0.02", waits=_end_s, decisive="its end")
+@session_check(
+    "3/expiry-refund",
+    title="When its duration is over, a session with budget left serves nothing more.",
+    deposits="0.02",
+    waits=_end_s,
+    decisive="its end",
+)
 async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
-    """When its duration is over, a session with budget left serves nothing more."""
     await _let_one_end(probe)
 
 
 @session_check(
-    "3/expiry-refund", needs=REFUNDED, deposits="0.08", waits=_refunded_s, decisive="its end"
+    "3/expiry-refund",
+    title="Exactly the unspent amount of an expired session is refunded.",
+    needs=REFUNDED,
+    deposits="0.08",
+    waits=_refunded_s,
+    decisive="its end",
 )
 async def what_is_left_is_refunded(probe: Probe) -> None:
-    """Exactly the unspent amount of an expired session is refunded."""
     price_base, until_s = (await probe.challenge()).amount_base, probe.clock.now() + IN_ALL_S
     whole = await probe.budget_for(1)
     spent = await open_ending(probe, whole, spends=to_base(whole, 6) // price_base)
@@ -96,14 +106,22 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, untouched, partly, spent, until_s=until_s)
 
 
-@session_check("3/expiry-refund", deposits="0.02", waits=lambda _: EARLY_S, decisive=True)
+@session_check(
+    "3/expiry-refund",
+    title="A session that has not expired is served, and nothing is refunded.",
+    ground=derived(
+        "3: A session expires",
+        "4.4: duration",
+        so=(
+            "The refund comes on expiration, and a session of an hour has not expired after "
+            "seconds."
+        ),
+    ),
+    deposits="0.02",
+    waits=lambda _: EARLY_S,
+    decisive=True,
+)
 async def nothing_ends_early(probe: Probe) -> None:
-    """A session that has not expired is served, and nothing is refunded.
-
-    - 3: A session expires
-    - 4.4: duration
-    so: The refund comes on expiration, and a session of an hour has not expired after seconds.
-    """
     session = await probe.open_session(await probe.budget_for(2))
     await probe.wait(EARLY_S)
     expect_served(await probe.ask(session_id=session.session_id))
@@ -113,13 +131,15 @@ async def nothing_ends_early(probe: Probe) -> None:
 
 @session_check(
     "3/refund-once",
+    title=(
+        "Claiming a session again after its refund yields neither the session nor a second refund."
+    ),
     needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
     decisive=True,
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:
-    """Claiming a session again after its refund yields neither the session nor a second refund."""
     until_s = probe.clock.now() + IN_ALL_S
     kept = await open_ending(probe, await probe.budget_for(2))
     session, deposit = kept.session, kept.session.paid.challenge

@@ -30,9 +30,13 @@ async def _expect_budget(
     expect(what, served, fits, last.show if last else None)
 
 
-@session_check("3/deposit-makes-session", deposits="0.01", decisive="one session of its amount")
+@session_check(
+    "3/deposit-makes-session",
+    title="A small deposit's id in a request for a large session opens the small one at most.",
+    deposits="0.01",
+    decisive="one session of its amount",
+)
 async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
-    """A small deposit's id in a request for a large session opens the small one at most."""
     small, challenge = await probe.deposit(1)
     paid = await probe.pay(challenge)
     big = await probe.ask_session("50.00", payment_id=challenge.payment_id)
@@ -41,9 +45,13 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     await _expect_budget(probe, ids, small, challenge.amount_base)
 
 
-@session_check("3/deposit-makes-session", deposits="0.02", decisive="one session of its amount")
+@session_check(
+    "3/deposit-makes-session",
+    title="A deposit that is settled and claimed many times, also concurrently, counts once.",
+    deposits="0.02",
+    decisive="one session of its amount",
+)
 async def one_deposit_makes_one_session(probe: Probe) -> None:
-    """A deposit that is settled and claimed many times, also concurrently, counts once."""
     (max_spend, challenge), payer = await probe.deposit(2), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     receipts = await asyncio.gather(*(probe.settle(challenge, header) for _ in range(3)))
@@ -57,18 +65,24 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@session_check("3/deposit-makes-session", pays=1, decisive=True)
+@session_check(
+    "3/deposit-makes-session",
+    title="The id of a paid quote opens no session.",
+    pays=1,
+    decisive=True,
+)
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
-    """The id of a paid quote opens no session."""
     paid = await probe.buy()
     max_spend = await probe.budget_for(1)
     answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
     await expect_no_session(probe, answer)
 
 
-@session_check("3/deposit-makes-session")
+@session_check(
+    "3/deposit-makes-session",
+    title="A session whose deposit is not settled cannot be claimed.",
+)
 async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
-    """A session whose deposit is not settled cannot be claimed."""
     max_spend, challenge = await probe.deposit(1)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     await expect_no_session(probe, answer)

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
@@ -23,35 +24,45 @@ REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 
 
-@check("4.3/list", needs="agents", pays=1, decisive=True)
+@check(
+    "4.3/list",
+    title="GET /api/agents is answered with the list, of any shape.",
+    needs="agents",
+    pays=1,
+    decisive=True,
+)
 async def the_agents_are_listed(probe: Probe) -> None:
-    """GET /api/agents is answered with the list, of any shape."""
     probe.by_target("agents.path")
     answer = await _agents(probe)
     require("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
 
 
-@check("4.3/list", needs="agents", pays=1, decisive=True)
+@check(
+    "4.3/list",
+    title="The list of agents is JSON, of any shape.",
+    ground=derived(
+        "0: All bodies are JSON",
+        "1: The service also lists agents",
+        so="The list is a body, so it is JSON, whatever its shape.",
+    ),
+    needs="agents",
+    pays=1,
+    decisive=True,
+)
 async def the_list_is_json(probe: Probe) -> None:
-    """The list of agents is JSON, of any shape.
-
-    - 0: All bodies are JSON
-    - 1: The service also lists agents
-    so: The list is a body, so it is JSON, whatever its shape.
-    """
     answer = await _agents(probe)
     is_json = answer.body is not None or answer.text.strip() == "null"
     require("JSON", is_json, answer.summary)
 
 
-@check("2.7/agent", needs="agents", pays=1)
+@check(
+    "2.7/agent",
+    title="The shape of the list of agents, and the fields of the first agent.",
+    ground=silent("2.7: Fields of an agent record", "4.3: Query parameters and response shape"),
+    needs="agents",
+    pays=1,
+)
 async def what_is_said_of_an_agent(probe: Probe) -> None:
-    """The shape of the list of agents, and the fields of the first agent.
-
-    - 2.7: Fields of an agent record
-    - 4.3: Query parameters and response shape
-    open
-    """
     answer = await _agents(probe)
     body = answer.body
     somewhere = next((each for each in _values(body) if isinstance(each, list | dict)), body)
@@ -101,9 +112,13 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
     return answer
 
 
-@check("4.5/llms-txt", needs="llms", decisive=True)
+@check(
+    "4.5/llms-txt",
+    title="The documentation index is plain text, not HTML or JSON, and names a page.",
+    needs="llms",
+    decisive=True,
+)
 async def the_index_is_plain_text(probe: Probe) -> None:
-    """The documentation index is plain text, not HTML or JSON, and names a page."""
     probe.by_target("llms.path")
     index = await _index(probe)
     kind = index.headers.get("content-type", "text/plain").lower()
@@ -115,13 +130,17 @@ async def the_index_is_plain_text(probe: Probe) -> None:
     require("the address of a page", named, index.summary)
 
 
-@check("4.5/llms-txt", needs="llms", decisive=True)
+@check(
+    "4.5/llms-txt",
+    title="Every page of this server that the index names exists.",
+    ground=derived(
+        "4.5: A plain-text index",
+        so="It is an index of pages, so what it names of this server is a page.",
+    ),
+    needs="llms",
+    decisive=True,
+)
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
-    """Every page of this server that the index names exists.
-
-    - 4.5: A plain-text index
-    so: It is an index of pages, so what it names of this server is a page.
-    """
     index = await _index(probe)
     for url in list(_own_pages(probe, index.text))[:MAX_PAGES]:
         page = await _get(probe, url)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from x402sim.events import AnswerSent, Transfer
 from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
@@ -35,17 +36,17 @@ NO_VERDICT: dict[str, Fault] = {
 }
 """Answers to a verification that do not say that the signature is valid."""
 PARAMETERS = ("paymentId", "paymentHeader", "paymentRequirements")
-REQUIRED = """
-- 4.1: Validate the parameters
-- 4.1: paymentId | string | yes
-- 4.1: paymentHeader
-- 4.1: paymentRequirements
-"""
-UNSETTLED = """
-- 5: X-Payment-Id
-- 5: Otherwise the response is 402
-so: Access is granted for the id of a settled payment; what did not settle is none.
-"""
+REQUIRED = explicit(
+    "4.1: Validate the parameters",
+    "4.1: paymentId | string | yes",
+    "4.1: paymentHeader",
+    "4.1: paymentRequirements",
+)
+UNSETTLED = derived(
+    "5: X-Payment-Id",
+    "5: Otherwise the response is 402",
+    so="Access is granted for the id of a settled payment; what did not settle is none.",
+)
 UNDER_WAY_S = 0.5
 RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
@@ -80,9 +81,16 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
 # --- the order -----------------------------------------------------------------------
 
 
-@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
+@check(
+    "4.1/order",
+    title=(
+        "The service verifies the signature before money moves, and sends the receipt afterwards."
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+)
 async def verified_before_settled_before_answered(probe: Probe) -> None:
-    """The service verifies the signature before money moves, and sends the receipt afterwards."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     since = await probe.world.next_event()
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
@@ -97,16 +105,23 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     require("a verification before the transfer", in_order, seen)
 
 
-@check("4.1/order", baseline="payment", needs="funds, world", pays=1, decisive=True)
+@check(
+    "4.1/order",
+    title="During the settlement, the payment's id grants nothing.",
+    ground=derived(
+        "4.1: Settle on-chain",
+        "4.1: Store the payment record",
+        "4.1: Cache the entitlement",
+        "5: X-Payment-Id",
+        so=("The payment is stored and cached after it is settled, so before that nothing grants."),
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
+    disturbs=True,
+)
 async def no_access_before_the_transfer(probe: Probe) -> None:
-    """During the settlement, the payment's id grants nothing.
-
-    - 4.1: Settle on-chain
-    - 4.1: Store the payment record
-    - 4.1: Cache the entitlement
-    - 5: X-Payment-Id
-    so: The payment is stored and cached after it is settled, so before that nothing grants.
-    """
     challenge, payer, header = await probe.signed()
     await probe.world.fault(SETTLE(does="delay request", seconds=UNDER_WAY_S), of=payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
@@ -121,9 +136,13 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 # --- step 1 --------------------------------------------------------------------------
 
 
-@check("4.1/validate", ground=REQUIRED, baseline="unpaid")
+@check(
+    "4.1/validate",
+    title="An unfunded settlement with a parameter missing or of the wrong type is refused.",
+    ground=REQUIRED,
+    baseline="unpaid",
+)
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
-    """An unfunded settlement with a parameter missing or of the wrong type is refused."""
     challenge = await probe.challenge()
     header = probe.wallets.sign(challenge, probe.wallets.stranger())
     for body in _bad_parameters(challenge, header, *PARAMETERS):
@@ -133,10 +152,15 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
 
 
 @check(
-    "4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1, decisive=True
+    "4.1/validate",
+    title="Without a payment id or header of the right type, the facilitator is not called.",
+    ground=REQUIRED,
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
 )
 async def parameters_are_validated_first(probe: Probe) -> None:
-    """Without a payment id or header of the right type, the facilitator is not called."""
     challenge, payer, header = await probe.signed()
 
     async def attempt() -> None:
@@ -147,16 +171,23 @@ async def parameters_are_validated_first(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("4.1/validate", baseline="payment", needs="funds", pays=1)
+@check(
+    "4.1/validate",
+    title="Without requirements of the right type, nothing is settled but the issued ones.",
+    ground=derived(
+        "4.1: paymentRequirements",
+        "4.1: Validate the parameters",
+        "5: The amount must equal",
+        so=(
+            "Whatever is sent as requirements, a payment is refused, or settled on the terms "
+            "that were issued."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
-    """Without requirements of the right type, nothing is settled but the issued ones.
-
-    - 4.1: paymentRequirements
-    - 4.1: Validate the parameters
-    - 5: The amount must equal
-    so: Whatever is sent as requirements, a payment is refused, or settled on the terms that were
-    issued.
-    """
     challenge, payer, header = await probe.signed()
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
@@ -164,9 +195,15 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
             return
 
 
-@check("4.1/validate", ground=REQUIRED, baseline="unpaid")
+@check(
+    "4.1/validate",
+    title=(
+        "Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."
+    ),
+    ground=REQUIRED,
+    baseline="unpaid",
+)
 async def any_nonsense_is_refused(probe: Probe) -> None:
-    """Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."""
     challenge = await probe.challenge()
     good = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
     for nonsense, name in zip(examples(RANDOM_INPUTS, _json), itertools.cycle(good), strict=False):
@@ -198,24 +235,35 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
 # --- steps 2 and 3 -------------------------------------------------------------------
 
 
-@check("4.1/build-verify", needs="funds, world", pays=1, decisive=True)
+@check(
+    "4.1/build-verify",
+    title="The service asks the facilitator to verify a payment, in a valid request.",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
+)
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
-    """The service asks the facilitator to verify a payment, in a valid request."""
     since = await probe.world.next_event()
     await probe.buy()
     calls = [*_calls(await probe.world.journal(since)).values()]
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4, decisive=True)
+@check(
+    "4.1/build-verify",
+    title="A header with another amount or payee is not sent to settlement.",
+    ground=derived(
+        "4.1: Build the facilitator",
+        "4.1: Verify the EIP-3009",
+        "5: The signature proves",
+        so="Header and requirements are verified together: what does not fit is not settled.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=4,
+    decisive=True,
+)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
-    """A header with another amount or payee is not sent to settlement.
-
-    - 4.1: Build the facilitator
-    - 4.1: Verify the EIP-3009
-    - 5: The signature proves
-    so: Header and requirements are verified together: what does not fit is not settled.
-    """
     payer = await probe.wallets.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
@@ -229,18 +277,31 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "4.1/verify-signature",
+    title='An authorization that its payer did not sign is refused as "Invalid signature".',
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
-    """An authorization that its payer did not sign is refused as "Invalid signature"."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     answer = await probe.settle(challenge, header)
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1, decisive=True)
+@check(
+    "4.1/verify-signature",
+    title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
+    disturbs=True,
+)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
-    """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer, header = await probe.signed()
     await probe.world.fault(SAYS(body=NOT_VALID, times=None), of=payer)
     answer = await probe.settle(challenge, header)
@@ -249,29 +310,35 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
 
 @check(
     "4.1/verify-signature",
+    title='Without a clear "valid" from the facilitator, no money moves.',
+    ground=derived(
+        "4.1: Processing order",
+        "4.1: Verify the EIP-3009",
+        "4.1: Settle on-chain",
+        "1: The service has an external facilitator",
+        so="Settling comes after verifying; what nobody called valid is not verified.",
+    ),
     baseline="payment",
     needs="funds, world",
     pays=len(NO_VERDICT),
     decisive=True,
+    disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    """Without a clear "valid" from the facilitator, no money moves.
-
-    - 4.1: Processing order
-    - 4.1: Verify the EIP-3009
-    - 4.1: Settle on-chain
-    - 1: The service has an external facilitator
-    so: Settling comes after verifying; what nobody called valid is not verified.
-    """
     await _settle_nothing(probe, *NO_VERDICT.values())
 
 
 # --- step 4 --------------------------------------------------------------------------
 
 
-@check("4.1/settle-on-chain", needs="funds, world", pays=1, one_step=True)
+@check(
+    "4.1/settle-on-chain",
+    title="A settled payment is one transfer of the amount from the payer to the payee.",
+    needs="funds, world",
+    pays=1,
+    one_step=True,
+)
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
-    """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
     wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
     expect("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
@@ -279,14 +346,15 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
 
 @check(
     "4.1/settle-on-chain",
+    title="A transaction that was mined and reverted grants nothing.",
     ground=UNSETTLED,
     baseline="payment",
     needs="funds, world",
     pays=1,
     one_step=True,
+    disturbs=True,
 )
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
-    """A transaction that was mined and reverted grants nothing."""
     challenge, payer, header = await probe.signed()
     await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
@@ -294,15 +362,18 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
 
 @check(
     "4.1/settle-on-chain",
+    title=(
+        'A facilitator that answers "failed" with status 200, or is unreachable, settles nothing.'
+    ),
     ground=UNSETTLED,
     baseline="payment",
     needs="funds, world",
     pays=3,
     one_step=True,
     decisive=True,
+    disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
-    """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)
     unlike = replace(said_no, body='{"success": false}')
     await _settle_nothing(probe, said_no, unlike, SETTLE(does="refuse"))

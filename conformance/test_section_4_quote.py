@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
@@ -13,9 +14,12 @@ from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 TYPES = {"string": str, "number": int | float}
 
 
-@check("4.2/price", decisive=True)
+@check(
+    "4.2/price",
+    title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
+    decisive=True,
+)
 async def a_quote_has_its_price(probe: Probe) -> None:
-    """The 402 of the protected endpoint asks for its price, 10000 base units for a quote."""
     price_base = probe.target.protected.amount_base
     if not price_base:
         raise NotApplicable("the target file says that the price is open")
@@ -24,14 +28,17 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     expect("maxAmountRequired", asked, price_base)
 
 
-@check("4.2/price", decisive=True)
+@check(
+    "4.2/price",
+    title="The price does not depend on the order: its size, its leverage or its pair.",
+    ground=derived(
+        "8: Quote price",
+        "4.2: The amount shown",
+        so="A quote has one price, so it does not depend on the order.",
+    ),
+    decisive=True,
+)
 async def another_order_costs_the_same(probe: Probe) -> None:
-    """The price does not depend on the order: its size, its leverage or its pair.
-
-    - 8: Quote price
-    - 4.2: The amount shown
-    so: A quote has one price, so it does not depend on the order.
-    """
     if not probe.target.protected.amount_base:
         raise NotApplicable("the target file says that the price is open")
     challenge = await probe.challenge()
@@ -44,9 +51,16 @@ async def another_order_costs_the_same(probe: Probe) -> None:
         expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
-@check("4.2/quote", needs="funds", pays=1, decisive=True)
+@check(
+    "4.2/quote",
+    title=(
+        "A paid quote has its fields, with their types, for the requested pair, whatever the order."
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def a_quote_has_its_fields(probe: Probe) -> None:
-    """A paid quote has its fields, with their types, for the requested pair, whatever the order."""
     payment_id = (await probe.buy()).challenge.payment_id
     answer = await probe.ask(payment_id=payment_id)
     expect("status", answer.status, 200)
@@ -81,14 +95,18 @@ def _is(kind: str, value: Any) -> bool:
     return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
-@check("4.2/quote", needs="funds", pays=1)
+@check(
+    "4.2/quote",
+    title=("The quote is for the pair in the request's body; the target file names a second pair."),
+    ground=derived(
+        "4.2: pair | string | Trading pair",
+        "4.2: pair | string",
+        so="The pair of a quote is the pair that was asked for.",
+    ),
+    needs="funds",
+    pays=1,
+)
 async def another_pair_has_another_quote(probe: Probe) -> None:
-    """The quote is for the pair in the request's body; the target file names a second pair.
-
-    - 4.2: pair | string | Trading pair
-    - 4.2: pair | string
-    so: The pair of a quote is the pair that was asked for.
-    """
     endpoint = probe.target.protected
     body = probe.usual_body
     if not endpoint.second_pair:

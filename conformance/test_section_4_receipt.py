@@ -4,6 +4,7 @@ import asyncio
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
@@ -17,39 +18,57 @@ CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
 
 
-@check("4.1/store-settled", needs="funds, record", pays=1, decisive=True)
+@check(
+    "4.1/store-settled",
+    title='After a settlement, the stored payment has status "settled".',
+    needs="funds, record",
+    pays=1,
+    decisive=True,
+)
 async def the_record_is_settled(probe: Probe) -> None:
-    """After a settlement, the stored payment has status "settled"."""
     paid = await probe.buy()
     record = await record_of(probe, paid)
     if record.get("block_number") is None:  # the indexer updates the status, to open values
         expect("status", record.get("status"), "settled")
 
 
-@check("4.1/store-settled", needs="funds, restart", pays=1, decisive=True)
+@check(
+    "4.1/store-settled",
+    title=(
+        "A settled payment is stored: after a restart, with an empty cache, its id grants access."
+    ),
+    ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
+    needs="funds, restart",
+    pays=1,
+    decisive=True,
+)
 async def a_payment_survives_a_restart(probe: Probe) -> None:
-    """A settled payment is stored: after a restart, with an empty cache, its id grants access.
-
-    - 4.1: Store the payment record
-    - 5: Otherwise look
-    - 5: When one exists
-    """
     paid = await probe.buy()
     await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("4.1/cache", needs="funds, world, clock", pays=1)
+@check(
+    "4.1/cache",
+    title="A settlement adds one entitlement to the cache of our own service.",
+    needs="funds, world, clock",
+    pays=1,
+)
 async def the_entitlement_is_cached(probe: Probe) -> None:
-    """A settlement adds one entitlement to the cache of our own service."""
     before = await probe.world.cached_entitlements()
     await probe.buy()
     expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
-@check("4.1/receipt", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "4.1/receipt",
+    title="A receipt is a 200 with success true, the payment's id and a hash of 32 bytes.",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def the_receipt_has_its_fields(probe: Probe) -> None:
-    """A receipt is a 200 with success true, the payment's id and a hash of 32 bytes."""
     challenge, receipt = await _receipt(probe)
     places = probe.target.receipt
     probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
@@ -64,9 +83,14 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
-@check("4.1/receipt", needs="funds", pays=1, decisive=True)
+@check(
+    "4.1/receipt",
+    title="The timestamp of a receipt is an integer, the time in epoch milliseconds.",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
-    """The timestamp of a receipt is an integer, the time in epoch milliseconds."""
     place = probe.target.receipt.timestamp
     if not place:
         raise NotApplicable("the target file says that receipts have no timestamp")
@@ -79,14 +103,21 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
-@check("4.1/receipt", baseline="payment", needs="funds", pays=3, one_step=True, decisive=True)
+@check(
+    "4.1/receipt",
+    title="Concurrent payments each get their own receipt.",
+    ground=derived(
+        "4.1: paymentId | string",
+        "4.1: Return the transaction hash",
+        so="A receipt is about its own payment, also if others are settled at the same time.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive=True,
+)
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
-    """Concurrent payments each get their own receipt.
-
-    - 4.1: paymentId | string
-    - 4.1: Return the transaction hash
-    so: A receipt is about its own payment, also if others are settled at the same time.
-    """
     places = probe.target.receipt
     asked = [await probe.challenge() for _ in range(3)]
     payers = [await probe.wallets.payer() for _ in asked]
@@ -125,14 +156,22 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     return challenge, answer
 
 
-@check("4.1/receipt", needs="funds, observe chain", pays=1, one_step=True, decisive=True)
+@check(
+    "4.1/receipt",
+    title=(
+        "The receipt's transaction is on the chain, and transfers exactly the amount to the payee."
+    ),
+    ground=derived(
+        "4.1: Return the transaction hash",
+        "4.1: The facilitator executes",
+        so="The transaction that is returned is the one that has executed the transfer.",
+    ),
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
-    """The receipt's transaction is on the chain, and transfers exactly the amount to the payee.
-
-    - 4.1: Return the transaction hash
-    - 4.1: The facilitator executes
-    so: The transaction that is returned is the one that has executed the transfer.
-    """
     paid = await probe.buy()
     _require_header(paid.receipt)
     mined = await probe.chain.mined(paid)

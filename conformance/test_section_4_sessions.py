@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.deviations import SHAPE
@@ -18,11 +19,13 @@ EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
 RANDOM_INPUTS = 8
-NO_OTHER_PRICE = """
-- 4.4: maxSpend
-because: How strictly maxSpend is read is not shown. But whoever asks for a session should not be
-charged for an amount that was not asked for.
-"""
+NO_OTHER_PRICE = ours(
+    "4.4: maxSpend",
+    because=(
+        "How strictly maxSpend is read is not shown. But whoever asks for a session should "
+        "not be charged for an amount that was not asked for."
+    ),
+)
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
@@ -32,15 +35,19 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check("4.4/deposit-402", needs="sessions", decisive=True)
+@check(
+    "4.4/deposit-402",
+    title="A request for a session gets a 402 with the body of 2.2 and the deposit as amount.",
+    ground=derived(
+        "4.4: Response: 402",
+        "4.4: maxSpend",
+        "2.2: paymentRequirements",
+        so="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
-    """A request for a session gets a 402 with the body of 2.2 and the deposit as amount.
-
-    - 4.4: Response: 402
-    - 4.4: maxSpend
-    - 2.2: paymentRequirements
-    so: A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.
-    """
     max_spend = _usual(probe)
     answer, places = await probe.ask_session(max_spend), probe.target.payment_required
     require("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
@@ -60,17 +67,23 @@ def _usual(probe: Probe) -> str:
     return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
 
 
-@check("4.4/deposit-402", needs="sessions", decisive=True)
+@check(
+    "4.4/deposit-402",
+    title=("The requirements of a deposit name the deployment's network, and the session's path."),
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: network",
+        "2.1: resource",
+        "2.8: The selected network",
+        so=(
+            "The deposit's requirements are those of 2.1: on the one network of the deployment, "
+            "for the path that was requested."
+        ),
+    ),
+    needs="sessions",
+    decisive=True,
+)
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
-    """The requirements of a deposit name the deployment's network, and the session's path.
-
-    - 4.4: Response: 402
-    - 2.1: network
-    - 2.1: resource
-    - 2.8: The selected network
-    so: The deposit's requirements are those of 2.1: on the one network of the deployment, for the
-    path that was requested.
-    """
     quote, target = (await probe.challenge()).requirements, probe.target
     wanted = read_402(await probe.ask_session(_usual(probe))).requirements
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
@@ -79,9 +92,13 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
-@check("4.4/max-spend", needs="sessions", decisive=True)
+@check(
+    "4.4/max-spend",
+    title="The deposit is exactly maxSpend in base units, without float rounding.",
+    needs="sessions",
+    decisive=True,
+)
 async def the_deposit_is_exact(probe: Probe) -> None:
-    """The deposit is exactly maxSpend in base units, without float rounding."""
     await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
 
 
@@ -103,9 +120,16 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
             expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
 
 
-@check("4.4/max-spend", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
+@check(
+    "4.4/max-spend",
+    title=(
+        "A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."
+    ),
+    ground=NO_OTHER_PRICE,
+    baseline="unpaid",
+    needs="sessions",
+)
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
-    """A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."""
     for max_spend in MALFORMED:
         _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
     body = {"duration": probe.target.sessions.duration}
@@ -114,17 +138,25 @@ async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     require("a refusal without maxSpend", is_refused, nothing.summary)
 
 
-@check("4.4/max-spend", needs="sessions")
+@check(
+    "4.4/max-spend",
+    title="For random amounts with two fraction digits, the 402 asks for exactly that amount.",
+    needs="sessions",
+)
 async def any_deposit_is_exact(probe: Probe) -> None:
-    """For random amounts with two fraction digits, the 402 asks for exactly that amount."""
     small = examples(RANDOM_INPUTS, lambda st: st.integers(1, MODEST_CENTS))
     large = examples(RANDOM_INPUTS, lambda st: st.integers(MODEST_CENTS, 10**12))
     await _expect_exact(probe, {*small, *large})
 
 
-@check("4.4/max-spend", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
+@check(
+    "4.4/max-spend",
+    title=("For random text of digits, signs, points and spaces, no 402 asks for another amount."),
+    ground=NO_OTHER_PRICE,
+    baseline="unpaid",
+    needs="sessions",
+)
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    """For random text of digits, signs, points and spaces, no 402 asks for another amount."""
     texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
     near = examples(RANDOM_INPUTS, _nearly_decimal)
     for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
@@ -177,10 +209,14 @@ def _exact_base(max_spend: Any) -> int | None:
 
 
 @check(
-    "4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02", decisive=True
+    "4.4/deposit-flow",
+    title="A deposit is settled like any payment, and then the session can be used.",
+    baseline="payment",
+    needs="funds, sessions",
+    deposits="0.02",
+    decisive=True,
 )
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
-    """A deposit is settled like any payment, and then the session can be used."""
     max_spend, challenge = await probe.deposit(2)
     payer = await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
@@ -191,26 +227,34 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
+@check(
+    "4.4/deposit-flow",
+    title="Opening a session moves the deposit once; spending it moves nothing more.",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        "1: Each request is deducted",
+        so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
+    ),
+    needs="funds, sessions, world",
+    deposits="0.02",
+)
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    """Opening a session moves the deposit once; spending it moves nothing more.
-
-    - 1: Alternatively, a client funds
-    - 1: Each request is deducted
-    so: The budget is funded once, and requests are deducted from it: nothing more is paid.
-    """
     session = await probe.open_session(await probe.budget_for(2))
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
+@check(
+    "4.4/deposit-flow",
+    title="Two concurrent deposits of the same amount open two sessions.",
+    ground=derived(
+        "2.6: A session is identified",
+        so="An id identifies one session: two deposits that open two sessions have two.",
+    ),
+    needs="funds, sessions",
+    deposits="0.02",
+)
 async def every_session_has_its_own_id(probe: Probe) -> None:
-    """Two concurrent deposits of the same amount open two sessions.
-
-    - 2.6: A session is identified
-    so: An id identifies one session: two deposits that open two sessions have two.
-    """
     max_spend = await probe.budget_for(1)
     try:
         first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
@@ -220,13 +264,14 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
     require("two session ids", different, "the same id twice")
 
 
-@check("4.4/duration-unit", needs="funds, sessions", deposits="0.01")
+@check(
+    "4.4/duration-unit",
+    title="Whether a session of duration 1 expires after a second.",
+    ground=silent("4.4: duration"),
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def the_unit_of_duration(probe: Probe) -> None:
-    """Whether a session of duration 1 expires after a second.
-
-    - 4.4: duration
-    open
-    """
     max_spend = await probe.budget_for(1)
     required = await probe.ask_session(max_spend, 1)
     if required.status != 402:

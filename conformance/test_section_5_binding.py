@@ -5,6 +5,7 @@ them may bypass the payment.
 """
 
 from x402sim.payer import core
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect_not_served, expect_withheld
@@ -17,11 +18,11 @@ ELSEWHERE = ("/other", "2", "-free", "/1/2")
 """Appended to a path, each makes a different path with the same prefix."""
 
 
-EXACTLY = """
-- 5: When it is present
-- 5: An entitlement is valid only
-so: A path with another letter, or with more at its end, is not exactly the resource.
-"""
+EXACTLY = derived(
+    "5: When it is present",
+    "5: An entitlement is valid only",
+    so="A path with another letter, or with more at its end, is not exactly the resource.",
+)
 
 
 def other_letters(path: str) -> list[str]:
@@ -74,20 +75,29 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
     return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
-@check("5/resource-binding", baseline="unpaid", one_step=True)
+@check(
+    "5/resource-binding",
+    title="Without proof of payment, no spelling of the protected path returns its content.",
+    ground=derived(
+        "5: Access to protected endpoints",
+        so="However its path is spelled, the protected content is served for a proof only.",
+    ),
+    baseline="unpaid",
+    one_step=True,
+)
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
-    """Without proof of payment, no spelling of the protected path returns its content.
-
-    - 5: Access to protected endpoints
-    so: However its path is spelled, the protected content is served for a proof only.
-    """
     for path in spellings(probe.target.protected.path):
         expect_withheld(await _ask(probe, path))
 
 
-@check("5/resource-binding", baseline="payment", needs="funds, sessions", deposits="0.02")
+@check(
+    "5/resource-binding",
+    title="The payment id of a session's deposit does not open the protected resource.",
+    baseline="payment",
+    needs="funds, sessions",
+    deposits="0.02",
+)
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
-    """The payment id of a session's deposit does not open the protected resource."""
     deposit = await probe.pay((await probe.deposit(2))[1])
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
@@ -96,6 +106,15 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
 
 @check(
     "5/resource-binding",
+    title="The id of a deposit does not open the resource that its payer has paid for, too.",
+    ground=derived(
+        "5: Otherwise look",
+        "5: An entitlement is valid only",
+        so=(
+            "The record that grants has the same payment_id and the same resource_url: another "
+            "payment of the same payer is another record."
+        ),
+    ),
     baseline="payment",
     needs="funds, sessions",
     pays=1,
@@ -103,31 +122,32 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     decisive=True,
 )
 async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
-    """The id of a deposit does not open the resource that its payer has paid for, too.
-
-    - 5: Otherwise look
-    - 5: An entitlement is valid only
-    so: The record that grants has the same payment_id and the same resource_url: another payment of
-    the same payer is another record.
-    """
     payer = await probe.wallets.payer()
     await probe.buy(payer)
     deposit = await probe.pay((await probe.deposit(2))[1], payer)
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
-@session_check("5/resource-binding", pays=1)
+@session_check(
+    "5/resource-binding",
+    title="A payment for the protected resource opens no session that can be spent.",
+    pays=1,
+)
 async def a_quote_opens_no_session(probe: Probe) -> None:
-    """A payment for the protected resource opens no session that can be spent."""
     paid = await probe.buy()
     max_spend = await probe.budget_for(1)
     answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
     await expect_no_session(probe, answer, paid.receipt)
 
 
-@check("5/resource-binding", baseline="payment", needs="funds, agents", pays=1)
+@check(
+    "5/resource-binding",
+    title="If the list of agents costs money, its payment does not open another resource.",
+    baseline="payment",
+    needs="funds, agents",
+    pays=1,
+)
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
-    """If the list of agents costs money, its payment does not open another resource."""
     listed = await probe.send("GET", probe.target.agents.path)
     if listed.status != 402:
         raise NotApplicable("the list of agents costs nothing")
@@ -135,14 +155,22 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
 
 
-@check("5/resource-binding", baseline="payment", needs="funds", pays=2, decisive=True)
+@check(
+    "5/resource-binding",
+    title=(
+        "The payment for one path opens no other path that is sold, and not the other way round."
+    ),
+    ground=derived(
+        "5: When it is present",
+        "5: Otherwise look",
+        so="An entitlement and a stored record open the path that they are for, and no other.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
 async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
-    """The payment for one path opens no other path that is sold, and not the other way round.
-
-    - 5: When it is present
-    - 5: Otherwise look
-    so: An entitlement and a stored record open the path that they are for, and no other.
-    """
     other, paid = await second_path(probe), await probe.buy()
     answer = await other.ask(probe, paid.challenge.payment_id)
     expect_not_served(answer, is_402=True)
@@ -154,32 +182,52 @@ async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
     expect_not_served(answer, is_402=True)
 
 
-@check("5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1)
+@check(
+    "5/resource-binding",
+    title="The payment for a path does not open a path that only starts with it.",
+    ground=EXACTLY,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def a_longer_path_is_another_resource(probe: Probe) -> None:
-    """The payment for a path does not open a path that only starts with it."""
     paid = await probe.buy()
     for more in ELSEWHERE:
         expect_withheld(await _ask(probe, probe.target.protected.path + more, paid))
 
 
 @check(
-    "5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1, decisive=True
+    "5/resource-binding",
+    title=(
+        "The payment for a path opens no path with other letters, another case or more at its end."
+    ),
+    ground=EXACTLY,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
 )
 async def other_letters_are_another_resource(probe: Probe) -> None:
-    """The payment for a path opens no path with other letters, another case or more at its end."""
     paid = await probe.buy()
     for path in other_letters(probe.target.protected.path):
         await _ask_paid(probe, path, paid)
 
 
-@check("5/exact-path", baseline="payment", needs="funds", pays=1)
+@check(
+    "5/exact-path",
+    title="The payment for a path opens no path with doubled slashes, blanks or parameters.",
+    ground=ours(
+        "5: When it is present",
+        because=(
+            "A proxy in front may change these paths before the service sees them. They still "
+            "are other paths (RFC 3986), and a payment should not open them."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
-    """The payment for a path opens no path with doubled slashes, blanks or parameters.
-
-    - 5: When it is present
-    because: A proxy in front may change these paths before the service sees them. They still are
-    other paths (RFC 3986), and a payment should not open them.
-    """
     paid = await probe.buy()
     for path in look_alikes(probe.target.protected.path):
         await _ask_paid(probe, path, paid)

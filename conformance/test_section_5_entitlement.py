@@ -4,6 +4,7 @@ import string
 
 from msgspec.structs import replace
 
+from x402sim.spec.ground import derived, explicit
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
@@ -25,11 +26,11 @@ SECONDS_S, MINUTES_S = 15, 310
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
 TRIES = 2
 """How often a revert is tried that another transaction may take."""
-UNSETTLED = """
-- 5: X-Payment-Id
-- 5: Otherwise the response is 402
-so: Access is granted for the id of a settled payment; without a transfer it is none.
-"""
+UNSETTLED = derived(
+    "5: X-Payment-Id",
+    "5: Otherwise the response is 402",
+    so="Access is granted for the id of a settled payment; without a transfer it is none.",
+)
 FAILURES: dict[str, Fault] = {
     "the facilitator refuses connections": SETTLE(does="refuse"),
     "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
@@ -46,16 +47,23 @@ FAILURES: dict[str, Fault] = {
 """Answers instead of a settlement, when no money has moved."""
 
 
-@check("5/cache-first", needs="funds", pays=1)
+@check(
+    "5/cache-first",
+    title="The id of a settled payment opens its resource as soon as the receipt is sent.",
+    needs="funds",
+    pays=1,
+)
 async def access_at_once(probe: Probe) -> None:
-    """The id of a settled payment opens its resource as soon as the receipt is sent."""
     paid = await probe.buy()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("5/stored-records", baseline="unpaid")
+@check(
+    "5/stored-records",
+    title="A payment id without a record gets a 402.",
+    baseline="unpaid",
+)
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
-    """A payment id without a record gets a 402."""
     for payment_id in INVENTED:
         expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for payment_id in INJECTIONS:
@@ -64,28 +72,37 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
 
 
-@check("5/cache-first", needs="funds", pays=1)
+@check(
+    "5/cache-first",
+    title="The id of a settled payment opens its resource as often as it is presented.",
+    ground=explicit("5: When it is present", "5: When one exists"),
+    needs="funds",
+    pays=1,
+)
 async def access_again(probe: Probe) -> None:
-    """The id of a settled payment opens its resource as often as it is presented.
-
-    - 5: When it is present
-    - 5: When one exists
-    """
     payment_id = (await probe.buy()).challenge.payment_id
     for _ in range(3):
         expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check("5/cache-first", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "5/cache-first",
+    title="The id of a settled payment is taken for other orders, and in headers of any case.",
+    ground=derived(
+        "5: When it is present",
+        "5: When one exists",
+        "0: All bodies are JSON",
+        so=(
+            "The payment id and the path decide. The order in the body does not, and neither "
+            "does the case of a header's name, which means nothing in HTTP."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def access_for_any_order(probe: Probe) -> None:
-    """The id of a settled payment is taken for other orders, and in headers of any case.
-
-    - 5: When it is present
-    - 5: When one exists
-    - 0: All bodies are JSON
-    so: The payment id and the path decide. The order in the body does not, and neither does the
-    case of a header's name, which means nothing in HTTP.
-    """
     payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
     for name in ("x-payment-id", "X-PAYMENT-ID"):
         repeated = await probe.send(
@@ -97,9 +114,12 @@ async def access_for_any_order(probe: Probe) -> None:
         require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
-@check("5/stored-records", baseline="unpaid")
+@check(
+    "5/stored-records",
+    title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
+    baseline="unpaid",
+)
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
-    """Without a payment, random values of X-Payment-Id and X-Session-Id get no content."""
     letters = string.ascii_letters + string.digits + string.punctuation
     proofs = examples(16, lambda st: st.text(alphabet=letters, min_size=1, max_size=90))
     for proof in proofs[::2]:
@@ -109,25 +129,39 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
 
 
-@check("5/stored-records", baseline="unpaid")
+@check(
+    "5/stored-records",
+    title="The id of an unpaid 402 gets a 402.",
+    baseline="unpaid",
+)
 async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
-    """The id of an unpaid 402 gets a 402."""
     challenge = await probe.challenge()
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("5/stored-records", needs="funds", pays=2, decisive=True)
+@check(
+    "5/stored-records",
+    title="Of two payments of one payer for one resource, each id grants access.",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
-    """Of two payments of one payer for one resource, each id grants access."""
     payer = await probe.wallets.payer()
     both = [await probe.buy(payer), await probe.buy(payer)]
     for paid in both:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@check("5/stored-records", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "5/stored-records",
+    title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
-    """Only the exact id of a payment grants access: no part of it, and no text around it."""
     payment_id = (await probe.buy()).challenge.payment_id
     half = payment_id[: len(payment_id) // 2]
     opaque = payment_id.removeprefix("pay_")
@@ -145,14 +179,15 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
 
 @check(
     "5/stored-records",
+    title="A payment that the facilitator did not settle grants nothing.",
     ground=UNSETTLED,
     baseline="payment",
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
-    """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
         await probe.world.fault(replace(fault, times=None), of=payer)
@@ -166,14 +201,15 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
 
 @check(
     "5/stored-records",
+    title="A settlement whose transaction reverts grants nothing.",
     ground=UNSETTLED,
     baseline="payment",
     needs="world",
     one_step=True,
     decisive="only what is settled",
+    disturbs=True,
 )
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
-    """A settlement whose transaction reverts grants nothing."""
     for _ in range(TRIES):
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
         await probe.world.post("force-revert", {"calls": 1})
@@ -186,19 +222,28 @@ async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("5/stored-records", needs="funds, restart", pays=1)
+@check(
+    "5/stored-records",
+    title="After a restart, with an empty cache, the stored record still grants its resource.",
+    needs="funds, restart",
+    pays=1,
+)
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
-    """After a restart, with an empty cache, the stored record still grants its resource."""
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.restart()
     expect_served(await probe.ask(payment_id=payment_id))
 
 
 @check(
-    "5/stored-records", ground=UNSETTLED, baseline="payment", needs="world, restart", decisive=True
+    "5/stored-records",
+    title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world, restart",
+    decisive=True,
+    disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
-    """After a restart, an id whose settlement was refused or failed still grants nothing."""
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
     payer = await probe.wallets.payer()
     await probe.settle(forged, probe.wallets.sign(forged, payer, by=probe.wallets.stranger()))
@@ -209,9 +254,14 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("5/stored-records", baseline="payment", needs="funds, restart, sessions", deposits="0.02")
+@check(
+    "5/stored-records",
+    title="After a restart, with an empty cache, a deposit's record does not open the quote.",
+    baseline="payment",
+    needs="funds, restart, sessions",
+    deposits="0.02",
+)
 async def the_record_is_for_its_resource(probe: Probe) -> None:
-    """After a restart, with an empty cache, a deposit's record does not open the quote."""
     deposit = await probe.pay((await probe.deposit(2))[1])
     await probe.restart()
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
@@ -222,9 +272,15 @@ def _long_s(setting: Setting) -> float:
     return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
 
 
-@check("5/stored-records", needs="funds", pays=1, waits=_long_s, decisive=True)
+@check(
+    "5/stored-records",
+    title="A payment from the beginning of the run still grants access at its end.",
+    needs="funds",
+    pays=1,
+    waits=_long_s,
+    decisive=True,
+)
 async def a_payment_is_not_forgotten(probe: Probe) -> None:
-    """A payment from the beginning of the run still grants access at its end."""
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.wait(_long_s(probe.setting))
     await probe.setting.scheduler.wait_for_the_rest()

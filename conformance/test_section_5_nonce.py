@@ -13,6 +13,7 @@ from typing import Any
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, encode
+from x402sim.spec.ground import derived
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.check import check, session_check
@@ -144,9 +145,18 @@ def _ways(probe: Probe, paid: Paid) -> Iterator[tuple[str, str]]:
 # --- replay --------------------------------------------------------------------------
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "5/nonce-once",
+    title=(
+        "A settled authorization, in any encoding, pays for no second id, and no other request."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
-    """A settled authorization, in any encoding, pays for no second id, and no other request."""
     paid = await probe.buy()
     for number, (name, header) in enumerate(_ways(probe, paid), start=1):
         challenge = await probe.challenge()
@@ -157,9 +167,15 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "5/nonce-once",
+    title="A settled authorization that is sent again moves no money, and buys nothing new.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
-    """A settled authorization that is sent again moves no money, and buys nothing new."""
     paid = await probe.buy()
     answers = [paid.receipt]
     for name, header in _ways(probe, paid):
@@ -170,9 +186,12 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@session_check("5/nonce-once", pays=1)
+@session_check(
+    "5/nonce-once",
+    title="A settled authorization does not pay a session's deposit of the same amount.",
+    pays=1,
+)
 async def it_pays_for_no_session(probe: Probe) -> None:
-    """A settled authorization does not pay a session's deposit of the same amount."""
     paid = await probe.buy()
     _, deposit = await probe.deposit(1)
     if deposit.amount_base != paid.challenge.amount_base:
@@ -183,9 +202,13 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("5/nonce-once", needs="world", one_step=True)
+@check(
+    "5/nonce-once",
+    title="Another payer can use the same nonce: the token has nonces per address.",
+    needs="world",
+    one_step=True,
+)
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
-    """Another payer can use the same nonce: the token has nonces per address."""
     paid, payer = await probe.buy(), await probe.wallets.payer()
     auth, _ = authorization_of(paid.header)
     challenge = await probe.challenge()
@@ -195,16 +218,24 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world", one_step=True, decisive=True)
+@check(
+    "5/nonce-once",
+    title=(
+        "A nonce that its payer cancels during the settlement pays for nothing. The token's "
+        "authorizationState is the same for both; only one of them moved money."
+    ),
+    ground=derived(
+        "5: X-Payment-Id",
+        "5: The token contract keeps",
+        so="A nonce that was cancelled has moved no money, so there is no settled payment.",
+    ),
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
-    """A nonce that its payer cancels during the settlement pays for nothing.
-
-    The token's authorizationState is the same for both; only one of them moved money.
-
-    - 5: X-Payment-Id
-    - 5: The token contract keeps
-    so: A nonce that was cancelled has moved no money, so there is no settled payment.
-    """
     challenge, payer, header = await probe.signed()
     await probe.world.fault(SETTLE(does="lose request", times=None), of=payer)
     await probe.settle(challenge, header)
@@ -218,9 +249,15 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 # --- at the same time ----------------------------------------------------------------
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "5/nonce-once",
+    title="One payment sent several times concurrently makes one transfer and one receipt.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def one_id_at_the_same_time(probe: Probe) -> None:
-    """One payment sent several times concurrently makes one transfer and one receipt."""
     challenge, payer, header = await probe.signed()
     sent = (probe.settle(challenge, header) for _ in range(5))
     answers = list(await asyncio.gather(*sent))
@@ -230,9 +267,16 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     expect_served(await probe.opened(challenge, settled))
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True, decisive=True)
+@check(
+    "5/nonce-once",
+    title=("One authorization sent for several ids, or requests, concurrently pays one of them."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
-    """One authorization sent for several ids, or requests, concurrently pays one of them."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
     sent = (_elsewhere(probe, each, header, number) for number, each in enumerate(challenges))
@@ -244,9 +288,14 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world", one_step=True)
+@check(
+    "5/nonce-once",
+    title="While the answer to one settlement is held back, its header pays for nothing else.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+)
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
-    """While the answer to one settlement is held back, its header pays for nothing else."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
     await probe.world.hold(payer)

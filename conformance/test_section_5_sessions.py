@@ -8,6 +8,7 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
@@ -16,18 +17,18 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 AT_ONCE = 20
-NO_PROOF = """
-- 5: X-Session-Id
-- 5: X-Payment-Id
-- 5: Access to protected endpoints
-so: A proof is the id of a session in its header; anything else in it is no proof.
-"""
-SPENT = """
-- 5: When deposited - released
-- 3: Each accepted request
-- 5: Access to protected endpoints
-so: A session pays while its budget suffices; what it cannot pay for has no proof.
-"""
+NO_PROOF = derived(
+    "5: X-Session-Id",
+    "5: X-Payment-Id",
+    "5: Access to protected endpoints",
+    so="A proof is the id of a session in its header; anything else in it is no proof.",
+)
+SPENT = derived(
+    "5: When deposited - released",
+    "3: Each accepted request",
+    "5: Access to protected endpoints",
+    so="A session pays while its budget suffices; what it cannot pay for has no proof.",
+)
 LONG = len("session_") + 8
 INVENTED = ("", "session_", "session_x", "null", "*", "%", "session_%", "' OR '1'='1", "__proto__")
 PATTERNS = ("session_%", "session_*", "%", "' OR '1'='1", "session_' OR '1'='1' --")
@@ -55,24 +56,36 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
-@check("5/session-condition", needs="funds, sessions", deposits="0.01")
+@check(
+    "5/session-condition",
+    title="A budget of exactly the price is enough: the first request is served.",
+    needs="funds, sessions",
+    deposits="0.01",
+)
 async def the_last_unit_is_served(probe: Probe) -> None:
-    """A budget of exactly the price is enough: the first request is served."""
     session, _ = await _open(probe, 1)
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("5/session-condition", needs="funds, sessions", deposits="0.29", decisive=True)
+@check(
+    "5/session-condition",
+    title="A deposit for 29 requests pays for 29: no float rounding.",
+    needs="funds, sessions",
+    deposits="0.29",
+    decisive=True,
+)
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
-    """A deposit for 29 requests pays for 29: no float rounding."""
     session, worth = await _open(probe, 29)
     served = await drain(probe, session.session_id, worth)
     expect("requests served for the whole deposit", served, worth)
 
 
-@check("5/session-condition", needs="world, sessions")
+@check(
+    "5/session-condition",
+    title="A deposit for 41 requests pays for 41, also if they are concurrent.",
+    needs="world, sessions",
+)
 async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
-    """A deposit for 41 requests pays for 41, also if they are concurrent."""
     session, worth = await _open(probe, 41)
     served = 0
     for _ in range(worth // AT_ONCE):
@@ -83,23 +96,28 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
 
 @check(
     "5/session-condition",
+    title="The id of a session that does not exist grants nothing.",
     ground=NO_PROOF,
     baseline="unpaid",
     needs="sessions",
     decisive="a session that exists",
 )
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
-    """The id of a session that does not exist grants nothing."""
     challenge = await probe.challenge()
     for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
         expect_withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
 @session_check(
-    "5/session-condition", ground=NO_PROOF, deposits="0.02", decisive="a session that exists"
+    "5/session-condition",
+    title=(
+        "A session id does not work as a payment id, nor a deposit's payment id as a session id."
+    ),
+    ground=NO_PROOF,
+    deposits="0.02",
+    decisive="a session that exists",
 )
 async def each_id_in_its_own_header(probe: Probe) -> None:
-    """A session id does not work as a payment id, nor a deposit's payment id as a session id."""
     session, _ = await _open(probe, 1)
     expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
     expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
@@ -110,14 +128,18 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=pattern))
 
 
-@session_check("5/session-debit", deposits="0.01", decisive=True)
+@session_check(
+    "5/session-debit",
+    title="Requesting more after the deposit is paid does not increase the budget.",
+    ground=derived(
+        "2.6: Remaining budget",
+        "3: Each accepted request",
+        so="The budget is what was deposited; only deposits raise it.",
+    ),
+    deposits="0.01",
+    decisive=True,
+)
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
-    """Requesting more after the deposit is paid does not increase the budget.
-
-    - 2.6: Remaining budget
-    - 3: Each accepted request
-    so: The budget is what was deposited; only deposits raise it.
-    """
     _, challenge = await probe.deposit(1)
     paid, price_base = await probe.pay(challenge), (await probe.challenge()).amount_base
     more = await probe.budget_for(5)
@@ -128,21 +150,33 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
         await _spends_at_most(probe, session, worth)
 
 
-@session_check("5/session-debit", ground=SPENT, deposits="0.03")
+@session_check(
+    "5/session-debit",
+    title="Each served request is debited: when the budget is spent, no more are served.",
+    ground=SPENT,
+    deposits="0.03",
+)
 async def nothing_beyond_the_budget(probe: Probe) -> None:
-    """Each served request is debited: when the budget is spent, no more are served."""
     await _spends_at_most(probe, *await _open(probe, 3))
 
 
-@session_check("5/session-debit", ground=SPENT, deposits="0.01")
+@session_check(
+    "5/session-debit",
+    title="A budget for one serves one of many concurrent requests.",
+    ground=SPENT,
+    deposits="0.01",
+)
 async def the_last_unit_is_spent_once(probe: Probe) -> None:
-    """A budget for one serves one of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
 
 
-@session_check("5/session-debit", ground=SPENT, deposits="0.03")
+@session_check(
+    "5/session-debit",
+    title="A budget for three serves three of many concurrent requests.",
+    ground=SPENT,
+    deposits="0.03",
+)
 async def no_unit_is_spent_twice(probe: Probe) -> None:
-    """A budget for three serves three of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
 
 
@@ -158,15 +192,21 @@ async def _spends_at_most(
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
-@session_check("5/session-debit", deposits="0.02", decisive=True)
+@session_check(
+    "5/session-debit",
+    title="A request that is answered with an error is not debited.",
+    ground=derived(
+        "3: Each accepted request",
+        "5: When deposited - released",
+        so=(
+            "What raises released is an accepted request that is served; one that is answered "
+            "with an error is neither."
+        ),
+    ),
+    deposits="0.02",
+    decisive=True,
+)
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
-    """A request that is answered with an error is not debited.
-
-    - 3: Each accepted request
-    - 5: When deposited - released
-    so: What raises released is an accepted request that is served; one that is answered with an
-    error is neither.
-    """
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
@@ -174,14 +214,18 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@session_check("5/session-debit", needs="funds, sessions, world", decisive=True)
+@session_check(
+    "5/session-debit",
+    title=("Sessions of several payers, spent in turns, serve what the deposit of each pays for."),
+    ground=derived(
+        "2.6: A session is identified",
+        "2.6: Remaining budget",
+        so="Each session has its own deposited and released amounts, and its id finds them.",
+    ),
+    needs="funds, sessions, world",
+    decisive=True,
+)
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
-    """Sessions of several payers, spent in turns, serve what the deposit of each pays for.
-
-    - 2.6: A session is identified
-    - 2.6: Remaining budget
-    so: Each session has its own deposited and released amounts, and its id finds them.
-    """
     opened = [await _open(probe, requests) for requests in (2, 3, 5)]
     served = [await drain(probe, session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
@@ -191,16 +235,24 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     expect("requests served by each session", served, [worth for _, worth in opened])
 
 
-@session_check("5/session-debit", needs="funds, sessions, restart", deposits="0.02")
+@session_check(
+    "5/session-debit",
+    title=(
+        "Before and after a restart, a deposit serves no more than it pays for, also claimed again."
+    ),
+    ground=derived(
+        "3: Each accepted request",
+        "2.6: Remaining budget",
+        "3: A session has deposited",
+        so=(
+            "What was released stays released: before and after a restart, a session serves no "
+            "more than was deposited."
+        ),
+    ),
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
-    """Before and after a restart, a deposit serves no more than it pays for, also claimed again.
-
-    - 3: Each accepted request
-    - 2.6: Remaining budget
-    - 3: A session has deposited
-    so: What was released stays released: before and after a restart, a session serves no more than
-    was deposited.
-    """
     session, worth = await _open(probe, 2)
     served = await drain(probe, session.session_id, 1)
     await probe.restart()
@@ -214,14 +266,20 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
     require(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
-@check("5/session-survives-restart", needs="funds, sessions, restart", deposits="0.02")
+@check(
+    "5/session-survives-restart",
+    title="After a restart, a session still has the budget that it had.",
+    ground=ours(
+        "1: Alternatively, a client funds",
+        because=(
+            "The specification does not say where sessions are kept. A payer whose deposit is "
+            "settled should not lose it because the service restarts."
+        ),
+    ),
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
 async def a_session_survives_a_restart(probe: Probe) -> None:
-    """After a restart, a session still has the budget that it had.
-
-    - 1: Alternatively, a client funds
-    because: The specification does not say where sessions are kept. A payer whose deposit is
-    settled should not lose it because the service restarts.
-    """
     session, worth = await _open(probe, 2)
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.restart()

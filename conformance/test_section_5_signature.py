@@ -7,6 +7,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import Network
+from x402sim.spec.ground import explicit, silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
@@ -33,11 +34,9 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-PROVES = """
-- 5: The signature proves
-- 4.1: If it is not valid, settlement fails
-- 7: Invalid signature
-"""
+PROVES = explicit(
+    "5: The signature proves", "4.1: If it is not valid, settlement fails", "7: Invalid signature"
+)
 """The demand, and the sentences that give the error's text."""
 
 
@@ -68,6 +67,7 @@ def _resigned(
 
 @check(
     "5/signature-proves",
+    title="An authorization signed with another key than the payer's is refused.",
     ground=PROVES,
     baseline="payment",
     needs="funds",
@@ -76,7 +76,6 @@ def _resigned(
     decisive="the signature",
 )
 async def signed_with_another_key(probe: Probe) -> None:
-    """An authorization signed with another key than the payer's is refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     await _refused(probe, header, INVALID, what="signed with another key")
@@ -85,6 +84,7 @@ async def signed_with_another_key(probe: Probe) -> None:
 
 @check(
     "5/signature-proves",
+    title="An authorization with any field changed after signing is refused.",
     ground=PROVES,
     baseline="payment",
     needs="funds",
@@ -93,7 +93,6 @@ async def signed_with_another_key(probe: Probe) -> None:
     decisive="the signature",
 )
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
-    """An authorization with any field changed after signing is refused."""
     challenge, payer, other = (
         await probe.challenge(),
         await probe.wallets.payer(),
@@ -124,6 +123,9 @@ def _changed(
 
 @check(
     "5/signature-proves",
+    title=(
+        "A signature for another chain or token is refused, even if the header names the right one."
+    ),
     ground=PROVES,
     baseline="payment",
     needs="funds",
@@ -132,7 +134,6 @@ def _changed(
     decisive="the signature",
 )
 async def signed_for_another_token(probe: Probe) -> None:
-    """A signature for another chain or token is refused, even if the header names the right one."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     for name, elsewhere in DOMAINS.items():
         header = probe.wallets.sign(
@@ -145,6 +146,7 @@ async def signed_for_another_token(probe: Probe) -> None:
 
 @check(
     "5/signature-proves",
+    title="A signature that is truncated, too long, empty or malformed is refused.",
     ground=PROVES,
     baseline="payment",
     needs="funds",
@@ -153,7 +155,6 @@ async def signed_for_another_token(probe: Probe) -> None:
     decisive="the signature",
 )
 async def a_broken_signature(probe: Probe) -> None:
-    """A signature that is truncated, too long, empty or malformed is refused."""
     challenge, payer, header = await probe.signed()
     for name, change in BROKEN.items():
         resigned = _resigned(probe, challenge, header, change)
@@ -164,12 +165,15 @@ async def a_broken_signature(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("5/malleable-signature", needs="world")
+@check(
+    "5/malleable-signature",
+    title="Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1.",
+    ground=silent(
+        why="The specification does not say which encodings of a valid signature are taken."
+    ),
+    needs="world",
+)
 async def other_forms_of_a_signature(probe: Probe) -> None:
-    """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1.
-
-    open: The specification does not say which encodings of a valid signature are taken.
-    """
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
         header = _resigned(probe, challenge, probe.wallets.sign(challenge, payer), change)

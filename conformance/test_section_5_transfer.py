@@ -17,6 +17,7 @@ def _both(value: int) -> dict[str, Any]:
 
 @check(
     "5/exact-amount",
+    title="An authorization for more or less than maxAmountRequired is refused.",
     baseline="payment",
     needs="funds",
     pays=3,
@@ -24,25 +25,34 @@ def _both(value: int) -> dict[str, Any]:
     decisive="the signed amount",
 )
 async def not_the_amount_required(probe: Probe) -> None:
-    """An authorization for more or less than maxAmountRequired is refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await expect_refused_if(probe, payer, value=value)
 
 
-@check("5/exact-amount", baseline="payment", needs="funds", pays=3, one_step=True)
+@check(
+    "5/exact-amount",
+    title="Another amount is refused, even if the requirements sent back name it.",
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+)
 async def another_amount_in_both(probe: Probe) -> None:
-    """Another amount is refused, even if the requirements sent back name it."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
         await expect_refused_if(probe, payer, **_both(value))
 
 
 @check(
-    "5/exact-amount", baseline="payment", needs="world", one_step=True, decisive="the signed amount"
+    "5/exact-amount",
+    title="Random other amounts are refused.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="the signed amount",
 )
 async def amounts_made_up(probe: Probe) -> None:
-    """Random other amounts are refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     amounts = examples(8, lambda st: st.integers(0, 10_000_000))
     near = {price_base * 10, price_base * 100, price_base // 100}
@@ -54,6 +64,7 @@ async def amounts_made_up(probe: Probe) -> None:
 
 @check(
     "5/exact-recipient",
+    title="A transfer to the payer is refused, even if the requirements sent back name it.",
     baseline="payment",
     needs="funds",
     pays=2,
@@ -61,7 +72,6 @@ async def amounts_made_up(probe: Probe) -> None:
     decisive="the signed recipient",
 )
 async def the_payer_pays_itself(probe: Probe) -> None:
-    """A transfer to the payer is refused, even if the requirements sent back name it."""
     payer = await probe.wallets.payer()
     await expect_refused_if(probe, payer, to=payer.address)
     await expect_refused_if(probe, payer, {"payTo": payer.address}, to=payer.address)
@@ -69,13 +79,13 @@ async def the_payer_pays_itself(probe: Probe) -> None:
 
 @check(
     "5/exact-recipient",
+    title=("A transfer to a third party is refused, even if the requirements sent back name it."),
     baseline="payment",
     needs="world",
     one_step=True,
     decisive="the signed recipient",
 )
 async def a_third_party_is_paid(probe: Probe) -> None:
-    """A transfer to a third party is refused, even if the requirements sent back name it."""
     payer, friend = await probe.wallets.payer(), probe.wallets.stranger().address
     await expect_refused_if(probe, payer, to=friend)
     await expect_refused_if(probe, payer, {"payTo": friend}, to=friend)

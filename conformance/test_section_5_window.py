@@ -27,36 +27,59 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
         await expect_refused_if(probe, payer, window_s=window_s)
 
 
-@check("5/window", baseline="payment", needs="funds", pays=2, one_step=True, decisive="its end")
+@check(
+    "5/window",
+    title="An authorization whose validBefore has passed is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive="its end",
+)
 async def after_valid_before(probe: Probe) -> None:
-    """An authorization whose validBefore has passed is refused."""
     await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
 
 
 @check(
-    "5/window", baseline="payment", needs="funds", pays=2, one_step=True, decisive="its beginning"
+    "5/window",
+    title="An authorization whose validAfter has not passed is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive="its beginning",
 )
 async def before_valid_after(probe: Probe) -> None:
-    """An authorization whose validAfter has not passed is refused."""
     await _refused(probe, (FAR_S, 10 * FAR_S), (CENTURY_S, 2 * CENTURY_S))
 
 
-@check("5/window", baseline="payment", needs="funds", pays=1, one_step=True)
+@check(
+    "5/window",
+    title="An authorization that ends before it starts is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def an_empty_window(probe: Probe) -> None:
-    """An authorization that ends before it starts is refused."""
     await _refused(probe, (FAR_S, -FAR_S))
 
 
 @check(
-    "5/window", baseline="payment", needs="world", one_step=True, decisive="its beginning, its end"
+    "5/window",
+    title="An authorization is refused 1 s after its end, and 10 s before its start.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="its beginning, its end",
 )
 async def near_the_edges(probe: Probe) -> None:
-    """An authorization is refused 1 s after its end, and 10 s before its start."""
     await _refused(probe, (-300, -1), (NEAR_S, 300))
 
 
 @check(
     "5/window",
+    title="An authorization that was valid when signed is refused after its validBefore.",
     baseline="payment",
     needs="funds",
     pays=1,
@@ -65,7 +88,6 @@ async def near_the_edges(probe: Probe) -> None:
     decisive="its end",
 )
 async def presented_too_late(probe: Probe) -> None:
-    """An authorization that was valid when signed is refused after its validBefore."""
     end_s = probe.clock.now_s() + SHORT_S
     challenge, payer, header = await probe.signed(valid_before=end_s)
     await probe.wait(LATER_S)

@@ -25,9 +25,15 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     return found
 
 
-@check("6/reputation", needs="funds, agents", pays=2, waits=turn_s, late=True)
+@check(
+    "6/reputation",
+    title="After the indexer has matched a payment, the displayed reputation has changed.",
+    needs="funds, agents",
+    pays=2,
+    waits=turn_s,
+    late=True,
+)
 async def a_matched_payment_counts(probe: Probe) -> None:
-    """After the indexer has matched a payment, the displayed reputation has changed."""
     answer, proof = await probe.send("GET", probe.target.agents.path), {}
     if answer.status == 402:
         proof = core.proofs((await probe.pay(read_402(answer))).challenge.payment_id)

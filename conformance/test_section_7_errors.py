@@ -7,6 +7,7 @@ may be anywhere in the answer.
 import asyncio
 
 from x402sim.protocol.money import to_decimal
+from x402sim.spec.ground import derived, silent
 from x402sim.suite import inputs
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE
@@ -27,9 +28,13 @@ PAST_S = (-420, -60)
 # --- the 402 -------------------------------------------------------------------------
 
 
-@check("7/payment-required", baseline="unpaid", decisive=True)
+@check(
+    "7/payment-required",
+    title="A request without a valid proof of payment gets a 402 for this resource.",
+    baseline="unpaid",
+    decisive=True,
+)
 async def no_proof_no_content(probe: Probe) -> None:
-    """A request without a valid proof of payment gets a 402 for this resource."""
     places, challenge = probe.target.payment_required, await probe.challenge()
     wanted = challenge.requirements
     probe.by_target(*SHAPE)
@@ -45,16 +50,24 @@ async def no_proof_no_content(probe: Probe) -> None:
             expect(field, asked.get(field), wanted.get(field))
 
 
-@check("7/payment-required", baseline="unpaid", decisive=True)
+@check(
+    "7/payment-required",
+    title="Malformed values of X-Payment-Id and X-Session-Id open nothing.",
+    baseline="unpaid",
+    decisive=True,
+)
 async def a_malformed_proof_is_none(probe: Probe) -> None:
-    """Malformed values of X-Payment-Id and X-Session-Id open nothing."""
     for each in await inputs.sent(probe, "proofs"):
         expect_withheld(each.answer, each.said)
 
 
-@check("7/payment-required", baseline="unpaid", needs="sessions")
+@check(
+    "7/payment-required",
+    title="A request with the id of a session that never existed gets a 402.",
+    baseline="unpaid",
+    needs="sessions",
+)
 async def an_unknown_session_is_no_proof(probe: Probe) -> None:
-    """A request with the id of a session that never existed gets a 402."""
     session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
     expect_not_served(await probe.ask(session_id=session_id), is_402=True)
 
@@ -62,9 +75,14 @@ async def an_unknown_session_is_no_proof(probe: Probe) -> None:
 # --- settlement ----------------------------------------------------------------------
 
 
-@check("7/insufficient-balance", baseline="unpaid", one_step=True, decisive="its text")
+@check(
+    "7/insufficient-balance",
+    title="A payer without any of the token gets the text for an insufficient balance.",
+    baseline="unpaid",
+    one_step=True,
+    decisive="its text",
+)
 async def a_payer_without_money(probe: Probe) -> None:
-    """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, probe.wallets.stranger()))
     if EXPIRED in answer.text and not probe.world.exists:
@@ -74,10 +92,14 @@ async def a_payer_without_money(probe: Probe) -> None:
 
 
 @check(
-    "7/insufficient-balance", baseline="payment", needs="world", one_step=True, decisive="its text"
+    "7/insufficient-balance",
+    title="A payer who lacks one base unit gets the text for an insufficient balance.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="its text",
 )
 async def a_payer_with_too_little(probe: Probe) -> None:
-    """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()
     payer = await probe.wallets.payer(to_decimal(challenge.amount_base - 1, 6))
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
@@ -85,22 +107,34 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("7/invalid-signature", baseline="payment", needs="funds", pays=1, decisive="its text")
+@check(
+    "7/invalid-signature",
+    title="A signature by another key gets the text for an invalid signature.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive="its text",
+)
 async def signed_by_another_key(probe: Probe) -> None:
-    """A signature by another key gets the text for an invalid signature."""
     challenge = await probe.challenge()
     header = probe.wallets.sign(challenge, await probe.wallets.payer(), by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
 
 
-@check("7/invalid-signature", baseline="payment", needs="funds", pays=2, decisive="its text")
+@check(
+    "7/invalid-signature",
+    title="After a refused signature, a valid header pays for the same payment id.",
+    ground=derived(
+        "7: Invalid signature",
+        "7: Payment already settled",
+        so="What resolves it is a new header, and not a new id: the id is still good.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive="its text",
+)
 async def a_new_header_resolves_it(probe: Probe) -> None:
-    """After a refused signature, a valid header pays for the same payment id.
-
-    - 7: Invalid signature
-    - 7: Payment already settled
-    so: What resolves it is a new header, and not a new id: the id is still good.
-    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, forged), SIGNATURE)
@@ -108,60 +142,92 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
+@check(
+    "7/authorization-expired",
+    title="An expired authorization gets the text for an expired authorization.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
 async def valid_before_has_passed(probe: Probe) -> None:
-    """An expired authorization gets the text for an expired authorization."""
     challenge, _, header = await probe.signed(window_s=PAST_S)
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
 
-@check("7/nonce-already-used", baseline="payment", needs="funds", pays=1, decisive=True)
+@check(
+    "7/nonce-already-used",
+    title="A settled authorization sent for another id gets the text for a used nonce.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def the_authorization_paid_for_another_id(probe: Probe) -> None:
-    """A settled authorization sent for another id gets the text for a used nonce."""
     paid, challenge = await probe.buy(), await probe.challenge()
     expect_refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/nonce-already-used", baseline="payment", needs="world", decisive=True)
+@check(
+    "7/nonce-already-used",
+    title="A cancelled nonce gets the text for a used nonce.",
+    ground=derived(
+        "7: Nonce already used",
+        so="A nonce that was cancelled is stale: it cannot be used any more.",
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
 async def the_nonce_was_cancelled(probe: Probe) -> None:
-    """A cancelled nonce gets the text for a used nonce.
-
-    - 7: Nonce already used
-    so: A nonce that was cancelled is stale: it cannot be used any more.
-    """
     challenge, payer, header = await probe.signed()
     await probe.wallets.cancel(challenge, header, payer)
     expect_refused(await probe.settle(challenge, header), NONCE)
     await probe.world.expect_payments(payer)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="funds", pays=2, decisive="its text")
+@check(
+    "7/payment-already-settled",
+    title="A paid payment id accepts no second payment, even a valid one.",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive="its text",
+)
 async def a_second_payment_for_one_id(probe: Probe) -> None:
-    """A paid payment id accepts no second payment, even a valid one."""
     paid = await probe.buy()
     second = probe.wallets.sign(paid.challenge, paid.payer)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world", decisive="its text")
+@check(
+    "7/payment-already-settled",
+    title="A paid payment id accepts no payment by another payer.",
+    baseline="payment",
+    needs="world",
+    decisive="its text",
+)
 async def a_second_payer_for_one_id(probe: Probe) -> None:
-    """A paid payment id accepts no payment by another payer."""
     paid, other = await probe.buy(), await probe.wallets.payer()
     second = probe.wallets.sign(paid.challenge, other)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world", decisive=True)
+@check(
+    "7/payment-already-settled",
+    title="Of several concurrent valid payments for one id, one is accepted.",
+    ground=derived(
+        "7: Payment already settled",
+        "5: The token contract keeps",
+        so="The first payment uses the id; every other one comes too late.",
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
-    """Of several concurrent valid payments for one id, one is accepted.
-
-    - 7: Payment already settled
-    - 5: The token contract keeps
-    so: The first payment uses the id; every other one comes too late.
-    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     headers = [probe.wallets.sign(challenge, payer) for _ in range(4)]
     await probe.world.hold(payer)
@@ -172,15 +238,22 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="world")
+@check(
+    "7/payment-already-settled",
+    title=("After a settlement whose answer was lost, a second header for its id moves no money."),
+    ground=derived(
+        "7: Payment already settled",
+        "5: The amount must equal",
+        so=(
+            "An id that was paid on the chain is used, whatever the service has heard of it: a "
+            "second payment is more than the amount."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    disturbs=True,
+)
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
-    """After a settlement whose answer was lost, a second header for its id moves no money.
-
-    - 7: Payment already settled
-    - 5: The amount must equal
-    so: An id that was paid on the chain is used, whatever the service has heard of it: a second
-    payment is more than the amount.
-    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.world.fault(SETTLE(does="lose answer"), of=payer)
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
@@ -191,14 +264,19 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("7/payment-already-settled", baseline="payment", needs="funds, restart", pays=2)
+@check(
+    "7/payment-already-settled",
+    title="After a restart, a paid payment id accepts no second payment.",
+    ground=derived(
+        "7: Payment already settled",
+        "4.1: Store the payment record",
+        so="The payment is stored, so its id stays used after a restart.",
+    ),
+    baseline="payment",
+    needs="funds, restart",
+    pays=2,
+)
 async def a_second_payment_after_a_restart(probe: Probe) -> None:
-    """After a restart, a paid payment id accepts no second payment.
-
-    - 7: Payment already settled
-    - 4.1: Store the payment record
-    so: The payment is stored, so its id stays used after a restart.
-    """
     paid = await probe.buy()
     await probe.restart()
     second = await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer))
@@ -209,13 +287,14 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
 # --- where the specification is silent -----------------------------------------------
 
 
-@check("7/settlement-statuses", level="MAY", needs="world")
+@check(
+    "7/settlement-statuses",
+    title="The HTTP status of each of the five texts.",
+    ground=silent("7: HTTP status codes for these"),
+    level="MAY",
+    needs="world",
+)
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
-    """The HTTP status of each of the five texts.
-
-    - 7: HTTP status codes for these
-    open
-    """
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.wallets.payer()
     by_another = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     expired = probe.wallets.sign(challenge, payer, window_s=PAST_S)

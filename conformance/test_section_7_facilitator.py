@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from x402sim.spec.ground import ours
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED
 from x402sim.suite.expect import expect_not_served, expect_served, require
@@ -16,10 +17,13 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import amounts
 from x402sim.world.transport.faults import Fault
 
-IN_TROUBLE = """
-because: The specification says nothing about a facilitator that fails. Nothing should be granted
-that was not paid, nobody should pay twice, and later payments should work again.
-"""
+IN_TROUBLE = ours(
+    because=(
+        "The specification says nothing about a facilitator that fails. Nothing should be "
+        "granted that was not paid, nobody should pay twice, and later payments should work "
+        "again."
+    )
+)
 FAILED = NOT_SETTLED.replace("Transaction failed on-chain", "Authorization expired")
 
 
@@ -87,19 +91,40 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     expect_served(await probe.opened(works.challenge, works.receipt))
 
 
-@check("7/verify-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/verify-trouble",
+    title=("While verification fails, nothing is granted unpaid; afterwards payments work again."),
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def verification_in_trouble(probe: Probe) -> None:
-    """While verification fails, nothing is granted unpaid; afterwards payments work again."""
     await _holds(probe, "/verify", VERIFYING)
 
 
-@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/settle-trouble",
+    title="While settlement fails, nothing is granted unpaid; afterwards payments work again.",
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def settlement_in_trouble(probe: Probe) -> None:
-    """While settlement fails, nothing is granted unpaid; afterwards payments work again."""
     await _holds(probe, "/settle", SETTLING)
 
 
-@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world", one_step=True)
+@check(
+    "7/settle-trouble",
+    title="The same if only the first call fails, so that a target that retries succeeds.",
+    ground=IN_TROUBLE,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    disturbs=True,
+)
 async def settlement_in_trouble_once(probe: Probe) -> None:
-    """The same if only the first call fails, so that a target that retries succeeds."""
     await _holds(probe, "/settle", ONCE)

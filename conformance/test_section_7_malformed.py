@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from x402sim.spec.ground import ours
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
@@ -25,10 +26,12 @@ from x402sim.suite.inputs import (
 )
 from x402sim.suite.probe import JSON, Probe
 
-NO_HARM = """
-because: The specification says nothing about malformed input. It should not break a service, nor
-make it show its insides.
-"""
+NO_HARM = ours(
+    because=(
+        "The specification says nothing about malformed input. It should not break a "
+        "service, nor make it show its insides."
+    )
+)
 TEXTS = (
     "Insufficient USDC balance",
     "Invalid signature",
@@ -82,18 +85,28 @@ def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-body",
+    title=(
+        "A body that is no JSON object, too large or too deep gets an answer, no 5xx, no content."
+    ),
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
-    """A body that is no JSON object, too large or too deep gets an answer, no 5xx, no content."""
     for each in await sent(probe, "unreadable"):
         _stood(each)
     for name, path in _spread(probe, BODIES):
         _stood(await send_bad(probe, name, "POST", path, content=BODIES[name]))
 
 
-@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-body",
+    title="A body with another Content-Type gets no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_body_of_another_type(probe: Probe) -> None:
-    """A body with another Content-Type gets no 5xx and no content."""
     for each in await sent(probe, "content types"):
         _stood(each)
     for kind, path in _spread(probe, CONTENT_TYPES):
@@ -102,9 +115,13 @@ async def a_body_of_another_type(probe: Probe) -> None:
         _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
 
 
-@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-body",
+    title="A request for the resource or a session with any field wrong gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
-    """A request for the resource or a session with any field wrong gets no 5xx."""
     for each in await sent(probe, "wrong types"):
         _stood(each)
     sessions = probe.target.sessions
@@ -113,18 +130,26 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
             _stands(await probe.send("POST", sessions.path, json=body), name)
 
 
-@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-body",
+    title="A settlement with any field wrong, also in the requirements, gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
-    """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
     body = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
     for name, wrong in twisted(body, 4):
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 
 
-@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-body",
+    title="Random JSON gets no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_body_made_up(probe: Probe) -> None:
-    """Random JSON gets no 5xx and no content."""
     for each in await sent(probe, "made up"):
         _stood(each)
     bodies = {f"the body {quote(content[:80])}": content for content in made_up(8)}
@@ -135,9 +160,13 @@ async def a_body_made_up(probe: Probe) -> None:
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@check("7/malformed-proof", ground=NO_HARM, baseline="unpaid")
+@check(
+    "7/malformed-proof",
+    title="Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
 async def a_proof_that_is_none(probe: Probe) -> None:
-    """Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content."""
     for each in await sent(probe, "proofs"):
         _stood(each)
 
@@ -163,9 +192,14 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check("7/malformed-header", ground=NO_HARM, baseline="unpaid", one_step=True)
+@check(
+    "7/malformed-header",
+    title="A malformed payment header settles nothing, and gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
 async def a_payment_header_that_is_none(probe: Probe) -> None:
-    """A malformed payment header settles nothing, and gets no 5xx."""
     challenge = await probe.challenge()
     for header in malformed_headers():
         answer = await probe.settle(challenge, header, may_break=len(header) >= LARGE)
@@ -178,18 +212,28 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/malformed-header", ground=NO_HARM, baseline="unpaid", one_step=True)
+@check(
+    "7/malformed-header",
+    title=("An authorization with an enormous validBefore, which the token allows, gets no 5xx."),
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
 async def a_window_without_end(probe: Probe) -> None:
-    """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
     for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
         header = probe.wallets.sign(challenge, probe.wallets.stranger(), valid_before=valid_before)
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check("7/other-methods", ground=NO_HARM, baseline="unpaid", one_step=True)
+@check(
+    "7/other-methods",
+    title="No HTTP method gets content without proof of payment, or a 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
 async def another_method(probe: Probe) -> None:
-    """No HTTP method gets content without proof of payment, or a 5xx."""
     target = probe.target
     paths = [target.protected.path, target.pay.path]
     paths += [target.sessions.path] if target.sessions.exists else []
@@ -201,9 +245,14 @@ async def another_method(probe: Probe) -> None:
                 _stands(answer, f"{method} {path}")
 
 
-@check("7/malformed-paid", ground=NO_HARM, needs="funds", pays=1)
+@check(
+    "7/malformed-paid",
+    title="A paid request with a malformed body gets no 5xx.",
+    ground=NO_HARM,
+    needs="funds",
+    pays=1,
+)
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
-    """A paid request with a malformed body gets no 5xx."""
     paid, endpoint = await probe.buy(), probe.target.protected
     proof = {**JSON, "X-Payment-Id": paid.challenge.payment_id}
     for name, content in list(BODIES.items())[::2]:

@@ -8,7 +8,8 @@ import asyncio
 from functools import partial
 from itertools import pairwise
 
-from x402sim.suite.check import PATIENCE_S, check
+from x402sim.spec.ground import derived
+from x402sim.suite.check import check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.indexing import (
     buy_late,
@@ -56,6 +57,15 @@ NO_BLOCK: dict[str, Fault] = {
 
 @check(
     "8/indexer-query",
+    title="In every run, the indexer queries each payment for which it has got no block yet.",
+    ground=derived(
+        "8: Indexer batch",
+        "8: Indexer behaviour",
+        so=(
+            "While its block_number is null, a record is in the batch of every run, and each is "
+            "queried, whatever came of the query for another."
+        ),
+    ),
     needs="funds, world",
     pays=len(NO_BLOCK),
     waits=turns_s(RUNS),
@@ -63,13 +73,6 @@ NO_BLOCK: dict[str, Fault] = {
     late=True,
 )
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
-    """In every run, the indexer queries each payment for which it has got no block yet.
-
-    - 8: Indexer batch
-    - 8: Indexer behaviour
-    so: While its block_number is null, a record is in the batch of every run, and each is queried,
-    whatever came of the query for another.
-    """
     await late(probe)
     begun_s = probe.clock.now()
     hashes = {await held(probe, answer): said for said, answer in NO_BLOCK.items()}
@@ -82,16 +85,25 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3), decisive=True, late=True)
+@check(
+    "8/indexer-query",
+    title=(
+        "Once the explorer has answered, and the block is deep, a payment is queried no "
+        "more. A reorganisation may undo a block: until it is deep, a target may look "
+        "again."
+    ),
+    ground=derived(
+        "8: Indexer behaviour",
+        "8: Indexer batch",
+        so="Only records whose block_number is null are asked about.",
+    ),
+    needs="funds, world",
+    pays=2,
+    waits=turns_s(3),
+    decisive=True,
+    late=True,
+)
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
-    """Once the explorer has answered, and the block is deep, a payment is queried no more.
-
-    A reorganisation may undo a block: until it is deep, a target may look again.
-
-    - 8: Indexer behaviour
-    - 8: Indexer batch
-    so: Only records whose block_number is null are asked about.
-    """
     begun_s, interval_s = probe.clock.now(), probe.target.indexer.interval_s
     hashes = [tx_hash(await buy_late(probe)) for _ in range(2)]
     asked = await next_run(probe, hashes, begun_s)
@@ -107,6 +119,12 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
 
 @check(
     "8/indexer-query",
+    title="After a restart, the indexer queries a payment of before that has no block yet.",
+    ground=derived(
+        "1: A background payment indexer",
+        "8: Indexer batch",
+        so="The stored records are completed, also those of before a restart.",
+    ),
     needs="funds, world, restart",
     pays=1,
     waits=turns_s(RUNS),
@@ -114,12 +132,6 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     late=True,
 )
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
-    """After a restart, the indexer queries a payment of before that has no block yet.
-
-    - 1: A background payment indexer
-    - 8: Indexer batch
-    so: The stored records are completed, also those of before a restart.
-    """
     await late(probe)
     paid_before = [await held(probe, UNKNOWN)]
     await probe.restart()
@@ -127,20 +139,32 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     require("a query after the restart", bool(asked), "none")
 
 
-@check("8/indexer-query", needs="funds, world", pays=3, waits=turn_s, late=True)
+@check(
+    "8/indexer-query",
+    title="The indexer queries each of several payments by its transaction.",
+    needs="funds, world",
+    pays=3,
+    waits=turn_s,
+    late=True,
+)
 async def every_transaction_is_asked_for(probe: Probe) -> None:
-    """The indexer queries each of several payments by its transaction."""
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
     asked = await next_run(probe, hashes, 0)
     expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
-@check("8/indexer-interval", needs="funds, world", pays=PARTS, waits=turn_s, late=True)
+@check(
+    "8/indexer-interval",
+    title=(
+        "The indexer runs once in an interval, not later and not more often. A target may "
+        "ask for a payment as soon as it is settled, too; that is no run."
+    ),
+    needs="funds, world",
+    pays=PARTS,
+    waits=turn_s,
+    late=True,
+)
 async def once_in_an_interval(probe: Probe) -> None:
-    """The indexer runs once in an interval, not later and not more often.
-
-    A target may ask for a payment as soon as it is settled, too; that is no run.
-    """
     interval_s, bought_s = probe.target.indexer.interval_s, {}
     for _ in range(PARTS):
         bought = tx_hash(await buy_late(probe))
@@ -164,12 +188,18 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
         await until_quiet(probe)
 
 
-@check("8/indexer-batch", needs="funds, world", pays=PARTS, waits=turns_s(RUNS), late=True)
+@check(
+    "8/indexer-batch",
+    title=(
+        "Of several payments without a block, a run does not query the oldest first. "
+        "Queries that are made at the same time may come in any order."
+    ),
+    needs="funds, world",
+    pays=PARTS,
+    waits=turns_s(RUNS),
+    late=True,
+)
 async def the_newest_first(probe: Probe) -> None:
-    """Of several payments without a block, a run does not query the oldest first.
-
-    Queries that are made at the same time may come in any order.
-    """
     await late(probe)
     hashes = []
     for _ in range(PARTS):
@@ -185,16 +215,20 @@ async def the_newest_first(probe: Probe) -> None:
 
 
 @check(
-    "8/indexer-batch", needs="funds, world", pays=1, waits=turns_s(RUNS), decisive=True, late=True
+    "8/indexer-batch",
+    title=(
+        "Of 101 payments without a block, a run queries the newest, and not the oldest. "
+        "They are older than what other checks pay that watch the indexer, too."
+    ),
+    needs="funds, world",
+    pays=1,
+    waits=turns_s(RUNS),
+    decisive=True,
+    late=True,
 )
 async def a_hundred_the_newest(probe: Probe) -> None:
-    """Of 101 payments without a block, a run queries the newest, and not the oldest.
-
-    They are older than what other checks pay that watch the indexer, too.
-    """
     async with probe.setting.scheduler.first():
-        if turn_s(probe.setting) > PATIENCE_S:
-            await probe.setting.scheduler.wait_for_the_rest()
+        await probe.setting.scheduler.wait_for_the_rest()
         payer = await probe.wallets.payer()
         hashes = [await held(probe, UNKNOWN, payer)]
         await probe.clock.sleep(APART_S)

@@ -3,6 +3,7 @@
 How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
+from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
@@ -18,9 +19,12 @@ WINDOW_S = (-60, 300)
 """validAfter and validBefore, relative to signing."""
 
 
-@check("8/quote-price", baseline="unpaid")
+@check(
+    "8/quote-price",
+    title="A quote costs 10000 base units, 0.01 of the token.",
+    baseline="unpaid",
+)
 async def the_price_of_a_quote(probe: Probe) -> None:
-    """A quote costs 10000 base units, 0.01 of the token."""
     price_base = probe.target.protected.amount_base
     if not price_base:
         raise NotApplicable("the target file says that the price is open")
@@ -29,9 +33,12 @@ async def the_price_of_a_quote(probe: Probe) -> None:
     expect("maxAmountRequired", asked, str(price_base))
 
 
-@check("8/timeout", baseline="unpaid")
+@check(
+    "8/timeout",
+    title="maxTimeoutSeconds is 300.",
+    baseline="unpaid",
+)
 async def how_long_requirements_are_valid(probe: Probe) -> None:
-    """maxTimeoutSeconds is 300."""
     timeout_s = probe.target.payment_required.max_timeout_s
     if timeout_s is None:
         raise NotApplicable("the target file leaves the timeout open")
@@ -40,9 +47,14 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
     require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
-@check("8/validity-window", needs="funds", pays=1, decisive=True)
+@check(
+    "8/validity-window",
+    title="An authorization valid from 60 s before signing to 300 s after is accepted.",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
 async def the_window_shown_is_taken(probe: Probe) -> None:
-    """An authorization valid from 60 s before signing to 300 s after is accepted."""
     challenge, _, header = await probe.signed(window_s=WINDOW_S)
     answer = await probe.settle(challenge, header)
     if "Authorization expired" in answer.text and not probe.world.exists:
@@ -50,14 +62,20 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1], decisive=True)
+@check(
+    "8/validity-window",
+    title="An authorization valid for 300 s is still accepted 285 s after it was signed.",
+    ground=derived(
+        "8: Authorization validity window",
+        "2.3: The window is",
+        so="validBefore is the latest execution time: until then it is valid.",
+    ),
+    needs="funds",
+    pays=1,
+    waits=lambda _: WINDOW_S[1],
+    decisive=True,
+)
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
-    """An authorization valid for 300 s is still accepted 285 s after it was signed.
-
-    - 8: Authorization validity window
-    - 2.3: The window is
-    so: validBefore is the latest execution time: until then it is valid.
-    """
     challenge = await probe.challenge()
     timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
     if timeout_s is None or timeout_s < WINDOW_S[1]:
@@ -77,9 +95,12 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
     await probe.buy()
 
 
-@check("8/cache-lifetime", needs="world, clock")
+@check(
+    "8/cache-lifetime",
+    title="In the cache of our own service, an entitlement lives for 24 hours.",
+    needs="world, clock",
+)
 async def cached_for_a_day(probe: Probe) -> None:
-    """In the cache of our own service, an entitlement lives for 24 hours."""
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S - 600)
     expect("entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1)
@@ -87,9 +108,12 @@ async def cached_for_a_day(probe: Probe) -> None:
     expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
-@check("8/cache-sweep", needs="world, clock")
+@check(
+    "8/cache-sweep",
+    title="An expired entitlement is removed from our own service's cache within the hour.",
+    needs="world, clock",
+)
 async def cleared_within_the_hour(probe: Probe) -> None:
-    """An expired entitlement is removed from our own service's cache within the hour."""
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S + HOUR_S + 60)
     cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)

@@ -13,9 +13,11 @@ def versions(path: str) -> list[str]:
     return [part for part in path.split("/") if VERSION.fullmatch(part)]
 
 
-@check("9/no-version-segment")
+@check(
+    "9/no-version-segment",
+    title="Whether the paths of the endpoints carry a version segment.",
+)
 async def paths_without_a_version(probe: Probe) -> None:
-    """Whether the paths of the endpoints carry a version segment."""
     target = probe.target
     paths = [target.protected.path, target.pay.path]
     paths += [each.path for each in (target.sessions, target.agents, target.llms) if each.exists]

@@ -1,11 +1,8 @@
-"""Authorization flow: verify, work, settle; what can be lost is the work.
-
-Covers: 4.1/order, 5/signature-proves, 7/insufficient-balance, 7/invalid-signature.
-Story: A second service settles a payment in one step only after its endpoint has worked, and says
-so: `extra.paymentFlow` is authorization. A payment that Alice has not signed is refused before
-the endpoint looks at the order. An order that cannot be filled costs her nothing, and the same
-payment buys the next one. Then she moves her money away after the verification: the quote is made,
-the settlement is refused, and the quote is not handed out. Nobody is charged; the work was in vain.
+"""A second service settles a payment in one step only after its endpoint has worked, and says so:
+`extra.paymentFlow` is authorization. A payment that Alice has not signed is refused before the
+endpoint looks at the order. An order that cannot be filled costs her nothing, and the same payment
+buys the next one. Then she moves her money away after the verification: the quote is made, the
+settlement is refused, and the quote is not handed out. Nobody is charged; the work was in vain.
 """
 
 import asyncio
@@ -15,7 +12,11 @@ from x402sim import Fault, LiveWorld, scenario
 BAD = {"pair": "BTC-USD", "side": "sideways", "leverage": 10, "sizeUsd": 1000}
 
 
-@scenario(needs="funds, faults, other services, control chain")
+@scenario(
+    title="Authorization flow: verify, work, settle; what can be lost is the work",
+    covers="4.1/order, 5/signature-proves, 7/insufficient-balance, 7/invalid-signature",
+    needs="funds, faults, other services, control chain",
+)
 async def authorization_flow(world: LiveWorld) -> None:
     second = await world.another_service(payment_flow="authorization")
     alice = (await world.payer("alice", balance="1.00")).at(second)

@@ -1,11 +1,7 @@
-"""Cache eviction: the stored record still grants access when the cache entry has expired.
-
-Covers: 3/record-outlives-cache, 5/resource-binding, 5/stored-records, 7/nonce-already-used,
-  7/payment-already-settled.
-Story: Alice pays for a quote and repeats the request after an hour, after a day (the cache
-lifetime), and after the sweeps that follow; then the service restarts. Each time she is served,
-but only the resource she paid for. An evicted entry does not reopen the payment: the old header
-is still refused as used.
+"""Alice pays for a quote and repeats the request after an hour, after a day (the cache lifetime),
+and after the sweeps that follow; then the service restarts. Each time she is served, but only the
+resource she paid for. An evicted entry does not reopen the payment: the old header is still refused
+as used.
 """
 
 from x402sim import LiveWorld, scenario
@@ -14,7 +10,14 @@ HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
 
-@scenario(needs="funds, clock, faults, observe chain")
+@scenario(
+    title="Cache eviction: the stored record still grants access when the cache entry has expired",
+    covers=(
+        "3/record-outlives-cache, 5/resource-binding, 5/stored-records, 7/nonce-already-used, "
+        "7/payment-already-settled"
+    ),
+    needs="funds, clock, faults, observe chain",
+)
 async def cache_eviction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -1,10 +1,7 @@
-"""Careful client: PaymentAuth loses answers at every step and is charged once.
-
-Covers: 1/sign-settle-repeat, 3/pending-resolved, 5/nonce-once.
-Story: Alice's client uses PaymentAuth. First the answer to its payment is lost, then the
-facilitator fails, then the answer with the quote is lost. Each time the program repeats its
-request. The client sends the header it signed before instead of signing a new one, so that each
-quote costs one authorization and one transfer.
+"""Alice's client uses PaymentAuth. First the answer to its payment is lost, then the facilitator
+fails, then the answer with the quote is lost. Each time the program repeats its request. The client
+sends the header it signed before instead of signing a new one, so that each quote costs one
+authorization and one transfer.
 """
 
 import httpx
@@ -21,7 +18,11 @@ TROUBLES = (
 )
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Careful client: PaymentAuth loses answers at every step and is charged once",
+    covers="1/sign-settle-repeat, 3/pending-resolved, 5/nonce-once",
+    needs="funds, faults, observe chain",
+)
 async def careful_client(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     auth = PaymentAuth(alice.wallet, clock=world.clock, reuse=False, network=world.network)

@@ -1,10 +1,7 @@
-"""Clock skew: both edges of the window are exclusive, and a wrong clock costs no money.
-
-Covers: 2.3/window, 5/window, 7/authorization-expired, 7/invalid-signature.
-Story: Alice signs windows that open or close exactly now, or a second before or after. The
-facilitator finds an authorization with validAfter equal to now valid, but the token refuses it.
-Then payers with wrong clocks pay: up to one minute ahead and five minutes behind it works.
-Beyond that the error names the time that does not fit, and no money moves.
+"""Alice signs windows that open or close exactly now, or a second before or after. The facilitator
+finds an authorization with validAfter equal to now valid, but the token refuses it. Then payers
+with wrong clocks pay: up to one minute ahead and five minutes behind it works. Beyond that the
+error names the time that does not fit, and no money moves.
 """
 
 from x402sim import LiveWorld, scenario
@@ -22,7 +19,11 @@ CLOCKS = {
 }
 
 
-@scenario(needs="clock, funds, observe chain")
+@scenario(
+    title="Clock skew: both edges of the window are exclusive, and a wrong clock costs no money",
+    covers="2.3/window, 5/window, 7/authorization-expired, 7/invalid-signature",
+    needs="clock, funds, observe chain",
+)
 async def clock_skew(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     asked = [await alice.ask() for _ in range(4)]

@@ -1,9 +1,6 @@
-"""Deposit amounts: a 402 asks for maxSpend exactly, without rounding.
-
-Covers: 4.4/deposit-402, 4.4/max-spend.
-Story: Alice asks for sessions of amounts that floating point gets wrong, and of the largest
-amount that can be stored; each 402 asks for exactly that amount. A negative amount, zero, an
-amount larger than any balance, or another spelling is refused before a price is quoted.
+"""Alice asks for sessions of amounts that floating point gets wrong, and of the largest amount that
+can be stored; each 402 asks for exactly that amount. A negative amount, zero, an amount larger than
+any balance, or another spelling is refused before a price is quoted.
 """
 
 from x402sim import LiveWorld, scenario
@@ -25,7 +22,10 @@ REFUSED = (
 )
 
 
-@scenario
+@scenario(
+    title="Deposit amounts: a 402 asks for maxSpend exactly, without rounding",
+    covers="4.4/deposit-402, 4.4/max-spend",
+)
 async def deposit_amounts(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     for deposit, base_units in EXACT.items():

@@ -1,10 +1,7 @@
-"""Deposit terms: the paid deposit determines the session, not the later request.
-
-Covers: 3/deposit-makes-session, 4.4/deposit-flow, 4.4/max-spend, 5/session-condition.
-Story: Alice pays the deposit of a small, short session, then repeats the request with a body
-that asks for a thousand times as much for a day, and once more without a readable body. She
-gets the session that she paid for, with that amount and that length: it buys two quotes and not
-a third, and it ends on time.
+"""Alice pays the deposit of a small, short session, then repeats the request with a body that asks
+for a thousand times as much for a day, and once more without a readable body. She gets the session
+that she paid for, with that amount and that length: it buys two quotes and not a third, and it ends
+on time.
 """
 
 from typing import Any
@@ -15,7 +12,11 @@ SESSIONS = "/api/sessions/create"
 DEPOSIT, DURATION_S = "0.02", 60
 
 
-@scenario(needs="funds, clock, observe chain")
+@scenario(
+    title="Deposit terms: the paid deposit determines the session, not the later request",
+    covers="3/deposit-makes-session, 4.4/deposit-flow, 4.4/max-spend, 5/session-condition",
+    needs="funds, clock, observe chain",
+)
 async def deposit_terms(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(DEPOSIT, DURATION_S)

@@ -1,9 +1,6 @@
-"""Double session: one deposit opens one session, however often it is requested.
-
-Covers: 3/deposit-makes-session, 4.4/deposit-flow, 5/resource-binding, 5/session-debit.
-Story: Alice sends the payment of a deposit five times at once, asks for its session five times
-at once, crashes the service and asks again, and presents the payment of a quote as a deposit.
-The deposit makes one session: of twenty requests at once exactly three are paid from it.
+"""Alice sends the payment of a deposit five times at once, asks for its session five times at once,
+crashes the service and asks again, and presents the payment of a quote as a deposit. The deposit
+makes one session: of twenty requests at once exactly three are paid from it.
 """
 
 import asyncio
@@ -13,7 +10,11 @@ from x402sim import LiveWorld, scenario
 TERMS = ("0.03", 3600)
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Double session: one deposit opens one session, however often it is requested",
+    covers="3/deposit-makes-session, 4.4/deposit-flow, 5/resource-binding, 5/session-debit",
+    needs="funds, faults, observe chain",
+)
 async def double_session(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(*TERMS)

@@ -1,11 +1,8 @@
-"""Drained wallet: the payer spends her balance between verification and settlement.
-
-Covers: 3/pending-resolved, 4.1/order, 5/stored-records, 7/insufficient-balance.
-Story: The facilitator verifies Alice's authorization; before it settles she moves all her money
-to Bob. The settlement is refused and she is not served. Then she tries it with the mempool: her
-transfer waits ahead of the settlement, which passes the facilitator's check and reverts in the
-block. She is not served. Her authorization is still valid, so the service accepts no second
-one; once she has money again, the same header settles.
+"""The facilitator verifies Alice's authorization; before it settles she moves all her money to Bob.
+The settlement is refused and she is not served. Then she tries it with the mempool: her transfer
+waits ahead of the settlement, which passes the facilitator's check and reverts in the block. She is
+not served. Her authorization is still valid, so the service accepts no second one; once she has
+money again, the same header settles.
 """
 
 import asyncio
@@ -13,7 +10,11 @@ import asyncio
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, control chain")
+@scenario(
+    title="Drained wallet: the payer spends her balance between verification and settlement",
+    covers="3/pending-resolved, 4.1/order, 5/stored-records, 7/insufficient-balance",
+    needs="funds, faults, control chain",
+)
 async def drained_wallet(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob")

@@ -1,16 +1,19 @@
-"""Dropped before indexing: a payment that a reorganisation drops fails when its time is over.
-
-Covers: 3/indexed-status, 4.1/receipt, 5/stored-records, 8/indexer-query.
-Story: Alice has paid and is served. Before the indexer has seen her transaction, a reorganisation
-drops it. It may still be mined again, so she is served until validBefore has passed in a block.
-Then the explorer does not know the transaction and her authorization is unused: the payment fails
-and grants nothing any more. She was not charged, and pays anew.
+"""Alice has paid and is served. Before the indexer has seen her transaction, a reorganisation drops
+it. It may still be mined again, so she is served until validBefore has passed in a block. Then the
+explorer does not know the transaction and her authorization is unused: the payment fails and grants
+nothing any more. She was not charged, and pays anew.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain")
+@scenario(
+    title=(
+        "Dropped before indexing: a payment that a reorganisation drops fails when its time is over"
+    ),
+    covers="3/indexed-status, 4.1/receipt, 5/stored-records, 8/indexer-query",
+    needs="funds, clock, control chain",
+)
 async def dropped_before_indexing(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     dropped = await alice.buy()

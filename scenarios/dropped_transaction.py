@@ -1,10 +1,7 @@
-"""Dropped transaction: the node drops the settlement, and a retry with the same header settles.
-
-Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once.
-Story: Alice's settlement waits in the mempool, and the node drops it. After a minute the
-service stops waiting: the payment may still settle, so it accepts no second authorization.
-Alice sends the same header again, and it settles. Bob does not come back: once his window has
-closed the service knows that he never paid, and he can start again.
+"""Alice's settlement waits in the mempool, and the node drops it. After a minute the service stops
+waiting: the payment may still settle, so it accepts no second authorization. Alice sends the same
+header again, and it settles. Bob does not come back: once his window has closed the service knows
+that he never paid, and he can start again.
 """
 
 import asyncio
@@ -12,7 +9,14 @@ import asyncio
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, control chain, virtual time")
+@scenario(
+    title=(
+        "Dropped transaction: the node drops the settlement, and a retry with the same header "
+        "settles"
+    ),
+    covers="3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once",
+    needs="funds, control chain, virtual time",
+)
 async def dropped_transaction(world: LiveWorld) -> None:
     for name, comes_back in (("alice", True), ("bob", False)):
         payer = await world.payer(name, balance="1.00")

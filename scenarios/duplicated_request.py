@@ -1,16 +1,17 @@
-"""Duplicated request: a request that arrives twice is charged once.
-
-Covers: 4.1/receipt, 5/nonce-once, 7/payment-already-settled.
-Story: A middlebox sends requests twice and returns the second answer. Alice's payment arrives
-twice at the service: the second answer says that it has settled already, which is true. The
-verification and the settlement arrive twice at the facilitator: she gets her receipt. A payment
-id presented twice costs nothing. Each thing that she bought cost one transfer.
+"""A middlebox sends requests twice and returns the second answer. Alice's payment arrives twice at
+the service: the second answer says that it has settled already, which is true. The verification and
+the settlement arrive twice at the facilitator: she gets her receipt. A payment id presented twice
+costs nothing. Each thing that she bought cost one transfer.
 """
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Duplicated request: a request that arrives twice is charged once",
+    covers="4.1/receipt, 5/nonce-once, 7/payment-already-settled",
+    needs="funds, faults, observe chain",
+)
 async def duplicated_request(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

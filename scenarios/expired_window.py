@@ -1,11 +1,7 @@
-"""Expired window: authorizations and payment requirements are refused one second too late.
-
-Covers: 5/window, 7/authorization-expired, 2.1/validity, 8/timeout.
-Story: Alice signs and waits. One second before validBefore her payment is accepted; in the
-second of validBefore it has expired. A new authorization is enough, because the requirements
-hold to the end of their own maxTimeoutSeconds. A second later, and an hour later, the
-requirements have expired too, whatever the signature. What has expired moves no money and
-grants nothing.
+"""Alice signs and waits. One second before validBefore her payment is accepted; in the second of
+validBefore it has expired. A new authorization is enough, because the requirements hold to the end
+of their own maxTimeoutSeconds. A second later, and an hour later, the requirements have expired
+too, whatever the signature. What has expired moves no money and grants nothing.
 """
 
 from x402sim import LiveWorld, scenario
@@ -13,7 +9,11 @@ from x402sim import LiveWorld, scenario
 EXPIRED = "Authorization expired"
 
 
-@scenario(needs="funds, observe chain, virtual time")
+@scenario(
+    title="Expired window: authorizations and payment requirements are refused one second too late",
+    covers="5/window, 7/authorization-expired, 2.1/validity, 8/timeout",
+    needs="funds, observe chain, virtual time",
+)
 async def expired_window(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     held_base = await alice.balance()

@@ -1,10 +1,7 @@
-"""Explorer trouble: the indexer ignores every wrong answer and catches up afterwards.
-
-Covers: 1/indexer, 2.4/block-null, 5/stored-records.
-Story: When the indexer looks for Alice's payment the explorer is down, answers an error page,
-null, its rate limit as text with status 200, a transaction that is in no block, half an answer,
-or an invalid block number; then it lags behind the chain. Each time the record's block stays
-null, and she is still served. When the explorer recovers, the next run finds the block.
+"""When the indexer looks for Alice's payment the explorer is down, answers an error page, null, its
+rate limit as text with status 200, a transaction that is in no block, half an answer, or an invalid
+block number; then it lags behind the chain. Each time the record's block stays null, and she is
+still served. When the explorer recovers, the next run finds the block.
 """
 
 from typing import Any
@@ -31,7 +28,11 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Explorer trouble: the indexer ignores every wrong answer and catches up afterwards",
+    covers="1/indexer, 2.4/block-null, 5/stored-records",
+    needs="funds, faults, observe chain",
+)
 async def explorer_trouble(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote = await alice.buy()

@@ -1,11 +1,7 @@
-"""Facilitator outage: without a valid answer of the facilitator, the service fails closed.
-
-Covers: 4.1/settle-on-chain, 4.1/verify-signature, 5/stored-records.
-Story: The facilitator is down, or answers an error, a redirect, HTML, nothing, half an answer,
-or a positive answer of the wrong shape. If that happens to the verification, nothing was
-charged; if it happens to the settlement, money may have moved, and the payment stays pending.
-Alice is not served meanwhile. Each time the facilitator recovers, and the same header buys the
-quote, once.
+"""The facilitator is down, or answers an error, a redirect, HTML, nothing, half an answer, or a
+positive answer of the wrong shape. If that happens to the verification, nothing was charged; if it
+happens to the settlement, money may have moved, and the payment stays pending. Alice is not served
+meanwhile. Each time the facilitator recovers, and the same header buys the quote, once.
 """
 
 from typing import Any
@@ -33,7 +29,11 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Facilitator outage: without a valid answer of the facilitator, the service fails closed",
+    covers="4.1/settle-on-chain, 4.1/verify-signature, 5/stored-records",
+    needs="funds, faults, observe chain",
+)
 async def facilitator_outage(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bought = 0

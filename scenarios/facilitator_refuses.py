@@ -1,10 +1,6 @@
-"""The facilitator refuses: direct requests with every kind of invalid payment.
-
-Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount,
-5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once.
-Story: Alice signs a valid payment and then breaks it in every possible way, in the header and
-in the requirements. The facilitator gives the reason, whether it verifies or settles, and moves
-no money. It finds the valid one valid, which moves no money either, and settles it, once.
+"""Alice signs a valid payment and then breaks it in every possible way, in the header and in the
+requirements. The facilitator gives the reason, whether it verifies or settles, and moves no money.
+It finds the valid one valid, which moves no money either, and settles it, once.
 """
 
 from typing import Any
@@ -12,7 +8,14 @@ from typing import Any
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, observe chain")
+@scenario(
+    title="The facilitator refuses: direct requests with every kind of invalid payment",
+    covers=(
+        "2.1/scheme, 2.1/network, 2.1/asset, 5/exact-recipient, 5/exact-amount, "
+        "5/signature-proves, 4.1/verify-signature, 4.1/settle-on-chain, 5/nonce-once"
+    ),
+    needs="funds, observe chain",
+)
 async def facilitator_refuses(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")

@@ -1,12 +1,8 @@
-"""False receipt: the facilitator answers with the receipt of another payment.
-
-Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, 5/nonce-once,
-5/stored-records.
-Story: Alice has paid, and Bob pays next. The facilitator confuses its answers and gives him the
-receipt of her transaction; then one that names another payee, another amount, another network,
-or no transaction at all. None of these pays for his request, and he is not served. When the
-facilitator answers correctly his header settles. Carol's transfer is mined, but she gets Alice's
-receipt too: the service finds her transfer on the chain and serves her. There are three payments.
+"""Alice has paid, and Bob pays next. The facilitator confuses its answers and gives him the receipt
+of her transaction; then one that names another payee, another amount, another network, or no
+transaction at all. None of these pays for his request, and he is not served. When the facilitator
+answers correctly his header settles. Carol's transfer is mined, but she gets Alice's receipt too:
+the service finds her transfer on the chain and serves her. There are three payments.
 """
 
 import json
@@ -29,7 +25,14 @@ def says(body: str, *, work_done: bool = False) -> Fault:
     )  # fmt: skip
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="False receipt: the facilitator answers with the receipt of another payment",
+    covers=(
+        "3/pending-resolved, 4.1/settle-on-chain, 5/exact-amount, 5/exact-recipient, "
+        "5/nonce-once, 5/stored-records"
+    ),
+    needs="funds, faults, observe chain",
+)
 async def false_receipt(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

@@ -1,12 +1,8 @@
-"""Foreign header: a header for another network, token or scheme is refused.
-
-Covers: 2.1/scheme, 2.1/network, 2.1/asset, 5/signature-proves, 7/invalid-signature,
-5/stored-records.
-Story: Alice's wallet is set to another network, and its header is refused. She relabels a valid
-header for another network, token or scheme, and then changes the requirements to agree with it.
-She also labels a header correctly but signs it for another name, version, chain or contract of
-the token. All of these are refused and no money moves; the header that is signed and labelled
-correctly is accepted.
+"""Alice's wallet is set to another network, and its header is refused. She relabels a valid header
+for another network, token or scheme, and then changes the requirements to agree with it. She also
+labels a header correctly but signs it for another name, version, chain or contract of the token.
+All of these are refused and no money moves; the header that is signed and labelled correctly is
+accepted.
 """
 
 from dataclasses import replace
@@ -15,7 +11,14 @@ from typing import Any
 from x402sim import MAINNET, TESTNET, LiveWorld, scenario
 
 
-@scenario(needs="funds, observe chain")
+@scenario(
+    title="Foreign header: a header for another network, token or scheme is refused",
+    covers=(
+        "2.1/scheme, 2.1/network, 2.1/asset, 5/signature-proves, 7/invalid-signature, "
+        "5/stored-records"
+    ),
+    needs="funds, observe chain",
+)
 async def foreign_header(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -1,17 +1,19 @@
-"""Frozen token: a valid payment that cannot settle stays pending until it settles or expires.
-
-Covers: 3/pending-resolved, 5/stored-records, 4.1/settle-on-chain, 4.1/receipt.
-Story: The token's owner pauses it, blacklists the merchant, blacklists Alice. Each time her
-signature is valid and the chain refuses the transfer: the settlement fails, no money moves and
-nothing is granted. The authorization is still valid, so the payment stays pending, and the same
-header settles once the token is unfrozen. If it is frozen past validBefore, the payment has
-failed finally.
+"""The token's owner pauses it, blacklists the merchant, blacklists Alice. Each time her signature
+is valid and the chain refuses the transfer: the settlement fails, no money moves and nothing is
+granted. The authorization is still valid, so the payment stays pending, and the same header settles
+once the token is unfrozen. If it is frozen past validBefore, the payment has failed finally.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain, fiat token")
+@scenario(
+    title=(
+        "Frozen token: a valid payment that cannot settle stays pending until it settles or expires"
+    ),
+    covers="3/pending-resolved, 5/stored-records, 4.1/settle-on-chain, 4.1/receipt",
+    needs="funds, clock, control chain, fiat token",
+)
 async def frozen_token(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
 

@@ -1,10 +1,6 @@
-"""Indexer backfill: a hundred records every five minutes, newest first.
-
-Covers: 1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch,
-8/indexer-interval, 8/indexer-query.
-Story: Alice pays once and looks until the indexer, which runs on its own schedule, has completed
-her payment. From then on the explorer lags by 200 s. A few payments come early; 250 s later comes
-a full batch. The next run of the indexer finds nothing: it asks for the newest hundred, which the
+"""Alice pays once and looks until the indexer, which runs on its own schedule, has completed her
+payment. From then on the explorer lags by 200 s. A few payments come early; 250 s later comes a
+full batch. The next run of the indexer finds nothing: it asks for the newest hundred, which the
 explorer does not show yet, and not for the early ones, which it does. The second run completes the
 hundred, and only the third run completes the early ones.
 """
@@ -16,7 +12,14 @@ EARLY, LULL_S, LAG_S = 5, 250, 200
 LOOK_S = 5
 
 
-@scenario(needs="funds, faults, observe chain, virtual time")
+@scenario(
+    title="Indexer backfill: a hundred records every five minutes, newest first",
+    covers=(
+        "1/indexer, 2.4/block-null, 3/indexed-status, 6/reputation, 8/indexer-batch, "
+        "8/indexer-interval, 8/indexer-query"
+    ),
+    needs="funds, faults, observe chain, virtual time",
+)
 async def indexer_backfill(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="2.00")
     first = (await alice.buy()).payment_id

@@ -1,17 +1,17 @@
-"""Late settlement: the facilitator settles long after the service has timed out.
-
-Covers: 3/pending-resolved, 5/nonce-once, 5/window.
-Story: The facilitator holds Alice's settlement for 100 seconds; the service waits 60. The
-answer says that it may still settle, and she sends the same header again: it settles, and the
-delayed request finds the authorization used. Bob's settlement is held until after validBefore.
-By then the chain's time shows that it can never settle: his payment has failed, and the delayed
-request moves no money.
+"""The facilitator holds Alice's settlement for 100 seconds; the service waits 60. The answer says
+that it may still settle, and she sends the same header again: it settles, and the delayed request
+finds the authorization used. Bob's settlement is held until after validBefore. By then the chain's
+time shows that it can never settle: his payment has failed, and the delayed request moves no money.
 """
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, observe chain, virtual time")
+@scenario(
+    title="Late settlement: the facilitator settles long after the service has timed out",
+    covers="3/pending-resolved, 5/nonce-once, 5/window",
+    needs="funds, faults, observe chain, virtual time",
+)
 async def late_settlement(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -1,17 +1,17 @@
-"""Lost answer: the settlement succeeds, its answer is lost, and the payer is charged once.
-
-Covers: 3/pending-resolved, 4.1/receipt, 5/nonce-once.
-Story: The facilitator's answer to Alice's settlement is lost: the service asks the chain and
-answers with the receipt. For Bob the chain stops answering too: the service answers that he
-may have paid, accepts no second authorization from him, and soon grants access. Carol never
-gets the service's answer: she sends the same header again, and the answer says that it has
-settled.
+"""The facilitator's answer to Alice's settlement is lost: the service asks the chain and answers
+with the receipt. For Bob the chain stops answering too: the service answers that he may have paid,
+accepts no second authorization from him, and soon grants access. Carol never gets the service's
+answer: she sends the same header again, and the answer says that it has settled.
 """
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, observe chain")
+@scenario(
+    title="Lost answer: the settlement succeeds, its answer is lost, and the payer is charged once",
+    covers="3/pending-resolved, 4.1/receipt, 5/nonce-once",
+    needs="funds, clock, faults, observe chain",
+)
 async def lost_answer(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))

@@ -1,9 +1,6 @@
-"""Malformed input: every malformed request gets a 4xx, never a 5xx and never content.
-
-Covers: 4.1/validate, 7/invalid-signature, 7/payment-required.
-Story: A fuzzer sends bodies that are not JSON, not an object, of a wrong type, or too large to
-every POST endpoint; then payment headers that are not hex, not JSON, or lack their payload;
-then invalid proofs of payment. It never gets access, and never a 5xx.
+"""A fuzzer sends bodies that are not JSON, not an object, of a wrong type, or too large to every
+POST endpoint; then payment headers that are not hex, not JSON, or lack their payload; then invalid
+proofs of payment. It never gets access, and never a 5xx.
 """
 
 import json
@@ -32,7 +29,10 @@ HEADERS = {
 JUNK = ("", "null", "pay_", "pay_" + "A" * 6000, "pay_../../etc", "pay_%00", "' OR 1=1 --")
 
 
-@scenario
+@scenario(
+    title="Malformed input: every malformed request gets a 4xx, never a 5xx and never content",
+    covers="4.1/validate, 7/invalid-signature, 7/payment-required",
+)
 async def malformed_input(world: LiveWorld) -> None:
     fuzzer = await world.payer("fuzzer")
     for path in ("/api/pay", "/api/sessions/create", "/api/perp/quote"):

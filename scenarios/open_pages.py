@@ -1,8 +1,5 @@
-"""Open pages: documentation, agents and prices are readable without payment.
-
-Covers: 2.7/agent, 4.3/list, 4.5/llms-txt, 9/no-version-segment.
-Story: A newcomer without money reads the documentation index, opens every page that it names,
-lists the agents, and asks one of them for its price: it is the price in the list.
+"""A newcomer without money reads the documentation index, opens every page that it names, lists the
+agents, and asks one of them for its price: it is the price in the list.
 """
 
 import re
@@ -10,7 +7,10 @@ import re
 from x402sim import LiveWorld, scenario
 
 
-@scenario
+@scenario(
+    title="Open pages: documentation, agents and prices are readable without payment",
+    covers="2.7/agent, 4.3/list, 4.5/llms-txt, 9/no-version-segment",
+)
 async def open_pages(world: LiveWorld) -> None:
     newcomer = await world.payer("newcomer")
     index = await newcomer.send("GET", "/llms.txt")

@@ -1,10 +1,6 @@
-"""Parallel use: an authorization presented many times concurrently pays once.
-
-Covers: 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
-Story: The facilitator verifies slowly, so that everything Alice sends at once is verified
-before anything is settled. The same payment five times: one receipt. One authorization for five
-payment ids: one id is granted. Five authorizations for one payment id: one is used, four stay
-unused.
+"""The facilitator verifies slowly, so that everything Alice sends at once is verified before
+anything is settled. The same payment five times: one receipt. One authorization for five payment
+ids: one id is granted. Five authorizations for one payment id: one is used, four stay unused.
 """
 
 import asyncio
@@ -12,7 +8,11 @@ import asyncio
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Parallel use: an authorization presented many times concurrently pays once",
+    covers="5/nonce-once, 7/nonce-already-used, 7/payment-already-settled",
+    needs="funds, faults, observe chain",
+)
 async def parallel_authorization(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     slow = Fault(victim="facilitator", does="delay answer", path="/verify", seconds=0.1, times=None)

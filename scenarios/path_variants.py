@@ -1,9 +1,6 @@
-"""Path variants: no spelling of a protected path bypasses the payment.
-
-Covers: 1/unpaid-402, 5/resource-binding, 9/no-version-segment.
-Story: Mallory asks for the quote under every spelling of its path that she can think of:
-encoded letters, slashes, dots, other cases, other methods, a query, a version. Some of them are
-the endpoint and answer 402; the others do not exist. None is served.
+"""Mallory asks for the quote under every spelling of its path that she can think of: encoded
+letters, slashes, dots, other cases, other methods, a query, a version. Some of them are the
+endpoint and answer 402; the others do not exist. None is served.
 """
 
 from x402sim import LiveWorld, scenario
@@ -19,7 +16,10 @@ METHODS = ("GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE")
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
-@scenario
+@scenario(
+    title="Path variants: no spelling of a protected path bypasses the payment",
+    covers="1/unpaid-402, 5/resource-binding, 9/no-version-segment",
+)
 async def path_variants(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     for path in ENDPOINT:

@@ -1,11 +1,8 @@
-"""Pending settlement: what is sent and not mined is pending, and settled when it is asked again.
-
-Covers: 4.1/settle-on-chain, 5/nonce-once.
-Story: Blocks do not come, and the facilitator waits a second before it answers. Two payments of
-Alice are settled as the x402 standard says, of version 1 and of version 2: both are pending, with
-the hash of the transaction that was sent and the network. Asked again, nothing is sent twice. A
-block comes: asked once more, the same transaction is told as a success, and after that the
-authorization is used.
+"""Blocks do not come, and the facilitator waits a second before it answers. Two payments of Alice
+are settled as the x402 standard says, of version 1 and of version 2: both are pending, with the
+hash of the transaction that was sent and the network. Asked again, nothing is sent twice. A block
+comes: asked once more, the same transaction is told as a success, and after that the authorization
+is used.
 """
 
 from x402sim import LiveWorld, scenario
@@ -13,7 +10,14 @@ from x402sim import LiveWorld, scenario
 USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}
 
 
-@scenario(needs="funds, faults, control chain, observe chain")
+@scenario(
+    title=(
+        "Pending settlement: what is sent and not mined is pending, and settled when it is asked "
+        "again"
+    ),
+    covers="4.1/settle-on-chain, 5/nonce-once",
+    needs="funds, faults, control chain, observe chain",
+)
 async def pending_settlement(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     await world.set_facilitator(receipt_timeout_s=1)

@@ -1,10 +1,7 @@
-"""Re-encoded header: an authorization in another encoding is the same payment.
-
-Covers: 2.3/contents, 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled.
-Story: Alice's header holds one authorization, which can be written in many ways: base64, upper-
-case hex, another order of keys, white space, addresses in another case, an unknown field. Each
-of them pays. After that both the header and its other spelling are replays: for the same
-payment id it has settled already, and for another one its nonce is used.
+"""Alice's header holds one authorization, which can be written in many ways: base64, upper- case
+hex, another order of keys, white space, addresses in another case, an unknown field. Each of them
+pays. After that both the header and its other spelling are replays: for the same payment id it has
+settled already, and for another one its nonce is used.
 """
 
 import base64
@@ -38,7 +35,11 @@ SPELLINGS: dict[str, Callable[[Fields], str]] = {
 }
 
 
-@scenario(needs="funds, observe chain")
+@scenario(
+    title="Re-encoded header: an authorization in another encoding is the same payment",
+    covers="2.3/contents, 5/nonce-once, 7/nonce-already-used, 7/payment-already-settled",
+    needs="funds, observe chain",
+)
 async def reencoded_header(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     for bought, (name, spelling) in enumerate(SPELLINGS.items(), 1):

@@ -1,10 +1,7 @@
-"""Refund once: an unspent balance is refunded once and in full, whatever fails.
-
-Covers: 2.6/remaining, 3/expiry-refund, 3/refund-once.
-Story: Sessions expire while the facilitator is down, loses the answer to the refund, receives
-the request twice or answers an error after the work; while the chain does not answer; and while
-the service dies just before or just after it pays. The sweeps retry each open refund. In the
-end every payer has got back exactly what was not spent, in one transfer.
+"""Sessions expire while the facilitator is down, loses the answer to the refund, receives the
+request twice or answers an error after the work; while the chain does not answer; and while the
+service dies just before or just after it pays. The sweeps retry each open refund. In the end every
+payer has got back exactly what was not spent, in one transfer.
 """
 
 from typing import Any
@@ -24,7 +21,11 @@ TROUBLES: dict[str, dict[str, Any]] = {
 }
 
 
-@scenario(needs="funds, clock, faults, observe chain")
+@scenario(
+    title="Refund once: an unspent balance is refunded once and in full, whatever fails",
+    covers="2.6/remaining, 3/expiry-refund, 3/refund-once",
+    needs="funds, clock, faults, observe chain",
+)
 async def refund_once(world: LiveWorld) -> None:
     spent = 0
     for name, trouble in TROUBLES.items():

@@ -1,16 +1,17 @@
-"""Refund undone: a reorganisation drops a refund, and it is paid again, once.
-
-Covers: 3/expiry-refund, 3/refund-once.
-Story: Alice's session expires, and her balance is refunded. Then the chain replaces the block of
-the refund and drops its transaction. The service looks at refunds again until they are deep enough:
-it finds the nonce unused and sends the refund again, with the same nonce, so that the token would
+"""Alice's session expires, and her balance is refunded. Then the chain replaces the block of the
+refund and drops its transaction. The service looks at refunds again until they are deep enough: it
+finds the nonce unused and sends the refund again, with the same nonce, so that the token would
 refuse a second one. When twelve blocks are on top, it looks no more.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain")
+@scenario(
+    title="Refund undone: a reorganisation drops a refund, and it is paid again, once",
+    covers="3/expiry-refund, 3/refund-once",
+    needs="funds, clock, control chain",
+)
 async def refund_undone(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     session = await alice.open_session("0.05", 60)

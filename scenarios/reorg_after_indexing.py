@@ -1,17 +1,18 @@
-"""Reorganisation after indexing: the chain replaces blocks that the indexer has recorded.
-
-Covers: 3/expiry-refund, 5/nonce-once, 5/stored-records, 8/indexer-query.
-Story: The payments of Alice and Bob are in blocks, and the indexer has recorded them, when the
-chain replaces those blocks. Alice's payment is mined again: she has paid once, and is served.
-Bob's deposit is dropped, so nothing was deposited. The service looks at a record again until its
-block is deep enough (decision 8/final-depth), and at a deposit before it pays a refund: it refunds
-no deposit that is not on the chain, so no other payer's money leaves the merchant.
+"""The payments of Alice and Bob are in blocks, and the indexer has recorded them, when the chain
+replaces those blocks. Alice's payment is mined again: she has paid once, and is served. Bob's
+deposit is dropped, so nothing was deposited. The service looks at a record again until its block is
+deep enough (decision 8/final-depth), and at a deposit before it pays a refund: it refunds no
+deposit that is not on the chain, so no other payer's money leaves the merchant.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain")
+@scenario(
+    title="Reorganisation after indexing: the chain replaces blocks that the indexer has recorded",
+    covers="3/expiry-refund, 5/nonce-once, 5/stored-records, 8/indexer-query",
+    needs="funds, clock, control chain",
+)
 async def reorg_after_indexing(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

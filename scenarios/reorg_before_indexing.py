@@ -1,17 +1,20 @@
-"""Reorganisation before indexing: payments revert when mined again too late, and access ends.
-
-Covers: 2.4/block-null, 3/expiry-refund, 3/indexed-status, 5/stored-records, 8/indexer-query.
-Story: Alice has paid for a quote and Bob for a session, and both are served; the explorer lags,
-so the indexer has not seen their blocks. Then the chain replaces those blocks, and the
-transactions are mined again after validBefore: they revert, and the money is the payers' again.
-Once the explorer shows it, the indexer marks both payments as failed: they grant nothing any
-more, the session ends without a refund, and a new payment is served.
+"""Alice has paid for a quote and Bob for a session, and both are served; the explorer lags, so the
+indexer has not seen their blocks. Then the chain replaces those blocks, and the transactions are
+mined again after validBefore: they revert, and the money is the payers' again. Once the explorer
+shows it, the indexer marks both payments as failed: they grant nothing any more, the session ends
+without a refund, and a new payment is served.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain")
+@scenario(
+    title=(
+        "Reorganisation before indexing: payments revert when mined again too late, and access ends"
+    ),
+    covers="2.4/block-null, 3/expiry-refund, 3/indexed-status, 5/stored-records, 8/indexer-query",
+    needs="funds, clock, control chain",
+)
 async def reorg_before_indexing(world: LiveWorld) -> None:
     await world.explorer_lag(3600)
     alice = await world.payer("alice", balance="1.00")

@@ -1,11 +1,8 @@
-"""Replaced transaction: a reorganisation makes another transaction than the recorded one pay.
-
-Covers: 3/indexed-status, 3/pending-resolved, 5/nonce-once, 5/stored-records.
-Story: Alice's money leaves her wallet ahead of the settlement, whose transaction reverts. Once she
-has money again, the same header settles in a second transaction. Then a reorganisation drops the
-first transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once.
-The indexer looks her authorization up before it fails the record, finds the transaction that used
-it, and she is served as before.
+"""Alice's money leaves her wallet ahead of the settlement, whose transaction reverts. Once she has
+money again, the same header settles in a second transaction. Then a reorganisation drops the first
+transfer: now the first settlement pays, and the recorded one reverts. Alice has paid once. The
+indexer looks her authorization up before it fails the record, finds the transaction that used it,
+and she is served as before.
 """
 
 import asyncio
@@ -13,7 +10,13 @@ import asyncio
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, control chain")
+@scenario(
+    title=(
+        "Replaced transaction: a reorganisation makes another transaction than the recorded one pay"
+    ),
+    covers="3/indexed-status, 3/pending-resolved, 5/nonce-once, 5/stored-records",
+    needs="funds, clock, control chain",
+)
 async def replaced_transaction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob")

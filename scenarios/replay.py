@@ -1,16 +1,17 @@
-"""Replay: an authorization settles once, and never again.
-
-Covers: 5/nonce-once, 5/stored-records, 7/nonce-already-used, 7/payment-already-settled.
-Story: Alice pays for a quote and keeps the signed header. She sends it again for the same
-payment, with the payment id of a second 402, and in another spelling; Mallory, who has
-intercepted it, sends it for a payment of his own. The service restarts, and Alice tries once
-more. No money moves a second time, and no second payment id is granted.
+"""Alice pays for a quote and keeps the signed header. She sends it again for the same payment, with
+the payment id of a second 402, and in another spelling; Mallory, who has intercepted it, sends it
+for a payment of his own. The service restarts, and Alice tries once more. No money moves a second
+time, and no second payment id is granted.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Replay: an authorization settles once, and never again",
+    covers="5/nonce-once, 5/stored-records, 7/nonce-already-used, 7/payment-already-settled",
+    needs="funds, faults, observe chain",
+)
 async def replay(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")

@@ -1,11 +1,8 @@
-"""Resource mismatch: a payment grants only the resource that it was made for.
-
-Covers: 5/resource-binding, 5/cache-first, 5/stored-records, 2.1/resource, 4.4/deposit-flow.
-Story: Alice pays for a quote and for a session's deposit, and presents each payment for the
-other resource: both are refused, also after the cache is empty. She changes the resource in her
-requirements: a prefix, another case, a trailing slash, a query. She pays the price of a quote
-under the payment id of a larger deposit. For their own resources both payments are accepted,
-and a query does not change the resource.
+"""Alice pays for a quote and for a session's deposit, and presents each payment for the other
+resource: both are refused, also after the cache is empty. She changes the resource in her
+requirements: a prefix, another case, a trailing slash, a query. She pays the price of a quote under
+the payment id of a larger deposit. For their own resources both payments are accepted, and a query
+does not change the resource.
 """
 
 from x402sim import LiveWorld, scenario
@@ -13,7 +10,11 @@ from x402sim import LiveWorld, scenario
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Resource mismatch: a payment grants only the resource that it was made for",
+    covers="5/resource-binding, 5/cache-first, 5/stored-records, 2.1/resource, 4.4/deposit-flow",
+    needs="funds, faults, observe chain",
+)
 async def resource_mismatch(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote, deposit = await alice.ask(), await alice.ask_session("0.50", 3600)

@@ -1,10 +1,7 @@
-"""Restart in the middle: the service crashes at each step of a settlement, and no payment is lost.
-
-Covers: 3/pending-resolved, 4.1/order, 5/nonce-once, 5/stored-records.
-Story: A settlement takes several requests. For each of them there is a payer during whose
-payment the service dies as the request arrives, and one for whom it dies when the answer is
-ready. It starts again on its database. Each payer first asks for the quote, then sends the same
-header once more: those whose money has moved are served, and no money moves twice.
+"""A settlement takes several requests. For each of them there is a payer during whose payment the
+service dies as the request arrives, and one for whom it dies when the answer is ready. It starts
+again on its database. Each payer first asks for the quote, then sends the same header once more:
+those whose money has moved are served, and no money moves twice.
 """
 
 from typing import Literal
@@ -23,7 +20,14 @@ MOMENTS: tuple[Moment, ...] = (
 """The part called, the request, the moment of the crash, and the transfers so far."""
 
 
-@scenario(needs="funds, clock, faults, observe chain")
+@scenario(
+    title=(
+        "Restart in the middle: the service crashes at each step of a settlement, and no payment "
+        "is lost"
+    ),
+    covers="3/pending-resolved, 4.1/order, 5/nonce-once, 5/stored-records",
+    needs="funds, clock, faults, observe chain",
+)
 async def restart_mid_settlement(world: LiveWorld) -> None:
     for victim, path, does, moved in MOMENTS:
         name = f"{does} {path}"

@@ -1,10 +1,7 @@
-"""Retry after a timeout: a payer who times out and retries is charged once.
-
-Covers: 1/repeat-served, 5/nonce-once, 7/payment-already-settled.
-Story: The facilitator settles at once but answers later than Alice and Bob wait. Alice sends
-the same header again while the first request is still running; Bob signs a second authorization
-for the same payment. Each gets the answer that the payment has settled, each is served, and
-Bob's second authorization stays unused.
+"""The facilitator settles at once but answers later than Alice and Bob wait. Alice sends the same
+header again while the first request is still running; Bob signs a second authorization for the same
+payment. Each gets the answer that the payment has settled, each is served, and Bob's second
+authorization stays unused.
 """
 
 from x402sim import Fault, LiveWorld, scenario
@@ -12,7 +9,11 @@ from x402sim import Fault, LiveWorld, scenario
 HELD_S, TIMEOUT_S = 0.8, 0.3
 
 
-@scenario(needs="funds, faults, observe chain")
+@scenario(
+    title="Retry after a timeout: a payer who times out and retries is charged once",
+    covers="1/repeat-served, 5/nonce-once, 7/payment-already-settled",
+    needs="funds, faults, observe chain",
+)
 async def retry_after_timeout(world: LiveWorld) -> None:
     for name, signs_again in (("alice", False), ("bob", True)):
         payer = await world.payer(name, balance="1.00")

@@ -1,10 +1,7 @@
-"""Served only if valid: a request that is not served costs nothing.
-
-Covers: 1/session-no-402, 4.2/quote, 5/session-condition, 5/session-debit.
-Story: Alice has a session and a payment. With each she sends invalid orders: they are refused,
-and her session is not debited. A valid order is served and debited once. Without a proof the
-same invalid orders get the 402, not the schema error. An order that costs more than her budget
-is not served, and not debited either.
+"""Alice has a session and a payment. With each she sends invalid orders: they are refused, and her
+session is not debited. A valid order is served and debited once. Without a proof the same invalid
+orders get the 402, not the schema error. An order that costs more than her budget is not served,
+and not debited either.
 """
 
 from x402sim import LiveWorld, scenario
@@ -21,7 +18,11 @@ BAD = {
 }
 
 
-@scenario(needs="funds")
+@scenario(
+    title="Served only if valid: a request that is not served costs nothing",
+    covers="1/session-no-402, 4.2/quote, 5/session-condition, 5/session-debit",
+    needs="funds",
+)
 async def served_only_if_good(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     paid = await alice.buy()

@@ -1,11 +1,7 @@
-"""Session exhaustion: a budget can be spent to the last unit, and the rest is refunded.
-
-Covers: 1/session-no-402, 2.6/remaining, 5/session-condition, 5/session-debit, 3/expiry-refund,
-3/refund-once.
-Story: Alice spends a session request by request until one price is left, and then asks five
-times at once: one request is served. Bob leaves most of his budget unspent; in the second in
-which his session expires he is refused, before any sweep has run. Then he is paid back exactly
-the rest, once, and Alice nothing. All of it is counted on the chain.
+"""Alice spends a session request by request until one price is left, and then asks five times at
+once: one request is served. Bob leaves most of his budget unspent; in the second in which his
+session expires he is refused, before any sweep has run. Then he is paid back exactly the rest,
+once, and Alice nothing. All of it is counted on the chain.
 """
 
 import asyncio
@@ -13,7 +9,14 @@ import asyncio
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, observe chain")
+@scenario(
+    title="Session exhaustion: a budget can be spent to the last unit, and the rest is refunded",
+    covers=(
+        "1/session-no-402, 2.6/remaining, 5/session-condition, 5/session-debit, 3/expiry-refund, "
+        "3/refund-once"
+    ),
+    needs="funds, clock, observe chain",
+)
 async def session_exhaustion(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

@@ -1,16 +1,17 @@
-"""Several services: one payment buys at one service of a merchant, not at each of them.
-
-Covers: 4.1/receipt, 5/nonce-once, 5/stored-records, 7/nonce-already-used.
-Story: A merchant runs two services with one address, each with a database of its own. Alice pays
-at the first. Mallory presents her header at the second, for a payment id of his own: the
-authorization was used before it was presented there, so he is refused. Bob pays at the second, and
-his payment id means nothing to the first.
+"""A merchant runs two services with one address, each with a database of its own. Alice pays at the
+first. Mallory presents her header at the second, for a payment id of his own: the authorization was
+used before it was presented there, so he is refused. Bob pays at the second, and his payment id
+means nothing to the first.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, other services, observe chain")
+@scenario(
+    title="Several services: one payment buys at one service of a merchant, not at each of them",
+    covers="4.1/receipt, 5/nonce-once, 5/stored-records, 7/nonce-already-used",
+    needs="funds, other services, observe chain",
+)
 async def several_services(world: LiveWorld) -> None:
     second = await world.another_service()
     alice = await world.payer("alice", balance="1.00")

@@ -1,17 +1,20 @@
-"""Skewed servers: the clocks of the service and of the chain are wrong, and no money is lost.
-
-Covers: 2.1/validity, 3/pending-resolved, 5/window.
-Story: The chain's clock falls 90 seconds behind: it accepts no authorization yet, so none
-settles. The service's clock is 50 seconds ahead, then 150, then 50 behind: payers with a right
-clock pay, and a lost answer to a settlement is resolved. At last the chain is six minutes
-ahead, and a new authorization has expired there. No payer is charged without being served, and
-none is served without paying.
+"""The chain's clock falls 90 seconds behind: it accepts no authorization yet, so none settles. The
+service's clock is 50 seconds ahead, then 150, then 50 behind: payers with a right clock pay, and a
+lost answer to a settlement is resolved. At last the chain is six minutes ahead, and a new
+authorization has expired there. No payer is charged without being served, and none is served
+without paying.
 """
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, observe chain, virtual time")
+@scenario(
+    title=(
+        "Skewed servers: the clocks of the service and of the chain are wrong, and no money is lost"
+    ),
+    covers="2.1/validity, 3/pending-resolved, 5/window",
+    needs="funds, clock, faults, observe chain, virtual time",
+)
 async def skewed_servers(world: LiveWorld) -> None:
     early_bird = await world.payer("alice", balance="1.00")
     await world.skew("chain", -90)

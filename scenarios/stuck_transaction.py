@@ -1,9 +1,6 @@
-"""Stuck transaction: access is granted only when the waiting settlement is mined.
-
-Covers: 3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once, 5/stored-records.
-Story: Blocks are full: Alice's settlement was sent but is not mined. She asks for the quote
-before it is, and pays once more; she is not served, and no second transaction is sent. When a
-block includes it, her payment is settled under that transaction's hash.
+"""Blocks are full: Alice's settlement was sent but is not mined. She asks for the quote before it
+is, and pays once more; she is not served, and no second transaction is sent. When a block includes
+it, her payment is settled under that transaction's hash.
 """
 
 import asyncio
@@ -11,7 +8,11 @@ import asyncio
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, control chain")
+@scenario(
+    title="Stuck transaction: access is granted only when the waiting settlement is mined",
+    covers="3/pending-resolved, 4.1/settle-on-chain, 5/nonce-once, 5/stored-records",
+    needs="funds, control chain",
+)
 async def stuck_transaction(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

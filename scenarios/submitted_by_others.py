@@ -1,7 +1,4 @@
-"""Submitted by others: a third party submits the payer's authorization first.
-
-Covers: 3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used.
-Story: Alice presents her header while the facilitator is out of reach: nothing is charged, and her
+"""Alice presents her header while the facilitator is out of reach: nothing is charged, and her
 header stays valid. Mallory has seen it and submits it himself: the merchant has her money, and
 Mallory has paid the gas. Alice sends the same header again and is served (decision
 4.1/submitted-by-others). Mallory names that payment as his own and is not served. He cannot
@@ -11,7 +8,11 @@ redirect the money, and cannot submit the authorization through receiveWithAutho
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, faults, control chain")
+@scenario(
+    title="Submitted by others: a third party submits the payer's authorization first",
+    covers="3/pending-resolved, 5/exact-recipient, 5/nonce-once, 7/nonce-already-used",
+    needs="funds, faults, control chain",
+)
 async def submitted_by_others(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     mallory = await world.payer("mallory")

@@ -1,11 +1,7 @@
-"""Tampered requirements: every changed field of the requirements is refused.
-
-Covers: 2.1/scheme, 2.1/network, 2.1/pay-to, 2.1/asset, 2.1/amount, 2.1/timeout, 2.1/resource,
-  2.1/description, 4.1/validate.
-Story: Mallory changes one field of the requirements at a time, and signs an authorization that
-agrees with her version: a smaller amount, her own address. Each is refused before the
-facilitator is asked, and the payment id grants nothing. With unchanged requirements the check
-passes, and the next one refuses the date of her signature.
+"""Mallory changes one field of the requirements at a time, and signs an authorization that agrees
+with her version: a smaller amount, her own address. Each is refused before the facilitator is
+asked, and the payment id grants nothing. With unchanged requirements the check passes, and the next
+one refuses the date of her signature.
 """
 
 from x402sim import LiveWorld, scenario
@@ -23,7 +19,13 @@ LONG_AGO = 1
 """The validBefore of what Mallory signs: even a service that is taken in cannot charge her."""
 
 
-@scenario
+@scenario(
+    title="Tampered requirements: every changed field of the requirements is refused",
+    covers=(
+        "2.1/scheme, 2.1/network, 2.1/pay-to, 2.1/asset, 2.1/amount, 2.1/timeout, 2.1/resource, "
+        "2.1/description, 4.1/validate"
+    ),
+)
 async def tampered_requirements(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     required = await mallory.ask()

@@ -1,12 +1,8 @@
-"""Token rules: every reason for which the token refuses an authorization.
-
-Covers: 5/window, 5/nonce-once, 5/signature-proves.
-Story: Alice owes Bob and signs authorizations that he submits to the chain, without service and
+"""Alice owes Bob and signs authorizations that he submits to the chain, without service and
 facilitator: transfers, which anyone may submit, and ones that only the payee may submit. In the
-second of validAfter it is too early, in the second of validBefore too late. The token refuses
-while it is paused, for a blacklisted account, for a foreign signature, for a nonce that was
-used or cancelled. A refusal changes no state: the same authorization is accepted once its
-reason is gone.
+second of validAfter it is too early, in the second of validBefore too late. The token refuses while
+it is paused, for a blacklisted account, for a foreign signature, for a nonce that was used or
+cancelled. A refusal changes no state: the same authorization is accepted once its reason is gone.
 """
 
 from functools import partial
@@ -22,7 +18,11 @@ UNSIGNED = "FiatTokenV2: invalid signature"
 STRANGER = "FiatTokenV2: caller must be the payee"
 
 
-@scenario(needs="funds, clock, control chain, fiat token")
+@scenario(
+    title="Token rules: every reason for which the token refuses an authorization",
+    covers="5/window, 5/nonce-once, 5/signature-proves",
+    needs="funds, clock, control chain, fiat token",
+)
 async def token_rules(world: LiveWorld) -> None:
     alice, bob = await world.payer("alice", balance="1.00"), await world.payer("bob")
     mallory, owed = await world.payer("mallory"), await alice.ask()

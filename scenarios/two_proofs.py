@@ -1,16 +1,20 @@
-"""Two proofs: with a payment and a session, the session is debited only if the payment is invalid.
-
-Covers: 5/cache-first, 5/resource-binding, 5/session-debit.
-Story: Alice has paid for a quote and also has a session. She sends both proofs: the payment
-grants, and her session is not debited (decision 5/precedence). Then she presents a payment for
-another resource, then one that was never paid: her session pays. When the session is spent, the
-valid payment still grants access, and the invalid ones do not.
+"""Alice has paid for a quote and also has a session. She sends both proofs: the payment grants, and
+her session is not debited (decision 5/precedence). Then she presents a payment for another
+resource, then one that was never paid: her session pays. When the session is spent, the valid
+payment still grants access, and the invalid ones do not.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds")
+@scenario(
+    title=(
+        "Two proofs: with a payment and a session, the session is debited only if the payment is "
+        "invalid"
+    ),
+    covers="5/cache-first, 5/resource-binding, 5/session-debit",
+    needs="funds",
+)
 async def two_proofs(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     quote = await alice.buy()

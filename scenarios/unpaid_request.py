@@ -1,10 +1,6 @@
-"""Unpaid request: the 402 is complete, and no invalid proof gets access.
-
-Covers: 1/unpaid-402, 2.1/requirements, 2.2/body, 2.2/payment-id, 4.2/price, 7/payment-required,
-  8/timeout.
-Story: Alice asks for a quote without paying and reads the 402. Mallory tries invalid proofs: an
-id that was never paid, one with a letter changed, an invented one, a session that does not
-exist. Each gets a 402 of its own, with a new id. An invented id cannot be paid for either.
+"""Alice asks for a quote without paying and reads the 402. Mallory tries invalid proofs: an id that
+was never paid, one with a letter changed, an invented one, a session that does not exist. Each gets
+a 402 of its own, with a new id. An invented id cannot be paid for either.
 """
 
 from x402sim import LiveWorld, scenario
@@ -12,7 +8,13 @@ from x402sim import LiveWorld, scenario
 FIELDS = "asset description maxAmountRequired maxTimeoutSeconds network payTo resource scheme"
 
 
-@scenario
+@scenario(
+    title="Unpaid request: the 402 is complete, and no invalid proof gets access",
+    covers=(
+        "1/unpaid-402, 2.1/requirements, 2.2/body, 2.2/payment-id, 4.2/price, 7/payment-required, "
+        "8/timeout"
+    ),
+)
 async def unpaid_request(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     required = await alice.ask()

@@ -1,7 +1,4 @@
-"""Upfront flow: settle, then work; what is paid and not served stays owed.
-
-Covers: 1/repeat-served, 5/exact-amount, 5/nonce-once, 5/stored-records.
-Story: A second service settles a payment in one step before its endpoint works, and says so:
+"""A second service settles a payment in one step before its endpoint works, and says so:
 `extra.paymentFlow` is upfront. Alice sends an order that cannot be filled. She is charged and not
 served: the answer says so, with the receipt beside the error. The service owes her one quote, also
 after a crash. The same payment with a better order gets it; sent once more, it gets that answer
@@ -16,7 +13,11 @@ from x402sim import LiveWorld, scenario
 BAD = {"pair": "BTC-USD", "side": "sideways", "leverage": 10, "sizeUsd": 1000}
 
 
-@scenario(needs="funds, faults, other services, observe chain")
+@scenario(
+    title="Upfront flow: settle, then work; what is paid and not served stays owed",
+    covers="1/repeat-served, 5/exact-amount, 5/nonce-once, 5/stored-records",
+    needs="funds, faults, other services, observe chain",
+)
 async def upfront_flow(world: LiveWorld) -> None:
     second = await world.another_service(payment_flow="upfront")
     alice = (await world.payer("alice", balance="1.00")).at(second)

@@ -1,16 +1,16 @@
-"""Used or cancelled: the token's state is the same for both, and only one is a payment.
-
-Covers: 3/pending-resolved, 5/nonce-once, 7/nonce-already-used.
-Story: The settlement requests of Alice and Bob are lost on the way to the facilitator, so both
-payments are pending. Alice cancels her authorization on the chain; Bob submits his own.
-authorizationState is true for both. Bob has paid and is served; Alice has not, is not served,
-and keeps her money.
+"""The settlement requests of Alice and Bob are lost on the way to the facilitator, so both payments
+are pending. Alice cancels her authorization on the chain; Bob submits his own. authorizationState
+is true for both. Bob has paid and is served; Alice has not, is not served, and keeps her money.
 """
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="funds, clock, faults, control chain")
+@scenario(
+    title="Used or cancelled: the token's state is the same for both, and only one is a payment",
+    covers="3/pending-resolved, 5/nonce-once, 7/nonce-already-used",
+    needs="funds, clock, faults, control chain",
+)
 async def used_versus_cancelled(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     bob = await world.payer("bob", balance="1.00")

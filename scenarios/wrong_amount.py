@@ -1,17 +1,17 @@
-"""Wrong amount: only the exact amount is accepted, signed as it is sent.
-
-Covers: 5/exact-amount, 2.1/amount, 5/signature-proves, 7/invalid-signature.
-Story: Alice owes one price. She signs for one base unit more, for one less, for nothing. She
-signs for a tenth and writes the full price over it; she signs the full price and writes a
-tenth. She lowers, raises and respells the amount in the requirements, with a signature that
-fits them. The service accepts none of these; then it accepts the exact amount, which is all
-that it earns.
+"""Alice owes one price. She signs for one base unit more, for one less, for nothing. She signs for
+a tenth and writes the full price over it; she signs the full price and writes a tenth. She lowers,
+raises and respells the amount in the requirements, with a signature that fits them. The service
+accepts none of these; then it accepts the exact amount, which is all that it earns.
 """
 
 from x402sim import LiveWorld, scenario
 
 
-@scenario(needs="funds, observe chain")
+@scenario(
+    title="Wrong amount: only the exact amount is accepted, signed as it is sent",
+    covers="5/exact-amount, 2.1/amount, 5/signature-proves, 7/invalid-signature",
+    needs="funds, observe chain",
+)
 async def wrong_amount(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask()

@@ -6,6 +6,7 @@ clauses each test file has tests.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -19,6 +20,10 @@ import msgspec
 import pytest
 
 from x402sim.spec.clauses import CLAUSES
+
+# What the files beside the tests assert holds under PYTHONOPTIMIZE, too.
+_BESIDE = {each.stem for each in Path(__file__).parent.glob("[!_]*")} - {"conftest"}
+pytest.register_assert_rewrite(*(f"tests.{name}" for name in sorted(_BESIDE)))
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +49,17 @@ READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.cr
 
 def pytest_configure(config: pytest.Config) -> None:
     READ_ONCE.start()
+    # Workers of xdist, and the processes that tests start, would compile everything each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if config.getoption("--knock-out"):
         knock_out(config.getoption("--clause"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """With `-n auto`, one worker more than cores: some of their time tests wait for others."""
+    from x402sim.experiments.executors import cpus
+
+    return cpus() + 1
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

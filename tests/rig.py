@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from x402sim import World
 from x402sim.chain.base import LogFilter
 from x402sim.clock import Clock
 from x402sim.http.exchange import OverTransport
@@ -17,12 +18,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
-from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
 from x402sim.service.state import restarted
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld, build
 
 START = 1_800_000_000
 QUOTE = "/api/perp/quote"
@@ -118,12 +117,12 @@ class ServiceRig(Buyer):
             return OverTransport(self.wires[name])
 
         settings = Settings(phase=0, decisions=decisions or Decisions())
-        recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
-        self.parts: Parts = build(recipe, self.clock, link)
+        world = World(seed=1, file=file, service=settings)
+        self.parts: RunningWorld = build(world, self.clock, link)
         self.service = self.parts.service
-        wire = link("payer", "service", self.parts.first.app)
+        wire = link("payer", "service", self.parts.process.app)
         self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
-        self.alice, self.bob = self.parts.accounts[:2]
+        self.alice, self.bob = self.parts.accounts.funded[:2]
 
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""

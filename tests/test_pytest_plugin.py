@@ -111,7 +111,7 @@ def test_each_test_begins_anew(run: Any) -> None:
 
 OPTIONS = """
 import httpx, pytest
-from x402sim import Fault, Settings
+from x402sim import Fault, Settings, World
 from x402sim.backends import FacilitatorSettings
 
 pytestmark = pytest.mark.x402(service=Settings(quote_price="0.5"), network="base-sepolia")
@@ -142,6 +142,14 @@ def test_of_settings(x402_server):
     assert "PAYMENT-REQUIRED" not in required.headers
     assert required.json()["paymentRequirements"]["maxAmountRequired"] == "100000"
 
+WORLD = World(seed=4, network="cronos-testnet", service=Settings(quote_price="0.25"))
+
+@pytest.mark.x402(WORLD, accounts=2)
+def test_of_a_world(x402_server, x402_payer):
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+    assert x402_server.balance(x402_payer.address) == 999_750000
+    assert (x402_server.info.chain_id, len(x402_server.wallets)) == (338, 2)
+
 @pytest.mark.x402(fault=[])
 def test_misspelt(x402_server):
     pass
@@ -162,7 +170,7 @@ def test_without_a_name(x402_server):
 
 def test_a_marker_sets_options(run: Any) -> None:
     result = run(OPTIONS, *STRICT)
-    result.assert_outcomes(passed=4, errors=4)
+    result.assert_outcomes(passed=5, errors=4)
     result.stdout.no_fnmatch_line("*local.py*")
     result.stdout.re_match_lines_random(
         [

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from x402sim.world.story.live import LiveWorld as LiveWorld
     from x402sim.world.story.payer import Payer as Payer
     from x402sim.world.story.scenario import Scenario as Scenario, scenario as scenario
-    from x402sim.world.story.world import World as World
     from x402sim.world.transport.faults import Fault as Fault
+    from x402sim.world.world import World as World
 
 __version__ = VERSION
 _HOME = {
@@ -72,7 +72,7 @@ _HOME = {
     "Settings": "service.settings",
     "SpendingCapExceeded": "payer.core",
     "Wallet": "payer.wallet",
-    "World": "world.story.world",
+    "World": "world.world",
     "compare": "experiments.compare",
     "scenario": "world.story.scenario",
     "summarize": "experiments.summary",

@@ -23,7 +23,7 @@ from x402sim.world.chains.block_times import (
 from x402sim.world.chains.gas_prices import GasWalk as GasWalk
 from x402sim.world.chains.node import Node as Node
 from x402sim.world.chains.reorgs import Reorgs as Reorgs
-from x402sim.world.stages.deployment import Deployment as Deployment
 from x402sim.world.transport.cache import SharedCache as SharedCache
+from x402sim.world.where import Deployment as Deployment
 
 __all__ = [name for name in dir() if name[0] != "_"]

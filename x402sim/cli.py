@@ -3,16 +3,15 @@
 Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
-import re
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from x402sim.commands.common import log_to_stderr
+from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.version import VERSION
 
@@ -36,23 +35,14 @@ COMMANDS = {
     "clauses": "book.clauses",
     "target": "target.target",
 }
-"""The file and the function of each command, in the order of the help."""
+"""The file and the function of each command, in the order of the help; `HELP` has what they do."""
 
 
 class _Unloaded(TyperCommand):
-    """A command whose file is imported when it is used; for a list, only its source is read."""
+    """A command whose file is imported when it is used."""
 
     def make_context(self, *given: Any, **named: Any) -> Any:
         return load(str(self.name)).make_context(*given, **named)
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        file, _, function = COMMANDS[str(self.name)].partition(".")
-        source = Path(__file__).parent / "commands" / f"{file}.py"
-        found = re.search(
-            rf'^def {function}\(.*?"""(.+?)"""', source.read_text("utf-8"), re.M | re.S
-        )
-        self.help = found and found[1]
-        return super().get_short_help_str(limit)
 
 
 def load(name: str) -> Any:
@@ -60,7 +50,8 @@ def load(name: str) -> Any:
     file, _, function = COMMANDS[name].partition(".")
     module = import_module(f"x402sim.commands.{file}")
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
-    own.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, function))
+    epilog = getattr(module, "EPILOG", None)
+    own.command(name, help=HELP[name], epilog=epilog)(getattr(module, function))
     return typer.main.get_command(getattr(module, "app", own))
 
 
@@ -97,7 +88,7 @@ def _options(
 
 
 for _name in COMMANDS:
-    app.command(_name, cls=_Unloaded)(lambda: None)
+    app.command(_name, cls=_Unloaded, help=HELP[_name])(lambda: None)
 
 
 _COMPLETION = {"--install-completion", "--show-completion"}

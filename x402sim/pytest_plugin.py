@@ -2,7 +2,7 @@
 
 `x402_server` is a server of the test's own, `x402_payer` one of its funded accounts. The marker
 `@pytest.mark.x402(network="base-sepolia", faults=[Fault(...)])` sets faults and any option of
-`LocalServer`. A fault that strikes less often than its `times`
+`LocalServer`, or all of them by a `World`. A fault that strikes less often than its `times`
 is an error, and a failed test reports the server's log. `-p no:x402sim` leaves the plugin out.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from x402sim import Fault, LocalServer, PaymentAuth
 
 PASSED = pytest.StashKey[bool]()
-MARKER = "x402(faults, **options): the server of this test; options are those of LocalServer"
+MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
 UNSPENT = (
     "So this test does not show what it should: give the fault a victim, path, contains and skip "
     "that requests of this payer fit, or times=None if it need not strike."
@@ -131,16 +131,24 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
 
 
 def _options(node: pytest.Item) -> tuple[dict[str, Any], list["Fault"]]:
-    """Return the options of the server and its faults; the nearest marker has precedence."""
-    from x402sim import LocalServer
+    """Return the arguments of `LocalServer`, and faults; the nearest marker has precedence.
+
+    A `World` replaces the options of the markers before.
+    """
+    from x402sim import LocalServer, World
     from x402sim.text.suggest import unknown
 
     options: dict[str, Any] = {}
     known = ["faults", *signature(LocalServer).parameters]
     for mark in reversed(list(node.iter_markers("x402"))):
+        match mark.args:
+            case ():
+                pass
+            case (World() as world,):
+                options = {"world": world, "faults": options.get("faults", [])}
+            case others:
+                pytest.fail(f"x402 takes options by name (faults=...), not {others}", pytrace=False)
         options |= mark.kwargs
-        if mark.args:
-            pytest.fail(f"x402 takes options by name (faults=...), not {mark.args}", pytrace=False)
     for name in options:
         if name not in known:
             pytest.fail(unknown("option of @pytest.mark.x402", name, known), pytrace=False)

@@ -14,6 +14,7 @@ import msgspec
 
 from tests.bench.rounds import NotMeasured, Work, cpu
 from tests.rig import ORDER
+from x402sim import World
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.http.exchange import Request, Url
@@ -36,12 +37,10 @@ from x402sim.rng import Rng
 from x402sim.service import content, gate, payments
 from x402sim.service.issue import PAY, QUOTE
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld, build
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.stage import START_S
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.world import World
 from x402sim.world.transport.link import Asgi
 
 FUNDS_BASE = 10**15
@@ -76,7 +75,7 @@ class Place:
     """The parts of a world, on links without faults, latency and journal, and a funded payer."""
 
     def __init__(self) -> None:
-        self.parts: Parts = build(Recipe(network=TESTNET, seed=1), Clock(lambda: START_S))
+        self.parts: RunningWorld = build(World(seed=1), Clock(lambda: START_S))
         nonces = Rng(1).stream("nonces")
         self.payer = Wallet(Rng(1).secret("payer"), nonces=lambda: nonces.randbytes(32))
         run_virtual(lambda: self.parts.chain.fund(self.payer.address_bytes, FUNDS_BASE))
@@ -96,7 +95,7 @@ class Place:
         return _repeated(live)
 
     def asgi(self) -> Work:
-        asgi = Asgi(self.parts.first.app)
+        asgi = Asgi(self.parts.process.app)
         urls = {at: Url.of(httpx.URL(URL + at)) for at in (PAY, QUOTE)}
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -107,7 +106,7 @@ class Place:
         return _repeated(lambda: self._live(post))
 
     def httpx(self) -> Work:
-        asgi = Asgi(self.parts.first.app)
+        asgi = Asgi(self.parts.process.app)
         client = httpx.AsyncClient(transport=asgi, base_url=URL, trust_env=False)
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -134,7 +133,7 @@ class Place:
 class _Direct(FacilitatorClient):
     """The facilitator, one function call away."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RunningWorld) -> None:
         self._facilitator = engine.Facilitator(
             chain=parts.chain,
             clock=parts.clock,

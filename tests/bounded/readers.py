@@ -19,11 +19,10 @@ import httpx
 
 from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
-from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Settings, Wallet
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Settings, Wallet, World
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
-from x402sim.protocol.networks import TESTNET
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.control_api import ChainView, ControlApi
@@ -32,9 +31,9 @@ from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.client import ControlClient
-from x402sim.world.stages.deployment import Deployment
+from x402sim.world.stages.open import open_stage
+from x402sim.world.where import Deployment
 
 KEY = b"k" * 32
 Reader = Callable[[str, float], Any]
@@ -124,8 +123,8 @@ async def _journal(setting: Setting, _: str) -> None:
 
 async def _story(url: str, deadline_s: float) -> None:
     """What `run --on URL` reads: the control API's description, then the service's answers."""
-    place = Deployment(url + "/200", limits=Limits(deadline_s=deadline_s))
-    async with place.open(Recipe(network=TESTNET)) as stage, stage.client("alice") as http:
+    world = World(on=Deployment(url + "/200", limits=Limits(deadline_s=deadline_s)))
+    async with open_stage(world) as stage, stage.client("alice") as http:
         http.timeout = httpx.Timeout(deadline_s)
         await http.get("/x")
 

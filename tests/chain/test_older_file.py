@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.rig import ServiceRig, scene
+from x402sim import World
 from x402sim.chain.base import ChainError
-from x402sim.protocol.networks import TESTNET
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import build
 from x402sim.world.control import chain as actions
-from x402sim.world.control.context import Context
 
 DATABASE, CHAIN = "world.db", "world.db.chain"
 
 
 def opened(folder: Path) -> None:
     """Open the world in a folder, and close it; raises `ChainError`."""
-    parts = build(Recipe(network=TESTNET, seed=1, file=folder / DATABASE))
+    parts = build(World(seed=1, file=folder / DATABASE))
     parts.service.store.close()
     parts.chain.close()
 
@@ -50,15 +48,14 @@ def numbers(folder: Path) -> tuple[int, int]:
 
 async def live(rig: ServiceRig) -> None:
     """Everything that writes to the chain's file, or replaces the database."""
-    context = Context.of(rig.parts)
     await rig.buy()
-    taken = await actions.snapshot(context)
+    taken = await actions.snapshot(rig.parts)
     await rig.open_session()
     await rig.parts.chain.controls.mine(2)
-    await actions.revert(context, taken["snapshot"])
+    await actions.revert(rig.parts, taken["snapshot"])
     await rig.buy()
     await rig.parts.chain.controls.reorg(1)
-    await actions.reset(context)
+    await actions.reset(rig.parts)
     await rig.buy()
     await rig.buy()
 

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.chain.asking import (
 from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
+from x402sim.chain.rpc.app import MAX_BATCH, MEANINGS, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -33,10 +34,9 @@ from x402sim.protocol.networks import TESTNET
 def test_the_page_lists_every_method(rpc: Rpc) -> None:
     response = rpc.http.get("/")
     assert response.headers["content-type"].startswith("text/plain")
-    for name, method in METHODS.items():
-        assert f"\n{name}(" in response.text
-        assert method.__doc__
-        assert method.__doc__.splitlines()[0] in response.text
+    assert [*MEANINGS] == [*METHODS]
+    for name, meaning in MEANINGS.items():
+        assert re.search(rf"\n{name}\(.*\)\n    {re.escape(meaning)}\n", response.text)
     assert "eth_getBalance(address, block?)" in response.text
 
 

@@ -2,18 +2,14 @@
 
 from pathlib import Path
 
-_HEAD = '''"""{title}.
-
-Covers: 4.1/receipt, 5/nonce-once.
-Story: Alice buys a quote.
-"""
+_HEAD = '''"""Alice buys a quote."""
 
 import asyncio
 
 from x402sim import Fault, LiveWorld, scenario
 
 
-@scenario(needs="{needs}")
+@scenario(title="{title}", covers="4.1/receipt, 5/nonce-once", needs="{needs}")
 async def {name}(world: LiveWorld) -> None:
 '''
 

@@ -226,23 +226,26 @@ def test_a_file_that_was_edited_is_loaded_anew(
 
 
 def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
-    bare = "from x402sim import scenario\n@scenario\nasync def mine(world): ..."
-    good = '"""Mine.\n\nCovers: 2.1/asset, 5/window.\nStory: It goes\non.\n"""\n'
-    wrong, needy = good.replace("5/window", "9/no"), bare.replace("io\na", 'io(needs="money")\na')
+    given = 'title="Mine", covers="2.1/asset, 5/window"'
+    good = f"from x402sim import scenario\n@scenario({given})\nasync def mine(world): ..."
     for text, says in (
         ("def f(:", "cannot load {file}: SyntaxError: invalid syntax"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
         ("1 / 0", "cannot load {file}: ZeroDivisionError"),
         ("x = 1", "x402sim: {file} has 0 scenarios; a file has exactly one, or name a function"),
         (
-            f'"""No docstring of the form."""\n{bare}',
-            "x402sim: {file}: scenario mine needs a docstring, its own or its file's, in three "
-            'parts: a line with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and '
-            '"Story: TEXT"',
+            good.replace(given, 'title="Mine"'),
+            "{file}: TypeError: scenario() missing 1 required keyword-only argument: 'covers'",
         ),
-        (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/no'"),
-        (f"{good}{needy}", "x402sim: {file}: scenario mine: unknown need 'money'"),
-        (f"{good}{bare}\nother = scenario(mine.play)", "{file} has 2 scenarios; a file has"),
+        (
+            good.replace("5/window", "9/no"),
+            "x402sim: {file}: scenario mine: unknown clause '9/no'",
+        ),
+        (
+            good.replace('w"', 'w", needs="money"'),
+            "x402sim: {file}: scenario mine: unknown need 'money'",
+        ),
+        (f"{good}\nother = mine", "{file} has 2 scenarios; a file has"),
         ("async def story(world): ...", "or name a function: {file}:story"),
     ):
         file = tmp_path / "mine.py"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.check import Check
@@ -17,11 +17,10 @@ from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import load
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.in_process import in_process
 
-OURS = Recipe(network=TESTNET, seed=2)
+OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")
 
 
@@ -86,9 +85,9 @@ def test_without_a_world_the_other_checks_are_skipped() -> None:
     declared = sum(10_000 * each.pays + round(float(each.deposits) * 1_000_000) for each in ours)
 
     async def main() -> list[Result]:
-        async with InProcess().open(OURS) as stage:
+        async with in_process(OURS) as stage:
             assert stage.parts is not None
-            payer, budget_base = stage.parts.accounts[0], declared + BASELINES_BASE
+            payer, budget_base = stage.parts.accounts.funded[0], declared + BASELINES_BASE
             setting = Setting(
                 options=Options(payer=payer, budget_base=budget_base),
                 http=stage.client("suite"), clock=stage.clock, rng=stage.rng,

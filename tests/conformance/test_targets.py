@@ -13,7 +13,7 @@ from tests.mutants.middleware import Answer, Request, answer, replies
 from tests.mutants.mutant import FEW
 from tests.mutants.paying import PAY
 from tests.mutants.rows import MUTANTS
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import (
     FOUND_SOMETHING,
@@ -25,7 +25,6 @@ from x402sim.suite.command import (
 from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.local import judge
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
-from x402sim.world.assembly.recipe import Recipe
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 
@@ -116,7 +115,7 @@ def test_an_error_names_the_file_and_the_key(tmp_path: Path, text: bytes, said: 
 def test_a_clause_that_is_not_kept_is_skipped() -> None:
     target = Target(not_kept={"4.5/llms-txt": "planned"})
     checks = [each for each in all_checks() if each.clause == "4.5/llms-txt"]
-    (result,) = judge(Recipe(network=TESTNET, seed=1), target=target, checks=checks)
+    (result,) = judge(World(seed=1), target=target, checks=checks)
     assert (result.outcome, "planned" in result.reason) == (Outcome.SKIPPED, True)
 
 
@@ -158,9 +157,9 @@ def judged(*mutants: str, target: Target | None = None, sections: str = "") -> d
     protected = replace(Target().protected, content="/response/quote")
     priced, said = decision(agents_free=False), replies("/api/", spoken)
     defects = [change for name in mutants for change in MUTANTS[name].changes]
-    recipe = all_of(priced, *defects, said)(Recipe(network=TESTNET, seed=1))
+    world = all_of(priced, *defects, said)(World(seed=1))
     checks = [c for c in all_checks() if not sections or c.section[0] in sections]
-    results = judge(recipe, target=replace(shape, protected=protected), checks=checks)
+    results = judge(world, target=replace(shape, protected=protected), checks=checks)
     return {each.id: each for each in results}
 
 

@@ -10,17 +10,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from tests.crash.deployment import Deployment
-from tests.crash.judge import (
-    judge_balance,
-    judge_payment,
-    judge_payment_id,
-    judge_refunds,
-    judge_session,
-    judge_transfers,
-)
-from tests.crash.ledger import explorer_confirms, read_ledger
+from tests.crash.judge import judge_payment, judge_payment_id, judge_refunds, judge_session
 from tests.crash.load import access, expect, send
 from tests.crash.memory import Attempt, Memory
+from tests.money import Violation, balance_is_the_sum, money_is_signed
 from tests.serve.driver import PRICE
 from x402sim.spec.decisions import Decisions
 
@@ -53,28 +46,30 @@ def audit(
     `confirmed` keeps the receipts that the explorer has confirmed. At the end (`is_over`)
     nothing may be open any more.
     """
-    before = read_ledger(deployment)
+    before = deployment.ledger()
     attempts = look(deployment, memories)
-    after = read_ledger(deployment)
+    after = deployment.ledger()
     for attempt in attempts:
-        attempt.charges = after.charges.get(attempt.nonce, [])
+        attempt.charges = after.charges(attempt.nonce)
         attempt.is_good = False
     if not is_over:
         _send_what_was_charged(deployment, memories)
-    sessions, last = [each for each in attempts if each.view], read_ledger(deployment)
+    sessions, last = [each for each in attempts if each.view], deployment.ledger()
     for each in sessions:
-        tx_hash = each.view.get("refundTxHash")
-        each.refund = last.by_hash(tx_hash) if tx_hash else []
+        each.refund = last.by_hash(each.view.get("refundTxHash"))
     refunds = [each for each in before.transfers if each.sender == deployment.wallet]
     payers = {each.payer for each in attempts}
-    sent = [each for each in before.transfers if each.sender in payers]
+    signed = {charge.tx_hash for each in attempts for charge in each.charges}
+    laws = [
+        *_judged(attempts, sessions, is_over=is_over),
+        *judge_refunds(deployment.wallet, sessions, refunds, is_over=is_over),
+        *money_is_signed(before.transfers, payers, signed),
+        *_balances(deployment, payers),
+    ]
     return Audit(
         violations=[
-            *_judged(attempts, sessions, is_over=is_over),
-            *judge_refunds(sessions, refunds, is_over=is_over),
-            *judge_transfers(attempts, sent),
+            *map(str, laws),
             *_unconfirmed(deployment, attempts, confirmed),
-            *_balances(deployment, payers),
             *_complaints(deployment, memories),
         ],
         did=_counted(memories, attempts) + Counter(sessions=len(sessions), refunds=len(refunds)),
@@ -167,7 +162,7 @@ def _send_until_decided(deployment: Deployment, attempt: Attempt, memory: Memory
     return True
 
 
-def _judged(attempts: list[Attempt], sessions: list[Attempt], *, is_over: bool) -> list[str]:
+def _judged(attempts: list[Attempt], sessions: list[Attempt], *, is_over: bool) -> list[Violation]:
     by_id: dict[str, list[Attempt]] = defaultdict(list)
     for each in attempts:
         by_id[each.payment_id].append(each)
@@ -191,25 +186,25 @@ def _complaints(deployment: Deployment, memories: list[Memory]) -> list[str]:
 def _unconfirmed(deployment: Deployment, attempts: list[Attempt], confirmed: set[str]) -> list[str]:
     wrong = []
     for tx_hash in {each.receipt for each in attempts} - confirmed - {None}:
-        if explorer_confirms(deployment, tx_hash):
+        if deployment.explorer_confirms(tx_hash):
             confirmed.add(tx_hash)
         else:
             wrong.append(f"the explorer does not confirm the receipt {tx_hash}")
     return wrong
 
 
-def _balances(deployment: Deployment, payers: set[str]) -> list[str]:
+def _balances(deployment: Deployment, payers: set[str]) -> list[Violation]:
     """Compare the payers' balances with the transfers, at a moment when none is under way."""
     began = {each["address"].lower(): int(each["balance"]) for each in deployment.began}
     for _ in range(RESENDS):
-        before = read_ledger(deployment)
+        before = deployment.ledger()
         now = {payer: deployment.world.balance(payer) for payer in payers}
-        if read_ledger(deployment) == before:
+        if deployment.ledger() == before:
             return [
                 wrong
                 for payer in payers
-                for wrong in judge_balance(
+                for wrong in balance_is_the_sum(
                     payer, before=began[payer], now=now[payer], moves=before.transfers
                 )
             ]
-    return ["the ledger never came to rest"]
+    raise AssertionError("the ledger never came to rest")

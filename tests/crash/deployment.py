@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 
+from tests.money import EVENTS, Ledger, Logged
 from tests.serve.driver import Running, World, client
 from tests.suite.duo import service_env
+from x402sim.protocol.crypto import to_hex
 
 PAYERS = 4
 """How many of the funded accounts pay. The last two are the merchant and the server wallet of a
@@ -99,6 +101,18 @@ class Deployment:
         if self.began:
             self.world.http.close()
 
+    def ledger(self) -> Ledger:
+        """Read all events of the token, over public JSON-RPC, at one moment."""
+        topics = [[to_hex(event) for event in EVENTS]]
+        wanted = {"address": self.world.ready["asset"], "fromBlock": "0x0", "topics": topics}
+        return Ledger.of(map(_logged, self.world.rpc("eth_getLogs", wanted)))
+
+    def explorer_confirms(self, tx_hash: str) -> bool:
+        """Tell whether the explorer shows a transaction that took effect."""
+        query = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
+        found = self.world.http.get("/explorer/api", params=query).json().get("result")
+        return isinstance(found, dict) and found["status"] == "0x1"
+
     def _learn_world(self, line: str) -> None:
         self.world = World(json.loads(line))
         self.began = self.began or self.world.ready["accounts"]
@@ -119,6 +133,13 @@ class Deployment:
 
 def _process(command: str, file: Path, *options: str, env: dict[str, str] | None = None) -> Running:
     return Running(command, "--port", "0", "--db", str(file), *options, env=env)
+
+
+def _logged(log: dict[str, Any]) -> Logged:
+    data, tx_hash, *topics = (
+        bytes.fromhex(text[2:]) for text in (log["data"], log["transactionHash"], *log["topics"])
+    )
+    return Logged(tuple(topics), data, tx_hash)
 
 
 def _url(line: str) -> str:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -23,12 +24,19 @@ import httpx
 
 from tests.crash.deployment import PAYERS, Command, Deployment, deployed
 from tests.crash.kills import Phase, kill_under_load
-from tests.crash.ledger import read_ledger
+from tests.money import (
+    Law,
+    Transfer,
+    Violation,
+    access_is_paid,
+    charged_once,
+    receipt_stays,
+    served_once,
+)
 from tests.serve.driver import ORDER, QUOTE
 from x402sim import Wallet
 from x402sim.payer.core import proofs
 from x402sim.payer.standard import choose, read_standard, sign
-from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -51,8 +59,8 @@ class Order:
     header: dict[str, str]
     payment_id: str
     """The payment id of the 402 that it answers."""
-    charges: int = 0
-    """Transfers on the ledger."""
+    charges: list[Transfer] = field(default_factory=list)
+    """The transfers on the ledger."""
     sent: int = 0
     answers: list[bytes] = field(default_factory=list)
     """What the client has read of the content, with the receipt."""
@@ -74,23 +82,20 @@ class Order:
     @property
     def is_lost(self) -> bool:
         """Whether it was charged, and its client got no answer: it was lost on the wire."""
-        return self.charges > 0 and not self.served
+        return bool(self.charges) and not self.served
 
-    def violations(self) -> list[str]:
-        """Return what must not be."""
-        found = []
-        if self.charges > 1 or self.served > 1:
-            found.append(f"was charged {self.charges} times and served {self.served} times")
-        if not self.charges:
-            found.append("was served, not charged" if self.served else "was not charged")
-        if self.answers and self.refusal:
-            found.append("was served, and its answer is not given again")
-        if self.is_lost and self.version == 2:  # its payer has named it (5/payment-identifier)
-            access = "its payment id is refused, too" if not self.has_access else ""
-            found.append(f"was charged, and its answer is not given again{access}")
-        if self.is_lost and self.cut and not self.timeouts:
-            found.append("was charged, and refused after a kill")
-        return [f"{self.nonce} {each}: {self.refusal}" for each in found]
+    def violations(self) -> Iterator[Violation]:
+        """Yield what must not be."""
+        yield from charged_once(self.nonce, len(self.charges))
+        yield from served_once(self.nonce, self.served)
+        if self.served:
+            yield from access_is_paid(self.nonce, self.charges)
+            yield from receipt_stays(self.nonce, has_access=not self.refusal)
+        is_named = self.version == 2  # by its payer (5/payment-identifier)
+        is_only_cut = self.cut and not self.timeouts
+        if self.is_lost and (is_named or is_only_cut):
+            how = f"{self.nonce} was charged, and its answer is not given again: {self.refusal}"
+            yield Violation(Law.PAID_IS_SERVED, f"{how}; by its id: {self.has_access}")
 
 
 @dataclass(slots=True)
@@ -113,7 +118,7 @@ class Tally:
             found["of these, access by the payment id"] += each.is_lost and each.has_access
         return found
 
-    def violations(self) -> list[str]:
+    def violations(self) -> list[Violation]:
         """Return what must not be."""
         return [wrong for each in self.orders for wrong in each.violations()]
 
@@ -155,9 +160,10 @@ def run(
         finally:
             stop.set()
             killer.join()
-        charges = read_ledger(deployment).charges
+        ledger = deployment.ledger()
         for order in tally.orders:
-            order.charges = len(charges.get(order.nonce, ()))
+            order.charges = ledger.charges(order.nonce)
+        assert not [order for order in tally.orders if not order.charges], "an order bought nothing"
         assert not deployment.complaints, deployment.complaints
         return tally
 
@@ -212,7 +218,7 @@ class _Load:
         assert standard is not None
         auth, text = sign(choose(standard, TESTNET), wallet, TESTNET, int(time.time()))
         payment_id = required.json()["paymentId"]
-        return Order(version, to_hex(auth.nonce), {PAYMENT_HEADERS[version]: text}, payment_id)
+        return Order(version, auth.nonce.hex(), {PAYMENT_HEADERS[version]: text}, payment_id)
 
     def _pay(self, order: Order) -> None:
         """Send the same header until an answer ends it, each time with a little more patience.

@@ -118,7 +118,7 @@ class Payer:
             payer=self._wallet.address.lower(),
             pay_to=requirements["payTo"].lower(),
             amount=int(requirements["maxAmountRequired"]),
-            nonce="0x" + nonce.hex(),
+            nonce=nonce.hex(),
             payment_id=asked["paymentId"],
             resource="deposit" if body else "quote",
             body=settlement(asked["paymentId"], signed, requirements),

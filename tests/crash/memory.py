@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.crash.ledger import Transfer
+from tests.money import Transfer
 
 Resource = Literal["quote", "deposit"]
 

@@ -1,22 +1,15 @@
-"""The judge notices each thing that a crash could do wrong.
+"""The judge notices each thing that a crash could do wrong, by the law that it breaks.
 
 That it accuses nobody is seen by the campaign itself, which ends without a violation.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.judge import (
-    judge_balance,
-    judge_payment,
-    judge_payment_id,
-    judge_refunds,
-    judge_session,
-    judge_transfers,
-)
-from tests.crash.ledger import Transfer
+from tests.crash.judge import judge_payment, judge_payment_id, judge_refunds, judge_session
 from tests.crash.memory import Attempt
+from tests.money import Law, Transfer, Violation, balance_is_the_sum, money_is_signed
 
 PRICE = 10_000
 PAID = Transfer("0xpayer", "0xmerchant", PRICE, "0xpaid")
@@ -53,12 +46,16 @@ MOVES = [PAID, BACK]
 OPEN = {"receipt": None, "record": {"status": "pending"}}
 
 
-def end_of(deposit: Attempt, *, is_over: bool = True) -> list[str]:
+def end_of(deposit: Attempt, *, is_over: bool = True) -> Iterator[Violation]:
     return judge_session(deposit, price=PRICE, is_over=is_over)
 
 
-def of_payment(*, is_over: bool = False, **seen: object) -> list[str]:
+def of_payment(*, is_over: bool = False, **seen: object) -> Iterator[Violation]:
     return judge_payment(payment(**seen), is_over=is_over)
+
+
+def refunds(*sessions: Attempt, paid: list[Transfer], is_over: bool = False) -> Iterator[Violation]:
+    return judge_refunds("0xwallet", list(sessions), paid, is_over=is_over)
 
 
 def said_more() -> Attempt:
@@ -69,37 +66,60 @@ def said_more() -> Attempt:
 
 
 @pytest.mark.parametrize(
-    ("found", "wrong"),
+    ("found", "law", "says"),
     [
-        (of_payment(charges=[PAID, replace(PAID, tx_hash="0xtwice")]), "charged 2 times"),
-        (of_payment(charges=[replace(PAID, amount=1)]), "charged otherwise than signed"),
-        (of_payment(charges=[replace(PAID, to="0xthief")]), "charged otherwise than signed"),
-        (of_payment(**OPEN, has_access=False), "its header is refused for good"),
-        (of_payment(**LEFT_ALONE, has_access=False, record={}), "its record is {}"),
-        (of_payment(has_access=False), "its receipt is not served any more"),
-        (of_payment(record={}), "its record is {}"),
-        (of_payment(record={"status": "settled", "tx_hash": "0xother"}), "its record is"),
-        (of_payment(charges=[]), "a transaction that did not charge it"),
-        (of_payment(**REFUSED), "refused as final, and charged"),
-        (of_payment(**OPEN, has_access=False, is_good=True, is_over=True), "no access at"),
-        (of_payment(**OPEN, charges=[], has_access=False, is_over=True), "still pending"),
-        (judge_payment_id([payment(), payment()]), "2 headers were charged"),
-        (judge_payment_id([payment(charges=[])]), "no money moved"),
-        (end_of(session(deposited="20000", remaining="10000")), "30000 were deposited"),
-        (end_of(session(released="0", remaining="30000")), "it served 10000"),
-        (end_of(session(released="20000", remaining="10000")), "it served 10000"),
-        (end_of(session([])), "its refund is []"),
-        (end_of(session([replace(BACK, amount=30_000)])), "the rest is 20000"),
-        (end_of(session([replace(BACK, to="0xthief")])), "the rest is 20000"),
-        (end_of(session(status="expired")), "still owed at the end"),
-        (end_of(session(status="active")), "has not ended"),
-        (end_of(said_more(), is_over=False), "it served 20000"),
-        (judge_refunds([session()], [BACK, BACK], is_over=False), "1 refunds too many of 20000"),
-        (judge_refunds([session(status="active")], [BACK], is_over=False), "1 refunds too many"),
-        (judge_refunds([session(), session()], [BACK], is_over=True), "0xpayer never arrived"),
-        (judge_balance("0xpayer", before=50_000, now=59_999, moves=MOVES), "leave 60000"),
-        (judge_transfers([payment()], [replace(PAID, tx_hash="0xstolen")]), "nobody signed"),
+        (of_payment(charges=[PAID, PAID._replace(tx_hash="0xtwice")]), Law.CHARGED_ONCE, "2 times"),
+        (of_payment(charges=[PAID._replace(amount=1)]), Law.MONEY_IS_SIGNED, "otherwise"),
+        (of_payment(charges=[PAID._replace(to="0xthief")]), Law.MONEY_IS_SIGNED, "otherwise"),
+        (of_payment(**OPEN, has_access=False), Law.PAID_IS_SERVED, "no access"),
+        (of_payment(**LEFT_ALONE, has_access=False, record={}), Law.PAID_IS_SERVED, "is {}"),
+        (of_payment(has_access=False), Law.RECEIPT_STAYS, "now no access"),
+        (of_payment(record={}), Law.RECORD_NAMES_IT, "names None, not ['0xpaid']"),
+        (of_payment(record={"status": "settled", "tx_hash": "0xother"}), Law.RECORD_NAMES_IT,
+         "names 0xother, not ['0xpaid']"),
+        (of_payment(record={"status": "pending", "tx_hash": "0xpaid"}), Law.RECORD_NAMES_IT,
+         "names None"),
+        (of_payment(charges=[]), Law.RECORD_NAMES_IT, "names 0xpaid, not []"),
+        (of_payment(**REFUSED), Law.FINAL_IS_FINAL, "refused as final, and charged"),
+        (of_payment(**OPEN, has_access=False, is_good=True, is_over=True), Law.PAID_IS_SERVED, ""),
+        (of_payment(**OPEN, charges=[], has_access=False, is_over=True), Law.RESOLVED, "for ever"),
+        (judge_payment_id([payment(), payment()]), Law.CHARGED_ONCE, "2 times"),
+        (judge_payment_id([payment(charges=[])]), Law.SERVED_IS_PAID, "no money stands"),
+        (end_of(session(deposited="20000", remaining="10000")), Law.SESSION_IS_DEPOSIT, "30000"),
+        (end_of(session(released="0", remaining="30000")), Law.DEBITS_ARE_SERVED, "10000 to 10000"),
+        (end_of(session(released="20000", remaining="10000")), Law.DEBITS_ARE_SERVED, "to 10000"),
+        (end_of(session(remaining="0")), Law.DEBITS_ARE_SERVED, "has 0, released 10000"),
+        (end_of(session([])), Law.REFUND_IS_THE_REST, "its refund is []"),
+        (end_of(session([BACK._replace(amount=30_000)])), Law.REFUND_IS_THE_REST, "rest is 20000"),
+        (end_of(session([BACK._replace(to="0xthief")])), Law.REFUND_IS_THE_REST, "rest is 20000"),
+        (end_of(session(status="expired")), Law.REFUND_IS_THE_REST, "still owes 20000 at the end"),
+        (end_of(session(status="active")), Law.REFUND_IS_THE_REST, "has not ended"),
+        (end_of(said_more(), is_over=False), Law.DEBITS_ARE_SERVED, "served 20000 to 60000"),
+        (refunds(session(), paid=[BACK, BACK]), Law.REFUND_IS_THE_REST, "got 20000, 20000"),
+        (refunds(session(status="active"), paid=[BACK]), Law.REFUND_IS_THE_REST, "owed nothing"),
+        (refunds(session(), session(), paid=[BACK], is_over=True), Law.REFUND_IS_THE_REST,
+         "0xpayer is owed 20000, 20000, and got 20000"),
+        (refunds(paid=[BACK._replace(to="0xthief")]), Law.REFUND_IS_THE_REST, "0xthief is owed no"),
+        (balance_is_the_sum("0xpayer", before=50_000, now=59_999, moves=MOVES),
+         Law.BALANCE_IS_THE_SUM, "leave 60000"),
+        (money_is_signed([PAID._replace(tx_hash="0xstolen")], {"0xpayer"}, {"0xpaid"}),
+         Law.MONEY_IS_SIGNED, "nobody signed"),
     ],
-)
-def test_what_no_crash_may_do(found: list[str], wrong: str) -> None:
-    assert any(wrong in each for each in found)
+)  # fmt: skip
+def test_what_no_crash_may_do(found: Iterator[Violation], law: Law, says: str) -> None:
+    assert any(each.law is law and says in each.how for each in found)
+
+
+def test_what_is_as_it_should_be_breaks_no_law() -> None:
+    honest = [
+        *of_payment(is_over=True),
+        *of_payment(**OPEN, is_good=True, has_access=False),
+        *of_payment(**LEFT_ALONE, has_access=False, record={"status": "pending"}),
+        *judge_payment_id([payment()]),
+        *end_of(session()),
+        *refunds(session(), paid=[BACK], is_over=True),
+        *refunds(session(), paid=[]),
+        *balance_is_the_sum("0xpayer", before=50_000, now=60_000, moves=MOVES),
+        *money_is_signed(MOVES, {"0xpayer"}, {"0xpaid"}),
+    ]
+    assert honest == []

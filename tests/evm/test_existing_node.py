@@ -226,13 +226,13 @@ def test_a_minter_mints_who_is_not_the_owner(node: str, monkeypatch: pytest.Monk
 def test_a_window_can_close_between_the_try_and_the_block(node: str, token: str):
     """A node tries a call as if mined at once; the receipt says why it failed later."""
 
-    @scenario(needs="funds, observe chain")
+    @scenario(
+        title="A window closes while its transaction waits",
+        covers="5/window",
+        needs="funds, observe chain",
+    )
     async def closes_while_it_waits(world: LiveWorld) -> None:
-        """A window closes while its transaction waits.
-
-        Covers: 5/window.
-        Story: the node mines Alice's payment after its window; no money moves.
-        """
+        """The node mines Alice's payment after its window; no money moves."""
         alice = await world.payer("alice", balance="1.00")
         required = await alice.ask()
         ask(node, "evm_setAutomine", False)

@@ -15,7 +15,7 @@ from eth_account import Account
 from tests.chain.asking import Http, Node
 from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
-from x402sim import TESTNET, Fault, LiveWorld, LocalServer, PaymentAuth, World
+from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
@@ -25,8 +25,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import build
 from x402sim.world.story.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
@@ -108,7 +107,7 @@ def test_while_mining_is_off_no_block_comes_by_itself(by: str):
 
     async def story(world: LiveWorld) -> None:
         parts = world.stage.parts
-        chain, pause_s = parts.chain, 3 * parts.recipe.heartbeat_s
+        chain, pause_s = parts.chain, 3 * parts.options.heartbeat_s
         alice = await world.payer("alice", balance="1.00")
 
         async def switch(on: bool) -> None:
@@ -213,8 +212,8 @@ def signed_coins(key: str) -> str:
 
 def test_read_access_gives_read_methods_only():
     """On a host for everybody the node, which can be told anything, is not told anything."""
-    parts = build(Recipe(network=TESTNET, seed=1, chain=Anvil(), unlocked=False))
-    first, second = (wallet for wallet in parts.accounts[:2])
+    parts = build(World(seed=1, chain=Anvil(), unlocked=False))
+    first, second = (wallet for wallet in parts.accounts.funded[:2])
 
     def post(body: Any) -> Any:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -109,8 +109,8 @@ def test_an_experiment_that_does_not_fit_is_refused_before_it_is_played() -> Non
         sweep(studies.wait, {"ratte": [1.0]}, workers=0)
     with pytest.raises(TypeError, match="plain function"):
         sweep(story, {"n": [1]}, workers=0)
-    with pytest.raises(ValueError, match="not both"):
-        sweep(studies.wait, RATES, workers=2, executor=ThreadPoolExecutor(1))
+    with pytest.raises(ValueError, match="workers: a whole number from 1 on is needed, not 0"):
+        sweep(studies.wait, RATES, workers=0, executor=ThreadPoolExecutor(1))
     with pytest.raises(TypeError, match=r"a concurrent.futures.Executor or a distributed.Client"):
         sweep(studies.wait, RATES, executor="somewhere")
 
@@ -222,8 +222,6 @@ def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.Mon
     order: list[tuple[str, tuple[int, ...]]] = []
 
     class LastFirst(Executor):
-        _max_workers = 4
-
         def submit(self, function: Any, /, *args: Any) -> Any:  # type: ignore[override]
             future: Future[Any] = Future()
             future.play = lambda: (order.append((args[1].key, args[2])), function(*args))[1]  # type: ignore[attr-defined]
@@ -235,7 +233,9 @@ def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.Mon
         return {last}, set()
 
     monkeypatch.setattr(drive, "wait", wait)
-    pd.testing.assert_frame_equal(sweep(studies.wait, RATES, range(6), LastFirst()), serial)
+    pd.testing.assert_frame_equal(
+        sweep(studies.wait, RATES, range(6), LastFirst(), workers=4), serial
+    )
     assert order[0] == ('{"rate":4.0}', (1,))
     assert order[-1] == ('{"rate":1.0}', (0,))
 

@@ -18,8 +18,8 @@ import msgspec
 
 from tests.explore.campaign import Found, run_all
 from tests.explore.case import Case
-from tests.explore.laws import Violation
 from tests.explore.play import play
+from tests.money import Violation
 from x402sim.clock import stopwatch
 from x402sim.protocol.messages import BadMessage, decode
 

@@ -6,7 +6,7 @@ order, and what excuses a service is one event about it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,15 +14,27 @@ from itertools import pairwise
 from tests.explore.asking import Granted
 from tests.explore.book import Key, Order, Presented
 from tests.explore.case import Act, Lie, Service
-from tests.explore.evidence import Door, Ledger, Sight, Times, Use
-from tests.explore.laws import Law, Violation
+from tests.explore.evidence import Door, Sight, Times
 from tests.explore.steps import Scene
+from tests.money import (
+    Law,
+    Ledger,
+    Place,
+    Use,
+    Violation,
+    access_is_paid,
+    is_resolved,
+    money_is_signed,
+    names_what_paid,
+    receipt_stays,
+    refunds_are_the_rest,
+    served_once,
+    session_is_right,
+)
 from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
-Place = tuple[str, str]
-"""A server wallet, and a payer that it owes something."""
 CLOCK_S = 60
 """The greatest error of a service's clock, in seconds, with which every law holds."""
 _FOR_SALE, _NEVER = (QUOTE, MARKET, SESSIONS), 1 << 62
@@ -62,14 +74,17 @@ class Audit:
             *self._doors(),
             *self._sessions(),
             *self._refunds(),
+            *self._signed(),
         ]
 
     # --- what is known -------------------------------------------------------------------
 
     def _use(self, each: Presented) -> Use | None:
         """Return the use of an authorization that stands and pays what was asked for."""
-        use = self.ledger.uses.get(each.signed.nonce)
-        return use if use and not use.canceled and each.transfer in use.transfers else None
+        use = self.ledger.use(each.signed.nonce)
+        if use is None or use.canceled:
+            return None
+        return use if each.transfer in [one.moved for one in use.transfers] else None
 
     @cached_property
     def _names(self) -> dict[bytes, Service]:
@@ -128,7 +143,7 @@ class Audit:
             return False
         if not self._has_rivals(each):
             return True
-        use = self.ledger.uses.get(each.signed.nonce)
+        use = self.ledger.use(each.signed.nonce)
         return use is not None and granted.record.get("tx_hash") == use.tx_hash
 
     def _served_by_header(self, each: Presented) -> int:
@@ -278,8 +293,8 @@ class Audit:
                 for each in shown
                 if each.order.service == service
             )
-            if received > 1 + sum(sight.is_cut for sight in given):
-                yield Violation(Law.SERVED_ONCE, f"{nonce[:12]} was served {received} times")
+            cut = sum(sight.is_cut for sight in given)
+            yield from served_once(nonce[:12], received, most=1 + cut)
             if not given and len(shown) == 1 and self._is_served(shown[0]):
                 how = f"{nonce[:12]} paid {service}, which answered 200 to no request with it"
                 yield Violation(Law.SERVED_ONCE, how)
@@ -307,15 +322,13 @@ class Audit:
             shown = self.scene.book.at(key)
             paid = {use.tx_hash for each in shown if (use := self._use(each))}
             recorded = granted.record.get("tx_hash")
-            if granted.access_after and not paid:
-                yield Violation(Law.SERVED_IS_PAID, f"{key} gives access, but no money stands")
-            if granted.access_after and paid and recorded not in paid:
-                how = f"the record of {key} names {recorded}, not {sorted(paid)}"
-                yield Violation(Law.RECORD_NAMES_IT, how)
+            if granted.access_after:
+                yield from access_is_paid(str(key), paid)
+            if granted.access_after and paid:
+                yield from names_what_paid(f"the record of {key}", recorded, paid)
             if granted.elsewhere:
                 yield Violation(Law.ONLY_WHAT_WAS_BOUGHT, f"{key} opens another resource")
-            if granted.record.get("status") == "pending":
-                yield Violation(Law.RESOLVED, f"{key} is pending for ever")
+            yield from is_resolved(str(key), granted.record.get("status"))
 
     def _receipts(self) -> Iterator[Violation]:
         for each in self.scene.book.presented:
@@ -325,8 +338,8 @@ class Audit:
                 continue
             if not self.granted[each.key].access:
                 said = ", ".join(f"{one.status} {one.error}" for one in each.late)
-                how = f"{each.key} had a receipt and is paid; now no access, and the header: {said}"
-                yield Violation(Law.RECEIPT_STAYS, how)
+                what = f"{each.key} (its header: {said})"
+                yield from receipt_stays(what, has_access=False)
             elif refused := self._refused_meanwhile(each):
                 how = f"{each.key} had a receipt and was paid; exchange {refused} was refused"
                 yield Violation(Law.RECEIPT_STAYS, how)
@@ -343,9 +356,9 @@ class Audit:
             said = self.times.named.get(each.signed.nonce, ())
             at_ms = self.times.ended_ms.get(answer.exchange, 0)
             known = {tx_hash for named_ms, tx_hash in said if named_ms <= at_ms}
-            if "txHash" in answer.body and answer.body["txHash"] not in known:
-                how = f"a receipt of {each.key} names {answer.body['txHash']}, not {sorted(known)}"
-                yield Violation(Law.RECORD_NAMES_IT, how)
+            if "txHash" in answer.body:
+                what = f"a receipt of {each.key}"
+                yield from names_what_paid(what, answer.body["txHash"], known)
 
     def _refused_meanwhile(self, each: Presented) -> int | None:
         """Return a request with a payment id that was refused after a receipt, for no reason."""
@@ -399,14 +412,9 @@ class Audit:
         for key, granted in self.granted.items():
             if not (view := granted.session):
                 continue
-            session_id, order = view["sessionId"], self.scene.book.at(key)[0].order
-            deposited, released = int(str(view["deposited"])), int(str(view["released"]))
-            if deposited != order.asked[1]:
-                how = f"{session_id} has {deposited}, deposited were {order.asked[1]}"
-                yield Violation(Law.SESSION_IS_DEPOSIT, how)
-            if released != self._given[key] * PRICE_BASE:
-                how = f"{session_id} released {released}, and was served {self._given[key]} times"
-                yield Violation(Law.DEBITS_ARE_SERVED, how)
+            session_id, order = str(view["sessionId"]), self.scene.book.at(key)[0].order
+            served = self._given[key] * PRICE_BASE
+            yield from session_is_right(session_id, view, order.asked[1], (served, served))
             yield from self._serves(key, order, int(str(view["expiresAt"])))
 
     def _serves(self, key: Key, order: Order, expires_ms: int) -> Iterator[Violation]:
@@ -440,7 +448,7 @@ class Audit:
                 raced |= {place} if use.tx_hash in paid_by else set()
                 paid_by.add(use.tx_hash)
             (owed if use and granted.session else undone)[place][rest] += rest > 0
-        for sender, to, amount_base in self.ledger.transfers:
+        for sender, to, amount_base, _ in self.ledger.transfers:
             held.update({to: amount_base})
             held.subtract({sender: amount_base})
             if sender in wallets:
@@ -454,10 +462,13 @@ class Audit:
                 self.counts["refunded, then the deposit was undone"] += 1
             elif missing and not extra and (undone or raced) and held[place[0]] < min(missing):
                 self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1
-            elif extra or missing:
-                how = f"{place[1]} is owed {_amounts(mine)}, and got {_amounts(theirs)}"
-                yield Violation(Law.REFUND_IS_THE_REST, how)
+            else:
+                yield from refunds_are_the_rest(place, mine, theirs)
 
-
-def _amounts(counted: Iterable[int]) -> str:
-    return ", ".join(map(str, Counter(counted).elements())) or "nothing"
+    def _signed(self) -> Iterator[Violation]:
+        """Compare what left the payers with what they have signed."""
+        book = self.scene.book
+        nonces = [each.nonce for headers in book.signed.values() for each in headers]
+        used = {use.tx_hash for nonce in nonces for use in self.ledger.uses.get(nonce, ())}
+        payers = {each.address.lower() for each in self.scene.payers}
+        yield from money_is_signed(self.ledger.transfers, payers, used)

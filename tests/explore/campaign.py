@@ -6,6 +6,7 @@ its seed only, not on the number of processes.
 
 import multiprocessing
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,11 +15,10 @@ import eth_account  # noqa: F401 - it raises the recursion limit: not while Hypo
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.explore.case import Case, kind_of
-from tests.explore.laws import Law, Violation
 from tests.explore.play import play
 from tests.explore.worlds import worlds
+from tests.money import Law, Violation
 from tests.mutants.change import Change, all_of
-from x402sim.experiments.worker import end_with_parent
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -97,3 +97,15 @@ def run_all(first: int, runs: int, *, adversary: bool) -> Iterator[Found]:
             yield found
             if found.failures:
                 return
+
+
+def end_with_parent() -> None:
+    """Let this process end once its parent has, however that was: killed, a parent tells nobody."""
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -15,55 +15,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.explore.case import Service
 from x402sim import events
-from x402sim.chain.base import Chain, LogFilter
 from x402sim.clock import Clock
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.service.state import Service as Running
 
 _SERVICES = get_args(Service)
-Moved = tuple[str, str, int]
-"""A transfer: from, to, base units; addresses in lower case."""
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """How an authorization was used up, in the chain as it stands."""
-
-    tx_hash: str
-    canceled: bool
-    transfers: tuple[Moved, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """The chain as it stands: the uses by nonce in hex, and every transfer."""
-
-    uses: dict[str, Use]
-    transfers: list[Moved]
-
-    @classmethod
-    async def read(cls, chain: Chain) -> "Ledger":
-        """Read the logs of the token from the first block to the newest."""
-        moved: dict[str, list[Moved]] = {}
-        for log in await chain.logs(_of(abi.TRANSFER_EVENT)):
-            sender, to = (to_hex(Address(topic[12:])) for topic in log.topics[1:3])
-            each = sender, to, int.from_bytes(log.data)
-            moved.setdefault(to_hex(log.tx_hash), []).append(each)
-        uses = {}
-        for log in await chain.logs(_of(abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)):
-            tx_hash = to_hex(log.tx_hash)
-            canceled = log.topics[0] == abi.AUTHORIZATION_CANCELED
-            uses[log.topics[2].hex()] = Use(tx_hash, canceled, tuple(moved.get(tx_hash, ())))
-        return cls(uses, [each for found in moved.values() for each in found])
-
-
-def _of(*topics: bytes) -> LogFilter:
-    return LogFilter(0, 2**63, (), (topics,))
 
 
 class Times:

@@ -15,7 +15,7 @@ from tests.explore.case import (
     Submit,
     Unsold,
 )
-from tests.explore.laws import Law
+from tests.money import Law
 from tests.mutants import rows
 from tests.mutants.change import Change, Service, all_of, decision, setting
 from tests.mutants.honest import asked_afterwards, every_refusal_is_final
@@ -32,10 +32,9 @@ from tests.mutants.middleware import (
 from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.wrapper import altered, collaborator, overriding
-from x402sim import Fault
+from x402sim import Fault, World
 from x402sim.policies import FailToServe, Forget, ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.world.assembly.recipe import Recipe
 
 
 def jury(name: str) -> Change:
@@ -86,7 +85,7 @@ def under_the_old_name(it: Any, attempt: int, tx_hash: str, *args: Any, **more: 
     it.inner.set_block(attempt, it.inner.attempt(attempt).tx_hash, *args, **more)
 
 
-def refused_at_first(recipe: Recipe) -> Recipe:
+def refused_at_first(world: World) -> World:
     """Do not know a payment id when it is shown for the first time."""
     shown: set[str] = set()
 
@@ -96,7 +95,7 @@ def refused_at_first(recipe: Recipe) -> Recipe:
         shown.add(payment_id or "")
         return await serve(request) if is_known else answer(402, {"error": "unknown"})
 
-    return middleware(handler)(recipe)
+    return middleware(handler)(world)
 
 
 # --- in one step ---------------------------------------------------------------------

@@ -9,24 +9,22 @@ from typing import Any, Literal, get_args
 from tests.explore.asking import ask_everything
 from tests.explore.audit import Audit
 from tests.explore.case import Case, Deposit, Pause, Service, Step
-from tests.explore.evidence import Door, Ledger, Times
-from tests.explore.laws import Law, Violation
+from tests.explore.evidence import Door, Times
 from tests.explore.steps import Scene, perform
+from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
-from x402sim import Settings, events
+from x402sim import Settings, World, events
 from x402sim.chain import contract
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.networks import TESTNET
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.chains.block_times import FixedBlocks
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
-from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.in_process import in_process
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import Payer
-from x402sim.world.transport.latency import latency_of
 
 QUIET_S = 1_600.0
 """The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""
@@ -109,9 +107,9 @@ class _Run:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: self._exception(str(context.get("exception") or context["message"]))
         )
-        recipe = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
-        async with InProcess().open(recipe) as stage:
-            self._journal = stage.links.journal
+        world = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
+        async with in_process(world) as stage:
+            self._journal = stage.journal
             live = await LiveWorld.on(stage)
             self._journal.listeners.append(self._watch)
             try:
@@ -160,22 +158,21 @@ class _Run:
             self._break(Law.NO_SERVER_ERROR, how)
 
 
-def _recipe(case: Case) -> Recipe:
+def _recipe(case: Case) -> World:
     latency: dict[str, Any] = dict(case.latency)
     at_first = case.services if case.market else 1
     if case.jitter:
         latency = {to: (median_s, case.jitter) for to, median_s in latency.items()}
-    return Recipe(
-        network=TESTNET,
+    return World(
         seed=case.seed,
-        block_time_s=case.block_time_s,
+        block_time_s=case.block_time_s and FixedBlocks(case.block_time_s, phase=0),
         explorer=ExplorerSettings(lag_s=case.explorer_lag_s),
-        services={name: Settings(phase=0) for name in _SERVICES[:at_first]},
-        latency={to: latency_of(spec) for to, spec in latency.items()},
+        service={name: Settings(phase=0) for name in _SERVICES[:at_first]},
+        latency=latency,
     )
 
 
-async def _scene(live: LiveWorld, parts: Parts, case: Case) -> Scene:
+async def _scene(live: LiveWorld, parts: RunningWorld, case: Case) -> Scene:
     """Start the services, and fund the payers."""
     while len(parts.services) < case.services:
         await live.another_service()
@@ -197,7 +194,7 @@ async def _scene(live: LiveWorld, parts: Parts, case: Case) -> Scene:
     )
 
 
-async def _delegate(parts: Parts, payer: Payer) -> None:
+async def _delegate(parts: RunningWorld, payer: Payer) -> None:
     """Give an account the code of a smart wallet that it owns itself (EIP-7702)."""
     chain, account, code = parts.chain.controls, payer.wallet.address_bytes, contract.wallet_code()
     at = contract.wallet_address(account)

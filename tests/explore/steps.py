@@ -26,7 +26,7 @@ from tests.explore.case import (
 from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.service.issue import MARKET, QUOTE
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.stages.stage import PAYER_TIMEOUT_S
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.live import LiveWorld
@@ -38,7 +38,7 @@ class Scene:
     """A case that is being played: its world, its payers and what they know."""
 
     world: LiveWorld
-    parts: Parts
+    parts: RunningWorld
     case: Case
     payers: tuple[Payer, ...]
     third_party: Payer
@@ -63,7 +63,7 @@ class Scene:
     def secrets(self) -> dict[Service, bytes]:
         """Return the secret of each service, which tells the services apart."""
         running = self.parts.services.items()
-        return {cast(Service, name): each.process.service.env.secret for name, each in running}
+        return {cast(Service, name): each.service.env.secret for name, each in running}
 
     async def show(self, payer: Payer, order: Order) -> Answer:
         """Ask for what an order was for, with its payment id as the proof."""

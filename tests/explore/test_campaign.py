@@ -11,10 +11,10 @@ from tests.explore import campaign, case as cases
 from tests.explore.__main__ import failure, main
 from tests.explore.campaign import BATCH, Batch, Found, run
 from tests.explore.case import Buy, Case, Lie, Submit
-from tests.explore.laws import Law
 from tests.explore.mutants import MUTANTS
 from tests.explore.play import play
 from tests.explore.worlds import worlds
+from tests.money import Law
 
 
 def told(found: Found) -> str:

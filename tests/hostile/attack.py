@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from urllib.parse import quote
 
+import eth_account  # noqa: F401 - the first signature loads it, for a second: that is no slow answer
+
 from tests.hostile.inputs import Sent, hostile, request
 from tests.hostile.memory import rss_bytes
 from tests.hostile.town import Answer, Town, send, town
@@ -23,6 +25,13 @@ class Attack:
     parts: Counter[str] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    judged: int = 0
+    """How many payments were compared with the ledger."""
+
+    async def judge(self, world: Town) -> None:
+        """Add what the law of money says of the world as it is."""
+        self.judged += len(world.payments)
+        self.violations += map(str, await world.money())
 
     def note(self, sent: Sent, answer: Answer) -> None:
         """Count an exchange, and what is wrong with its answer."""
@@ -66,9 +75,12 @@ async def attack(world: Town, seed: int, count: int) -> Attack:
     by_part = await _working(world)
     for number in range(count):
         if number % REFRESH == 0:
+            await result.judge(world)
             by_part = await _working(world)
         part = rng.choice(["service", "service", "facilitator", "explorer", "rpc", "control"])
         sent = hostile(rng.choice(by_part[part]), rng)
+        if sent.target.startswith("/_sim") and sent.method == "POST":
+            await result.judge(world)  # the command may reset it
         try:
             answer = await world.send(sent)
         except TimeoutError:
@@ -78,6 +90,7 @@ async def attack(world: Town, seed: int, count: int) -> Attack:
         if sent.target.startswith("/_sim") and sent.method == "POST" and answer.status == 200:
             await world.recover()
             by_part = await _working(world)
+    await result.judge(world)
     await world.recover()
     return result
 

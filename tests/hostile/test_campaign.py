@@ -18,12 +18,15 @@ from tests.hostile.inputs import KINDS
 from tests.hostile.memory import exceeded, payments
 from tests.hostile.town import town
 from tests.hostile.wire import over_tcp
+from tests.money import Law
+from tests.mutants.change import all_of
+from tests.mutants.rows import MUTANTS
 from x402sim.http import web
 from x402sim.service import content
 
 
-async def _attacked(seed: int, count: int) -> Attack:
-    async with town() as world:
+async def _attacked(seed: int, count: int, mutant: str | None = None) -> Attack:
+    async with town(change=all_of(*(MUTANTS[mutant].changes if mutant else ()))) as world:
         return await attack(world, seed, count)
 
 
@@ -43,6 +46,7 @@ def test_hostile_requests_cause_no_5xx():
     assert (result.kinds.total(), sorted(result.kinds)) == (900, KINDS)
     assert set(result.parts) == {"service", "facilitator", "explorer", "rpc", "control"}
     assert {200, 400, 402, 404, 405, 413} <= set(result.statuses)
+    assert result.judged > 100
 
 
 def test_the_attack_notices_a_defect(monkeypatch):
@@ -52,6 +56,19 @@ def test_the_attack_notices_a_defect(monkeypatch):
     monkeypatch.setattr(content, "quote", broken)
     result = asyncio.run(_attacked(11, 300))
     assert any("500" in violation for violation in result.violations)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law"),
+    [
+        ("issued-id-opens", Law.SERVED_IS_PAID),
+        ("never-debited", Law.DEBITS_ARE_SERVED),
+        ("budget-of-fifty", Law.SESSION_IS_DEPOSIT),
+    ],
+)
+def test_the_attack_notices_where_the_money_is_wrong(mutant: str, law: Law) -> None:
+    result = asyncio.run(_attacked(11, 150, mutant))
+    assert any(violation.startswith(law.value) for violation in result.violations)
 
 
 @pytest.mark.timeout(at_length(120, 1200))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,13 +15,26 @@ import httpx
 from starlette.types import ASGIApp, Message
 
 from tests.hostile.inputs import Sent, request
-from tests.rig import ORDER, Buyer, requirements
+from tests.money import (
+    Ledger,
+    Violation,
+    access_is_paid,
+    charged_as_signed,
+    money_is_signed,
+    names_what_paid,
+    receipt_stays,
+    refunds_are_the_rest,
+    session_is_right,
+)
+from tests.mutants.change import Change, all_of
+from tests.rig import ORDER, QUOTE, Buyer, requirements
+from x402sim import World
 from x402sim.protocol import x402
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld, build
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 
@@ -41,9 +55,9 @@ class Answer:
 
 
 @asynccontextmanager
-async def town(file: Path | None = None) -> AsyncIterator["Town"]:
-    """Run a world in this process, without background work."""
-    parts = build(Recipe(network=TESTNET, seed=1, file=file))
+async def town(file: Path | None = None, change: Change = all_of()) -> AsyncIterator["Town"]:  # noqa: B008 - it has no state
+    """Run a world in this process, without background work; `change` may put a defect into it."""
+    parts = build(change(World(seed=1, file=file)))
     try:
         yield Town(parts)
     finally:
@@ -54,22 +68,82 @@ async def town(file: Path | None = None) -> AsyncIterator["Town"]:
 class Town(Buyer):
     """A world, and its requests that work."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts[0]
+    def __init__(self, parts: RunningWorld) -> None:
+        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts.funded[0]
         self.app: ASGIApp = world_app(parts, Listen())
         wire = httpx.ASGITransport(self.app)
         self.http = httpx.AsyncClient(transport=wire, base_url="http://127.0.0.1:4020")
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin again: the world has been reset, or its payers are new."""
+        self.payments: list[dict[str, Any]] = []
+        """What Alice has signed since then, as bodies of POST /api/pay."""
+        self.sessions: Counter[str] = Counter()
+        """How often each of her sessions was served."""
 
     async def send(self, sent: Sent) -> Answer:
         """Send a request; raises `TimeoutError` if no answer comes in `HANG_S`."""
         async with asyncio.timeout(HANG_S):
-            return await send(self.app, sent)
+            answer = await send(self.app, sent)
+        shown = [value.decode("latin-1") for name, value in sent.headers if name == b"x-session-id"]
+        if answer.status == 200 and sent.target.startswith(QUOTE):
+            self.sessions.update(each for each in shown if each in self.sessions)
+        return answer
+
+    def settlement(self, required: httpx.Response, header: str | None = None) -> dict[str, Any]:
+        body = super().settlement(required, header)
+        self.payments.append(body)
+        return body
+
+    async def open_session(self, max_spend: str = "0.05", duration: int = 3600) -> dict[str, Any]:
+        session = await super().open_session(max_spend, duration)
+        self.sessions[session["sessionId"]] = 0
+        return session
+
+    async def money(self) -> list[Violation]:
+        """Compare the ledger with what the service answers about all that Alice has signed."""
+        ledger, found, paid = await Ledger.read(self.parts.chain), list[Violation](), set[str]()
+        for body in self.payments:
+            what = f"payment id {body['paymentId'][:14]}"
+            auth, _ = authorization_of(body["paymentHeader"])
+            charges = ledger.charges(auth.nonce.hex())
+            found += charged_as_signed(
+                what, charges, (to_hex(auth.from_), to_hex(auth.to), auth.value)
+            )
+            paid |= {charge.tx_hash for charge in charges}
+            found += await self._granted(what, body, {charge.tx_hash for charge in charges})
+        found += money_is_signed(ledger.transfers, {self.alice.address.lower()}, paid)
+        for session_id in self.sessions:
+            await self.send(request("service", "POST", QUOTE, ORDER, x_session_id=session_id))
+            times = self.sessions[session_id]
+            view = (await self.http.get(f"/api/sessions/{session_id}")).json()
+            found += session_is_right(session_id, view, 50_000, (times * 10_000, times * 10_000))
+        wallet = to_hex(self.parts.service.env.wallet)
+        refunds = Counter(each.amount for each in ledger.transfers if each.sender == wallet)
+        found += refunds_are_the_rest((wallet, "everybody"), Counter(), refunds)  # none has ended
+        return found
+
+    async def _granted(self, what: str, body: Any, paid: set[str]) -> list[Violation]:
+        record, wanted = await self.record(body["paymentId"]), body["paymentRequirements"]
+        proof = {"x_payment_id": body["paymentId"]}
+        is_deposit = wanted["resource"] == "/api/sessions/create"
+        asked = self.ask_session(**proof) if is_deposit else self.ask(**proof)
+        has_access = (await asked).status_code in (200, 201)
+        found = []
+        if has_access:
+            found += access_is_paid(what, paid)
+        if has_access or record.get("status") == "settled":
+            found += names_what_paid(f"the record of {what}", record.get("tx_hash"), paid)
+            found += receipt_stays(what, has_access=has_access)
+        return found
 
     async def recover(self) -> None:
         """Undo what a command of the control API has done."""
         for path in ("/_sim/faults/clear", "/_sim/reset"):
             done = await self.http.post(path, json={})
             assert done.status_code == 200, done.text
+        self._forget()
 
     async def working(self) -> list[Sent]:
         """Return a request for each thing that each part does, with ids that work now."""

@@ -5,7 +5,7 @@ A run that takes code away must do so before any module of ours has been importe
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,20 +29,22 @@ class Ended:
     output: str
 
 
-def run_pytest(*arguments: str) -> Ended:
-    """Run pytest in a process of its own and wait for its end."""
+def run_pytest(*arguments: str, before: Callable[[], None] | None = None) -> Ended:
+    """Run pytest in a process of its own, `before` first, and wait for its end."""
     forks = get_context("forkserver")
     forks.set_forkserver_preload(LIBRARIES)
     with TemporaryDirectory() as folder:
         output = Path(folder) / "output"
-        process = forks.Process(target=_run, args=(arguments, output))
+        process = forks.Process(target=_run, args=(arguments, output, before))
         process.start()
         process.join()
         return Ended(process.exitcode, output.read_text())
 
 
-def _run(arguments: Sequence[str], output: Path) -> None:
+def _run(arguments: Sequence[str], output: Path, before: Callable[[], None] | None) -> None:
     os.chdir(ROOT)
+    if before is not None:
+        before()
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -15,11 +15,12 @@ from x402sim import Decisions
 from x402sim.cli import COMMANDS, load
 from x402sim.commands.book import GROUPS, as_markdown
 from x402sim.protocol.networks import TESTNET
+from x402sim.report import frames
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
-from x402sim.world.control.app import ACTIONS
+from x402sim.world.control.app import ACTIONS, TABLE
 from x402sim.world.control.messages import Ready
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
@@ -77,8 +78,8 @@ def _table(params: Any) -> str:
 def control() -> str:
     """Return every action of the control API, with what it takes."""
     rows = [
-        (f"`{method} /_sim{path}`", (action.__doc__ or "").splitlines()[0], _taken(method, kind))
-        for (method, path), (action, kind) in ACTIONS.items()
+        (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
+        for method, path, _, does in TABLE
     ]
     about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
 takes its fields in the query."""
@@ -142,6 +143,15 @@ that an experiment can take the alternative.
 {table(titles, fixed)}"""
 
 
+def columns() -> str:
+    """Return every frame with its columns, as `help` shows them."""
+    about = """`x402sim.report.frames` has a function for each frame, and a run an attribute: `run.orders`. The
+units of the columns are in `run.orders.attrs["units"]`, too."""
+    parts = [f"# Frames\n\n{about}\n\n{frames.CONVENTIONS}\n"]
+    parts += [f"\n## {name}\n\n{table.__doc__}\n" for name, table in frames.TABLES.items()]
+    return "".join(parts)
+
+
 def python() -> str:
     """Return the public names; the site fills in their docstrings."""
     names = sorted(x402sim.__all__, key=str.lower)
@@ -174,6 +184,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "control": control,
     "errors": errors,
     "events": events,
+    "frames": columns,
     "clauses": clauses,
     "decisions": decisions,
     "python": python,

@@ -1,5 +1,7 @@
 """The rules of the house that no tool of .ci/run checks."""
 
+import ast
+import os
 import re
 import subprocess
 import sys
@@ -47,6 +49,118 @@ def test_nothing_is_left_at_the_top_level() -> None:
         "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "action.yml",
         "conformance", "notebooks", "pyproject.toml", "scenarios", "tests", "x402sim",
     }  # fmt: skip
+
+
+# --- data is data, prose is prose ---------------------------------------------------------
+
+READS = {
+    "chain/node/sender.py": "what a node says",
+    "experiments/dependencies.py": "an experiment, and what it imports, to notice a change",
+    "experiments/digest.py": "the name of a story that a user gives",
+    "experiments/folder.py": "values that name a file",
+    "http/page.py": "the titles of a page, as anchors",
+    "journal/entries.py": "a line of a journal",
+    "payer/clients.py": "fields of a 402",
+    "payer/reading.py": "what a service answers",
+    "protocol/answers.py": "the reasons of any facilitator",
+    "protocol/chains.py": "names of networks, and hashes",
+    "protocol/crypto.py": "hex digits",
+    "protocol/foreign.py": "the headers of other protocols",
+    "protocol/identifiers.py": "ids of payments",
+    "protocol/money.py": "numbers",
+    "protocol/recognize.py": "a message that somebody pastes",
+    "protocol/rpc_values.py": "numbers",
+    "protocol/seal.py": "ids of payments",
+    "report/causes.py": "what checks demanded and targets answered, to see what is alike",
+    "report/html.py": "names of runs, as anchors",
+    "service/setup.py": "URLs",
+    "spec/sentences.py": "the specification, a table of sentences",
+    "suite/answers.py": "what a target answers",
+    "suite/control_api.py": "hashes",
+    "suite/ending.py": "the names of a target's fields",
+    "suite/first_payment.py": "what a target answers",
+    "suite/preflight.py": "what the TLS library says",
+    "suite/redact.py": "secrets in what was sent",
+    "suite/second.py": "paths in a target's pages",
+    "suite/target.py": "what is wrong in a target file, as msgspec says it",
+    "text/printable.py": "text of other parties",
+    "text/times.py": "times in text of other parties",
+    "world/loop.py": "the line of a library that imports a user's file in the place of another",
+    "world/server/exchange.py": "header names",
+    "world/server/log.py": "messages",
+    "world/server/log_lines.py": "secrets in headers",
+    "world/server/mount.py": "origins",
+    "world/server/origins.py": "origins",
+    "world/story/configure.py": "names that a user gives",
+    "world/story/scenario.py": "the name of a file that a user gives",
+    "world/transport/faults.py": "messages and paths",
+    "world/transport/link.py": "a query",
+    "world/transport/made_up.py": "headers that a user gives",
+    "world/ui/watch.py": "paths",
+    "scenarios/open_pages.py": "the links of a page",
+    "conformance/test_section_2_required.py": "what a target answers",
+    "conformance/test_section_4_pages.py": "what a target answers",
+    "conformance/test_section_7_malformed.py": "what a target answers",
+    "conformance/test_section_9_versioning.py": "what a target answers",
+}
+"""Each file that takes texts apart, and whose: other people's, or data.
+
+`causes` is the only one that looks at words of ours, those of a check's demand.
+"""
+TAKES_APART = {"re", "ast", "linecache", "tokenize"}
+SHOWS = {"report/frame.py", "report/run.py", "world/story/scenario.py"}
+"""The files that make a docstring, or show one as it is."""
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """Return the modules that a file imports, and all names and attributes that it has."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(module=str(module)):
+                found.add(module)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found.add(name)
+    return found
+
+
+def test_nothing_is_read_from_our_own_docstrings_sentences_or_source() -> None:
+    """A file that begins to take texts apart is listed above, with whose they are."""
+    folders = ((PACKAGE, PACKAGE), (ROOT / "scenarios", ROOT), (ROOT / "conformance", ROOT))
+    files = {str(each.relative_to(to)): each for of, to in folders for each in of.rglob("*.py")}
+    names = {name: names_in(ast.parse(file.read_bytes())) for name, file in files.items()}
+    assert {name for name, found in names.items() if found & TAKES_APART} == {*READS}
+    docstrings = {"__doc__", "getdoc", "cleandoc", "getsource", "getsourcelines", "get_docstring"}
+    assert {name for name, found in names.items() if found & docstrings} == SHOWS
+    assert {name for name, found in names.items() if "eval" in found} == set()
+
+
+def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> None:
+    command = "-m", "tests.house.carried"
+    assert run(sys.executable, "-OO", *command) == run(sys.executable, *command)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_the_tests_of_what_prose_carried_pass_without_docstrings() -> None:
+    """The README's line under PYTHONOPTIMIZE=2, of the tests of all that was once read from prose.
+
+    The whole line is for a release; it skips what shows docstrings.
+    """
+    tests = (
+        "report/test_frames.py", "report/test_table.py", "report/test_whole.py",
+        "report/test_market.py", "cli/test_books.py", "cli/test_list.py", "cli/test_diff.py",
+        "house/test_events.py", "house/test_guide.py::test_a_reference_page_is_current",
+        "spec", "scenarios/test_golden.py", "suite/test_engine.py", "chain/test_rpc.py",
+        "world/test_help.py",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *(f"tests/{each}" for each in tests)],
+        cwd=ROOT, env={**os.environ, "PYTHONOPTIMIZE": "2"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 # --- the package -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 from tests.mutants.change import Change, Service, all_of
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from tests.mutants.paying import QUOTE
-from x402sim.world.assembly.recipe import Recipe
+from x402sim import World
 
 
 class Budgets(dict[str, dict[str, Any]]):
@@ -41,7 +41,7 @@ Claimed = Callable[[Service, Budgets, Request, Answer], Awaitable[Answer]]
 def sessions(claimed: Claimed) -> Change:
     """Change what requests for sessions with a payment id are answered."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         budgets = Budgets()
 
         async def claim(service: Service, request: Request, serve: Serve) -> Answer:
@@ -63,7 +63,7 @@ def sessions(claimed: Claimed) -> Change:
             return reply
 
         shown = middleware(claim, "/api/sessions")
-        return all_of(unlocked, middleware(spend, QUOTE), shown)(recipe)
+        return all_of(unlocked, middleware(spend, QUOTE), shown)(world)
 
     return change
 

@@ -1,4 +1,4 @@
-"""Changes that make a service defective: a `Change` takes a recipe and returns another one.
+"""Changes that make a service defective: a `Change` takes a world and returns another one.
 
 Nothing is patched: every change is a rule left out, a setting, a decision, a wrapped
 collaborator (`wrapper.py`), or middleware (`middleware.py`), so that the service can be
@@ -11,21 +11,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from x402sim import World
 from x402sim.protocol.rules import Presented
 from x402sim.service.environment import Environment
 from x402sim.service.state import Service
-from x402sim.world.assembly.recipe import Recipe
 
-Change = Callable[[Recipe], Recipe]
+Change = Callable[[World], World]
 
 
 def all_of(*changes: Change) -> Change:
     """Make one change of several; they are applied in this order."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         for each in changes:
-            recipe = each(recipe)
-        return recipe
+            world = each(world)
+        return world
 
     return change
 
@@ -49,7 +49,7 @@ def decision(**values: Any) -> Change:
 
 def leave_out(table: str, clause: str) -> Change:
     """Leave a row out of a rule table."""
-    return lambda recipe: replace(recipe, without=(*recipe.without, (table, clause)))
+    return lambda world: replace(world, without=(*world.without, (table, clause)))
 
 
 def settlement_rule(clause: str, holds: Callable[[Presented], bool]) -> Change:
@@ -75,18 +75,18 @@ def freshness(holds: Callable[[Presented], bool]) -> Change:
 
 
 def _on(hook: str, change: Callable[..., Any]) -> Change:
-    """Change what a hook of the recipe gives, once more after the changes before.
+    """Change what a hook of the world gives, once more after the changes before.
 
     `change` gets what the hook gets, with the last of it as the changes before have left it.
     """
 
-    def changed(recipe: Recipe) -> Recipe:
-        before = getattr(recipe.hooks, hook)
+    def changed(world: World) -> World:
+        before = getattr(world.hooks, hook)
 
         def both(*given: Any) -> Any:
             return change(*given[:-1], before(*given))
 
-        return replace(recipe, hooks=replace(recipe.hooks, **{hook: both}))
+        return replace(world, hooks=replace(world.hooks, **{hook: both}))
 
     return changed
 

@@ -21,7 +21,7 @@ from tests.mutants.paying import (
     with_id,
 )
 from tests.mutants.session import another
-from x402sim.world.assembly.recipe import Recipe
+from x402sim import World
 
 concurrency = Kind("concurrency")
 PAUSE_S = 0.01
@@ -118,7 +118,7 @@ concurrency("budget-asked-too-early", "5/session-debit",
 
 
 @concurrency.defect("two-sessions-side-by-side", "3/deposit-makes-session")
-def sessions_side_by_side(recipe: Recipe) -> Recipe:
+def sessions_side_by_side(world: World) -> World:
     """A paid request sent several times at once opens a session each time."""
     made: list[str] = []
 
@@ -132,7 +132,7 @@ def sessions_side_by_side(recipe: Recipe) -> Recipe:
         made.append(payment_id)
         return another(budgets, reply)
 
-    return sessions(claimed)(recipe)
+    return sessions(claimed)(world)
 
 
 @concurrency.defect("receipts-are-mixed-up", "4.1/receipt", at(PAY, lambda: [""]))

@@ -8,8 +8,8 @@ from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, mid
 from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import QUOTE
 from tests.mutants.wrapper import overriding
+from x402sim import World
 from x402sim.service.state import Entitlement
-from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")
 
@@ -25,7 +25,7 @@ def ids_open(when: Callable[[Service, str], bool]) -> Change:
 def ids_are_alike(key: Callable[[str], str]) -> Change:
     """Let a payment id open what another one has paid for, if a part of both is the same."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
         def insert_pending(it: Any, claim: Any) -> Any:
@@ -35,7 +35,7 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
         def grants(it: Any, payment_id: str, resource: str) -> bool:
             return bool(it.inner.grants(known.get(key(payment_id), payment_id), resource))
 
-        return overriding("payments", insert_pending=insert_pending, grants=grants)(recipe)
+        return overriding("payments", insert_pending=insert_pending, grants=grants)(world)
 
     return change
 
@@ -132,7 +132,7 @@ gate("any-session-opens", "5/session-condition", "A session that does not exist 
 
 
 @gate.defect("payment-is-good-once", "5/cache-first")
-def good_once(recipe: Recipe) -> Recipe:
+def good_once(world: World) -> World:
     """A payment opens its resource once."""
     used: set[str] = set()
 
@@ -146,4 +146,4 @@ def good_once(recipe: Recipe) -> Recipe:
         return reply
 
     unused = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
-    return all_of(*unused, middleware(handler, QUOTE))(recipe)
+    return all_of(*unused, middleware(handler, QUOTE))(world)

@@ -20,13 +20,12 @@ from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import collaborator, overriding
-from x402sim import TESTNET, Settings
+from x402sim import Settings, World
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.upstream.chain import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import Target, load
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.latency import constant
 
 OWN = "x402sim.toml"
@@ -48,9 +47,9 @@ class Honest:
         return own_target() if self.own_target else Target()
 
     @property
-    def recipe(self) -> Recipe:
+    def world(self) -> World:
         """The world it is judged in."""
-        return all_of(*self.changes)(Recipe(network=TESTNET, seed=self.seed))
+        return all_of(*self.changes)(World(seed=self.seed))
 
 
 def honest(name: str, *changes: Change, **how: Any) -> Honest:
@@ -120,7 +119,7 @@ async def ignoring_what_comes_back(service: Service, request: Request, serve: Se
     return await serve(request.sending({**body, "paymentRequirements": issued}))
 
 
-def asked_afterwards(recipe: Recipe) -> Recipe:
+def asked_afterwards(world: World) -> World:
     """Ask the chain about an authorization only once it is claimed, as the service did before.
 
     So one that others have submitted is served.
@@ -140,7 +139,7 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
         return NonceState(height=0, head_s=0, is_used=False, use=None)
 
     claims = overriding("payments", insert_pending=insert_pending)
-    return overriding("rpc", nonce_state=nonce_state)(claims(recipe))
+    return overriding("rpc", nonce_state=nonce_state)(claims(world))
 
 
 def every_refusal_is_final(it: Any) -> None:
@@ -165,7 +164,7 @@ BEFORE = (
 
 def slow(*parts: str) -> Change:
     """Let these parts answer 200 ms late."""
-    return lambda recipe: replace(recipe, latency=dict.fromkeys(parts, constant(0.1)))
+    return lambda world: replace(world, latency=dict.fromkeys(parts, constant(0.1)))
 
 
 HONEST: dict[str, Honest] = {each.name: each for each in (

@@ -8,11 +8,11 @@ from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, overriding
+from x402sim import World
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies import Reputation
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.chain import OnChain
-from x402sim.world.assembly.recipe import Recipe
 
 indexer = Kind("indexer")
 EVERY = 10**6
@@ -104,7 +104,7 @@ indexer("unknown-is-block-zero", "8/indexer-query",
 
 
 @indexer.defect("unknown-is-failed", "8/indexer-query")
-def unknown_has_failed(recipe: Recipe) -> Recipe:
+def unknown_has_failed(world: World) -> World:
     """A payment that the explorer does not know yet has failed: who has paid is kept out."""
     unknown: set[str] = set()
 
@@ -123,7 +123,7 @@ def unknown_has_failed(recipe: Recipe) -> Recipe:
         return altered(state, is_used=False, use=None, head_s=FAR_S)
 
     unread = overriding("explorer", transaction=transaction)
-    return overriding("rpc", nonce_state=nonce_state)(unread(recipe))
+    return overriding("rpc", nonce_state=nonce_state)(unread(world))
 
 
 @indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer.transaction"))

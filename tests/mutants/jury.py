@@ -22,10 +22,10 @@ def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
     """Run the whole suite, or some checks, against one mutant or one honest service."""
     elapsed, given = stopwatch(), HONEST.get(name, Honest(name=name, own_target=True))
     results, crash = [], ""
-    recipe = MUTANTS[name].recipe(given.recipe) if name in MUTANTS else given.recipe
+    world = MUTANTS[name].world(given.world) if name in MUTANTS else given.world
     try:
         with quiet():
-            results = judge(recipe, target=given.target, checks=checks or all_checks())
+            results = judge(world, target=given.target, checks=checks or all_checks())
     except Exception:  # noqa: BLE001 - it is reported with the verdict
         crash = traceback.format_exc()
     return Verdict(name, {each.id: each for each in results}, elapsed(), crash)

@@ -15,7 +15,7 @@ from tests.mutants.paying import PAY, QUOTE, SESSIONS
 from tests.mutants.required import required, requirements
 from tests.mutants.session import session
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
-from x402sim.world.assembly.recipe import Recipe
+from x402sim import World
 
 LARGE_USD = 100_000
 FORGETS_MS = 100_000
@@ -25,7 +25,7 @@ FORGETS_MS = 100_000
 def deposit_shows(**fields: str) -> Change:
     """Show other requirements in the 402 of a deposit, and take them back as they are meant."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         meant: dict[str, Any] = {}
 
         async def offer(_: Service, request: Request, serve: Serve) -> Answer:
@@ -48,7 +48,7 @@ def deposit_shows(**fields: str) -> Change:
             wanted = {**asked["paymentRequirements"], **before}
             return await serve(request.sending({**asked, "paymentRequirements": wanted}))
 
-        return all_of(middleware(offer, SESSIONS), middleware(pay, PAY))(recipe)
+        return all_of(middleware(offer, SESSIONS), middleware(pay, PAY))(world)
 
     return change
 
@@ -91,7 +91,7 @@ class GrantsWhatIsPending(Wrapper):
 def after_a_restart(**wrappers: Any) -> Change:
     """Wrap collaborators of the service once it has restarted."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         starts: list[Service] = []
 
         def made(wrapper: Any) -> Any:
@@ -101,7 +101,7 @@ def after_a_restart(**wrappers: Any) -> Change:
 
             return wrap
 
-        return collaborator(**{name: made(each) for name, each in wrappers.items()})(recipe)
+        return collaborator(**{name: made(each) for name, each in wrappers.items()})(world)
 
     return change
 
@@ -141,7 +141,7 @@ class KnowsThePayer(Wrapper):
     "5/stored-records",
     broad="whatever looks at a payment after minutes finds nothing",
 )
-def forgets(recipe: Recipe) -> Recipe:
+def forgets(world: World) -> World:
     """Cached entitlement and record are dropped after a hundred seconds."""
     served_ms: dict[str, int] = {}
 
@@ -153,11 +153,11 @@ def forgets(recipe: Recipe) -> Recipe:
         return age_ms < FORGETS_MS and bool(it.inner.grants(payment_id, *of))
 
     both = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
-    return all_of(*both)(recipe)
+    return all_of(*both)(world)
 
 
 @session.defect("ids-count-up-from-1000", "kit/2.6/session-ids")
-def counting(recipe: Recipe) -> Recipe:
+def counting(world: World) -> World:
     """Session ids are session_1000, session_1001 and so on."""
     real: dict[str, str] = {}
 
@@ -177,7 +177,7 @@ def counting(recipe: Recipe) -> Recipe:
             return reply
         return answer(reply.status, {**body, "sessionId": shown(body["sessionId"])})
 
-    return all_of(middleware(rename, QUOTE), middleware(rename, SESSIONS))(recipe)
+    return all_of(middleware(rename, QUOTE), middleware(rename, SESSIONS))(world)
 
 
 session("sessions-in-memory", "kit/5/session-survives-restart",

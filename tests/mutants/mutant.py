@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from tests.mutants.change import Change, all_of
 from tests.mutants.middleware import middleware
 from tests.mutants.wrapper import collaborator, overriding
+from x402sim import World
 from x402sim.suite.check import DOCUMENT
-from x402sim.world.assembly.recipe import Recipe
 
 FEW = 6
 """How many other ids a defect may fail: more, and a failure would not lead to its cause."""
@@ -41,8 +41,8 @@ class Mutant:
         """The ids that must fail."""
         return frozenset(c if c.startswith("kit/") else f"{DOCUMENT}/{c}" for c in self.clauses)
 
-    def recipe(self, honest: Recipe) -> Recipe:
-        """Return the recipe of a world with the defective service."""
+    def world(self, honest: World) -> World:
+        """Return the options of a world with the defective service."""
         return all_of(*self.changes)(honest)
 
 
@@ -94,5 +94,5 @@ def at(path: str, *states: Callable[[], Any]) -> Callable[[Callable[..., Any]], 
     It gets a new state of each kind for each world, before its other arguments.
     """
     return lambda handler: (
-        lambda recipe: middleware(partial(handler, *(state() for state in states)), path)(recipe)
+        lambda world: middleware(partial(handler, *(state() for state in states)), path)(world)
     )

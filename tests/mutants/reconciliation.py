@@ -9,9 +9,9 @@ from tests.mutants.change import Change, all_of
 from tests.mutants.mutant import Kind, into
 from tests.mutants.settlement import made_up
 from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
+from x402sim import World
 from x402sim.protocol.header import PresentedPayment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.world.assembly.recipe import Recipe
 
 reconciliation = Kind("reconciliation")
 FAR_S = 2**62
@@ -56,7 +56,7 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
     )
 
 
-def found_makes_no_session(recipe: Recipe) -> Recipe:
+def found_makes_no_session(world: World) -> World:
     """Open sessions for the payments only whose answer came."""
     found: set[str] = set()
 
@@ -71,7 +71,7 @@ def found_makes_no_session(recipe: Recipe) -> Recipe:
         return bool(it.inner.mark_settled(attempt, tx_hash, None if tx_hash in found else session))
 
     opens = overriding("payments", mark_settled=mark_settled)
-    return overriding("rpc", nonce_state=nonce_state)(opens(recipe))
+    return overriding("rpc", nonce_state=nonce_state)(opens(world))
 
 
 class Transfers(tuple[Any, ...]):

@@ -20,11 +20,11 @@ from tests.mutants.middleware import (
 from tests.mutants.mutant import Kind, into
 from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, with_id
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
+from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Stream
 from x402sim.service.issue import Issuer
-from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")
 
@@ -49,7 +49,7 @@ def requirements(**changes: Any) -> Change:
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
     """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 
-    def change(recipe: Recipe) -> Recipe:
+    def change(world: World) -> World:
         real: dict[str, str] = {}  # it outlives a crash, as the real ids do
 
         def issue(it: Any, *terms: Any) -> Any:
@@ -63,7 +63,7 @@ def ids(spell: Callable[[bytes, int, int], str]) -> Change:
         def read(it: Any, payment_id: str) -> Any:
             return it.inner.read(real.get(payment_id, ""))
 
-        return overriding("issuer", issue=issue, read=read)(recipe)
+        return overriding("issuer", issue=issue, read=read)(world)
 
     return change
 

@@ -24,11 +24,11 @@ from tests.mutants.middleware import (
 from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import QUOTE, SESSIONS
 from tests.mutants.wrapper import Wrapper, altered, overriding
+from x402sim import World
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.world.assembly.recipe import Recipe
 
 session = Kind("session")
 TOKEN = 10**6
@@ -279,7 +279,7 @@ session("whole-deposit-refunded", "3/expiry-refund",
 
 
 @session.defect("one-refund-for-each-payer", "3/expiry-refund")
-def owes_each_payer_once(recipe: Recipe) -> Recipe:
+def owes_each_payer_once(world: World) -> World:
     """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
     kept: dict[str, str] = {}
 
@@ -291,7 +291,20 @@ def owes_each_payer_once(recipe: Recipe) -> Recipe:
             if kept.setdefault(each.to_address, each.session_id) == each.session_id
         ]
 
-    return overriding("sessions", refunds_due=refunds_due)(recipe)
+    return overriding("sessions", refunds_due=refunds_due)(world)
+
+
+@session.defect("refund-given-up", "3/refund-once")
+def owes_until_it_has_failed(world: World) -> World:
+    """A refund that the facilitator has not made in five attempts is given up."""
+    attempts: Counter[str] = Counter()
+
+    def refunds_due(it: Any, *of: Any) -> list[Any]:
+        due = it.inner.refunds_due(*of)
+        attempts.update(each.session_id for each in due)
+        return [each for each in due if attempts[each.session_id] <= 5]
+
+    return overriding("sessions", refunds_due=refunds_due)(world)
 
 
 @session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))

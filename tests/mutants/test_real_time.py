@@ -9,12 +9,11 @@ import pytest
 from tests.mutants.honest import own_target
 from tests.mutants.jury import quiet
 from tests.mutants.rows import MUTANTS
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import all_checks, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import Indexer, Target
-from x402sim.world.assembly.recipe import Recipe
 
 SEEN = (
     "requirements-live-for-ever", "requirements-end-early", "payments-are-forgotten",
@@ -36,10 +35,10 @@ def target() -> Target:
     return msgspec.structs.replace(own, sessions=sessions, indexer=Indexer(interval_s=300))
 
 
-def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:
+def judged(world: World, *prefixes: str) -> dict[str, Result]:
     checks = [check for prefix in prefixes or ("",) for check in matching(all_checks(), prefix)]
     with quiet():
-        results = judge(recipe, target=target(), checks=checks, has_clock=False)
+        results = judge(world, target=target(), checks=checks, has_clock=False)
     return {result.id: result for result in results}
 
 
@@ -51,9 +50,7 @@ def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:
     ],
 )
 def test_a_defect_is_seen_without_a_clock_that_turns(name: str) -> None:
-    results = judged(
-        MUTANTS[name].recipe(Recipe(network=TESTNET, seed=1)), *MUTANTS[name].check_ids
-    )
+    results = judged(MUTANTS[name].world(World(seed=1)), *MUTANTS[name].check_ids)
     assert {each.outcome for each in results.values()} == {Outcome.FAILED}
 
 
@@ -67,7 +64,7 @@ def test_the_honest_service_is_not_accused() -> None:
     assert (
         odd(
             judged(
-                Recipe(network=TESTNET, seed=1),
+                World(seed=1),
                 *{each for name in SEEN for each in MUTANTS[name].check_ids},
             )
         )
@@ -77,7 +74,7 @@ def test_the_honest_service_is_not_accused() -> None:
 
 @pytest.mark.thorough
 def test_a_whole_run_of_the_honest_service_accuses_nobody_and_judges_all_but_the_cache() -> None:
-    results = judged(Recipe(network=TESTNET, seed=1))
+    results = judged(World(seed=1))
     assert odd(results) == set()
     skipped = {each.id for each in results.values() if each.outcome is Outcome.SKIPPED}
     assert skipped == {
@@ -89,7 +86,7 @@ def test_a_whole_run_of_the_honest_service_accuses_nobody_and_judges_all_but_the
 @pytest.mark.thorough
 def test_the_same_seed_gives_the_same_results_beside_each_other() -> None:
     def once() -> list[tuple[str, str, str | None, str]]:
-        results = judged(Recipe(network=TESTNET, seed=1), "3/", "5/window", "1/")
+        results = judged(World(seed=1), "3/", "5/window", "1/")
         return [(it.id, it.outcome, it.actual, it.reason) for it in results.values()]
 
     assert once() == once()

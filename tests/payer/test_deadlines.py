@@ -10,8 +10,9 @@ import pytest
 
 from tests.bounded import hostile_peer
 from tests.bounded.hostile_peer import Server, Write, head, serving, whole
-from tests.payer.shop import CLIENTS, Get, in_sync
+from tests.payer.shop import Get, in_async, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.payer import deadline
 
 DEADLINE_S = 0.4
 GRACE_S = 1.5
@@ -57,14 +58,23 @@ HELD: dict[str, Callable[[str], tuple[str, httpx.Auth]]] = {
 
 
 SLOW = ("slow_head", "silent", "redirect_slowly")
+FIXED = "in_sync_with_fixed_timeouts"
 
 
-@CLIENTS
+@pytest.fixture(params=["in_sync", "in_async", FIXED])
+def get(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Get:
+    if request.param == FIXED:
+        monkeypatch.setattr(deadline, "TIMEOUT", deadline.fixed)
+    return in_async if request.param == "in_async" else in_sync
+
+
 def test_no_answer_holds_anybody(get: Get, peer: Server) -> None:
     """A head that never ends, wherever it is read, and other ways to be slow; all at once."""
-    asked = {at: where("endless_continue") for at, where in HELD.items()}
-    asked |= {habit: (f"/{habit}/402", payer()) for habit in SLOW}
-    peer.away = f"{peer.url}/endless_continue/200"
+    goes_on = deadline.TIMEOUT is not deadline.fixed  # those end a silent server's answers only
+    worst = "endless_continue" if goes_on else "silent"
+    asked = {at: where(worst) for at, where in HELD.items()}
+    asked |= {habit: (f"/{habit}/402", payer()) for habit in SLOW if goes_on}
+    peer.away = f"{peer.url}/{worst}/200"
 
     started_s = time.monotonic()
     with ThreadPoolExecutor(len(asked)) as threads:
@@ -75,7 +85,6 @@ def test_no_answer_holds_anybody(get: Get, peer: Server) -> None:
     assert {at: said for at, said in told.items() if text not in said} == {}
 
 
-@CLIENTS
 def test_one_deadline_holds_for_the_whole_purchase(
     get: Get, peer: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +100,6 @@ def test_one_deadline_holds_for_the_whole_purchase(
     assert (len(settled), len(set(settled)), auth.signed_base) == (2, 1, 10_000)
 
 
-@CLIENTS
 def test_who_waits_for_another_request_has_a_deadline_too(get: Get, peer: Server) -> None:
     auth = payer(pay_path="/silent/200")
     started_s = time.monotonic()
@@ -110,7 +118,6 @@ def test_a_session_is_opened_at_one_server_while_another_is_silent(peer: Server)
     assert ["within deadline_s" in each for each in told] == [True, True]
 
 
-@CLIENTS
 def test_the_callers_own_timeout_counts_if_it_is_shorter(get: Get, peer: Server) -> None:
     started_s = time.monotonic()
     with pytest.raises(httpx.ReadTimeout):
@@ -118,7 +125,6 @@ def test_the_callers_own_timeout_counts_if_it_is_shorter(get: Get, peer: Server)
     assert 0.9 < time.monotonic() - started_s < 1 + GRACE_S
 
 
-@CLIENTS
 def test_what_was_paid_for_may_take_longer(
     get: Get, peer: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

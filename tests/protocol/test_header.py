@@ -1,5 +1,6 @@
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 from crypto_com_facilitator_client.lib.utils import payment_header as published
@@ -86,7 +87,8 @@ def test_other_usual_spellings_are_read_too(spell):
 
 
 def test_the_published_client_library_writes_what_we_write(monkeypatch):
-    monkeypatch.setattr(published, "_jsonrpc_chain_id", lambda rpc_url: 338)
+    chain_id = SimpleNamespace(raise_for_status=lambda: None, json=lambda: {"result": hex(338)})
+    monkeypatch.setattr(published.requests, "post", lambda *_, **__: chain_id)
     monkeypatch.setattr(published, "random_nonce_hex32", lambda: to_hex(AUTH.nonce))
     text = published.generate_cronos_payment_header(
         signer=to_hex(KEY.secret),

@@ -18,6 +18,11 @@ def test_parse_base_refuses(text):
     assert len(str(refused.value)) < 250
 
 
+@pytest.mark.parametrize("amount", [0, 10_000, 2**256 - 1])
+def test_parse_base_reads_whatever_a_token_can_have(amount):
+    assert parse_base(str(amount)) == amount
+
+
 @pytest.mark.parametrize("text", [*NOT_DECIMALS, pytest.param("9" * 10_000 + ".00", id="long")])
 def test_to_base_refuses(text):
     with pytest.raises(ValueError, match="expected a plain decimal"):

@@ -62,6 +62,23 @@ def test_columns_and_dtypes_are_as_documented_whatever_happened(
     assert {str(column): str(dtype) for column, dtype in frame.dtypes.items()} == told
 
 
+def test_every_unit_is_in_the_attrs_of_its_frame() -> None:
+    frame = run("sessions").label(policy="naive").orders
+    assert frame.attrs["units"] == {
+        "t_s": "s", "waiting_s": "s", "paid_base": "base units", "paid": "tokens",
+        "lost_base": "base units", "lost": "tokens", "returned_base": "base units",
+        "returned": "tokens", "debited_base": "base units", "debited": "tokens", "gas": "gas",
+    }  # fmt: skip
+    assert "fee" not in run("sessions").costs.attrs["units"], "which it does not have"
+    of_ending = {"s": "s", "base": "base units", "wei": "wei", "coins": "coins", "gas": "gas"}
+    for table in frames.TABLES.values():
+        frame = table(Journal())
+        for name in frame.columns:
+            is_in_tokens = f"{name}_base" in frame
+            unit = "tokens" if is_in_tokens else of_ending.get(name.rpartition("_")[2])
+            assert frame.attrs["units"].get(name) == unit, name
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_exchange_is_told_and_the_steps_are_those_of_payers(name: str) -> None:
     begin, *_ = happened = raw(name)

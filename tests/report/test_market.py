@@ -2,8 +2,11 @@
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 from x402sim import Fault, LiveWorld, Run, Settings, World
+from x402sim.events import Begin
+from x402sim.journal import Journal
 from x402sim.policies import Forget, ServicePolicy
 from x402sim.population import Buy, Every
 from x402sim.report import plots
@@ -42,6 +45,17 @@ def test_every_transfer_is_told_by_the_service_and_as_payment_or_refund(run: Run
         ["cheap", "alice", "refund", 0.10],
     ]
     assert set(run.balances["party"]) == {"alice", "dear", "cheap", "deaf"}
+
+
+def test_the_services_are_those_that_the_journal_names(run: Run) -> None:
+    journal = Journal()
+    for entry in run.journal:
+        event = entry.event
+        journal.record(
+            entry.at_ms, replace(event, options={}) if isinstance(event, Begin) else event
+        )
+    assert Run(journal=journal).orders.equals(run.orders)
+    assert set(run.orders["service"]) == {"dear", "cheap", "deaf"}
 
 
 def test_earned_is_of_all_merchants_or_of_one(run: Run) -> None:

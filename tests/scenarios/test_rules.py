@@ -4,7 +4,7 @@ import pytest
 
 from x402sim import World
 from x402sim.report.summary import checks_of
-from x402sim.world.assembly.recipe import TABLES
+from x402sim.world.world import TABLES
 
 NOTICE = {
     "settlement": ("tampered_requirements", "foreign_header"),

@@ -14,8 +14,8 @@ from tests.scenarios.golden import SIX
 from x402sim import Run, World
 from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.assembly.recipe import TABLES
 from x402sim.world.story.scenario import shipped
+from x402sim.world.world import TABLES
 
 ROOT = Path(__file__).parents[2]
 OPEN_TO_ALL = {*sys.stdlib_module_names, "httpx"}
@@ -67,7 +67,8 @@ def test_another_seed_gives_another_journal() -> None:
 def test_its_file_reads_like_a_short_story(name: str) -> None:
     text = (ROOT / "scenarios" / f"{name}.py").read_text(encoding="utf-8")
     scenario = SHIPPED[name]
-    assert re.match(r'"""[^\n]{10,95}\.\n\nCovers: [^"]+\.\nStory: [^"]+\.\n"""\n', text)
+    assert re.match(r'"""[^"]+\."""\n|"""[^"]+\.\n"""\n', text)
+    assert re.fullmatch(r"[^\n]{10,95}[^\n.]", scenario.title)
     assert len(set(scenario.covers)) == len(scenario.covers)
     assert len(text.splitlines()) <= 70
 

@@ -12,9 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-from jsonschema import Draft6Validator
-from referencing import Registry
-from referencing.jsonschema import DRAFT6
 
 from tests.interop import programs
 from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
@@ -644,6 +641,10 @@ def test_after_a_restart_the_lanes_say_what_the_database_knows(
 
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
+    from jsonschema import Draft6Validator  # takes two seconds, as it compiles grammars
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT6
+
     browser.run("""
       await page.evaluate(() => {
         URL.createObjectURL = (blob) => { window.saved = blob; return "#payments"; };

@@ -10,14 +10,13 @@ import pytest
 from tests.serve.driver import Server
 from tests.serve.hosted import hosted
 from tests.strategies import requirements
-from x402sim import LocalServer
+from x402sim import LocalServer, World
 from x402sim.events import Transfer
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import NETWORKS
 from x402sim.report.money import balances as balances_of, transactions, transfers
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.parse import parse_chain
 
 FIRST, SECOND = NETWORKS["base-sepolia"], NETWORKS["base"]
@@ -130,4 +129,4 @@ def test_impossible_networks_are_refused() -> None:
     with pytest.raises(ValueError, match="each needs a name of its own"):
         LocalServer(network=["base", "base"])
     with pytest.raises(ValueError, match="is one network, not several"):
-        Recipe(network=FIRST, also=(SECOND,), chain=parse_chain("http://127.0.0.1:1"))
+        World(network=FIRST, also=(SECOND,), chain=parse_chain("http://127.0.0.1:1"))

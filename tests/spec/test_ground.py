@@ -1,5 +1,6 @@
 """Every demand has its ground: sentences that the specification has, quoted word for word."""
 
+from functools import partial
 from importlib.resources import files
 
 import pytest
@@ -8,7 +9,7 @@ from tests.suite.cases import case
 from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import GroundKind, read_ground
+from x402sim.spec.ground import GroundKind, derived, explicit, ours, read_ground, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.check import DEMANDS, by_id
 from x402sim.suite.engine import all_checks, folder
@@ -77,6 +78,19 @@ def test_a_ground_without_what_it_needs_or_with_a_wrong_quotation_is_an_error(
         read_ground(text)
 
 
+def test_a_ground_that_is_made_without_what_it_needs_is_an_error() -> None:
+    for make, said in (
+        (explicit, "an explicit ground names"),
+        (partial(derived, so="it follows"), "a derived ground names"),
+        (partial(derived, "5: The amount must equal", so=""), "the step"),
+        (partial(ours, because=""), "why it is made"),
+        (silent, "or says why"),
+        (partial(explicit, "5: Otherwise"), "is meant alone by"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
+
+
 def test_the_cases_of_an_id_have_one_level() -> None:
     levels = {check_id: {case.level for case in cases} for check_id, cases in by_id(CHECKS).items()}
     assert {check_id for check_id, found in levels.items() if len(found) > 1} == set()
@@ -85,11 +99,16 @@ def test_the_cases_of_an_id_have_one_level() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"level": "MUST", "ground": "because: so"}, "check kit/2.2/body: .* so it is no MUST"),
-        ({"level": "SHOULD", "ground": "open: so"}, "check silent/2.2/body: .* so it is no S"),
-        ({"title": "So it is.\nso: it is."}, "names its sentences"),
+        (
+            {"level": "MUST", "ground": ours(because="so")},
+            "check kit/2.2/body: .* so it is no MUST",
+        ),
+        (
+            {"level": "SHOULD", "ground": silent(why="so")},
+            "check silent/2.2/body: .* so it is no S",
+        ),
         ({"clause": "2.2/strange"}, "2.2/strange"),
-        ({"clause": "2.2/strange", "ground": "- 2.2: paymentId"}, "2.2/strange"),
+        ({"clause": "2.2/strange", "ground": explicit("2.2: paymentId")}, "2.2/strange"),
     ],
 )
 def test_a_demand_beyond_its_ground_is_an_error(options: dict[str, object], said: str) -> None:
@@ -103,10 +122,11 @@ def test_a_lower_level_than_the_ground_supports_is_possible() -> None:
 
 
 def test_a_ground_tells_its_sentences_and_then_why() -> None:
-    title = "A case, with\n\nmore to it.\n\n- 5: An authorization outside\nso: It must be\nin time."
-    made = case("2.2/body", title=title, ground="open: the case has one of its own")
-    assert (made.title, made.ground.kind) == ("A case, with more to it.", GroundKind.DERIVED)
-    assert made.ground.told == (
+    ground = derived("5: An authorization outside", so="It must be in time.")
+    assert case("2.2/body", ground=ground).ground is ground
+    assert ground == read_ground("- 5: An authorization outside\nso: It must be\nin time.")
+    assert (ground.kind, *ground.told) == (
+        GroundKind.DERIVED,
         "5: “An authorization outside validAfter..validBefore is rejected.”",
         "so: It must be in time.",
     )

@@ -23,5 +23,4 @@ def case(
         if ends is not None:
             raise ends
 
-    run.__doc__ = title
-    return check(clause, **options)(run)
+    return check(clause, title=title, **options)(run)

@@ -46,7 +46,8 @@ class Gateway:
         if self.api_key is not None and request.headers.get(NAME) != self.api_key:
             return JSONResponse({"error": f"no valid {NAME}"}, 401)
         if self.user is not None:
-            basic = httpx.BasicAuth(*self.user)._auth_header
+            asked = httpx.Request("GET", str(request.url))
+            basic = next(httpx.BasicAuth(*self.user).auth_flow(asked)).headers["authorization"]
             if request.headers.get("authorization") != basic:
                 return JSONResponse({"error": "who are you?"}, 401)
         self.asked += 1

@@ -8,7 +8,7 @@ import pytest
 
 from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
-from x402sim import TESTNET, Settings
+from x402sim import Settings, World
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import all_checks
@@ -18,7 +18,6 @@ from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SessionsEndpoint, Target
 from x402sim.suite.verdict import Skipped, lacking, not_in_full
-from x402sim.world.assembly.recipe import Recipe
 
 REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]
 
@@ -28,7 +27,7 @@ def judged(refund_within_s: int, **options: Any) -> Result:
     never = Settings(policy=ServicePolicy(refund=NeverRefund()))
     sessions = SessionsEndpoint(duration_unit_s=1, refund_within_s=refund_within_s)
     (result,) = judge(
-        Recipe(network=TESTNET, seed=1, services={"service": never}),
+        World(seed=1, service=never),
         target=Target(sessions=sessions), checks=REFUNDS, has_clock=False, patient=False,
     )  # fmt: skip
     return result
@@ -37,7 +36,7 @@ def judged(refund_within_s: int, **options: Any) -> Result:
 def judged_apart() -> Result:
     """Judge an id of which a case that is not decisive leaves open what it is about."""
     cases = [case("2.1/amount"), case("2.1/amount", ends=Skipped("not known"))]
-    (result,) = judge(Recipe(network=TESTNET, seed=1), checks=cases)
+    (result,) = judge(World(seed=1), checks=cases)
     return result
 
 
@@ -61,8 +60,8 @@ def test_an_end_that_the_service_tells_is_judged_without_the_unit(
     defect: str, outcome: Outcome, lacks: int
 ) -> None:
     """One that is too far away is not waited for, and --require expiry says so."""
-    recipe = MUTANTS[defect].recipe(Recipe(network=TESTNET, seed=1))
-    (result,) = judge(recipe, target=Target(), checks=REFUNDS, has_clock=False, patient=False)
+    world = MUTANTS[defect].world(World(seed=1))
+    (result,) = judge(world, target=Target(), checks=REFUNDS, has_clock=False, patient=False)
     assert (result.outcome, len(lacking([result], ("expiry",)))) == (outcome, lacks)
 
 

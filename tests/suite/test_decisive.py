@@ -13,16 +13,15 @@ from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
 from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.conformance import headline, verdict
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import SecondEndpoint, SessionsEndpoint, Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
-from x402sim.world.assembly.recipe import Recipe
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(seed=1)
 HOLDS = case("2.1/amount", title="It holds.")
 
 
@@ -96,7 +95,7 @@ def bound(*changes: Change, path: str | None, has_sessions: bool = False) -> Res
     return result
 
 
-HOLE = MUTANTS["one-path-for-the-other"].recipe
+HOLE = MUTANTS["one-path-for-the-other"].world
 
 
 @pytest.mark.parametrize("changes", [(), (SILENT,)])

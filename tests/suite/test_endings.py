@@ -58,7 +58,7 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: P
     options = ["--only", only, "--patient", "--world", duo.control]
     with begun(duo.url, *options, "--json-file", str(file), "--junit", str(junit)) as process:
         assert process.stderr is not None
-        while "everything else is done" not in (line := process.stderr.readline()):
+        while "waiting for " not in (line := process.stderr.readline()):
             assert line, "it ended by itself"
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=30)

@@ -13,13 +13,14 @@ from starlette.routing import Route
 
 from tests.bounded.hostile_peer import wanted
 from tests.suite.cases import case
-from x402sim import TESTNET, Network
+from x402sim import Network, World
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
 from x402sim.report.conformance import RAW
 from x402sim.report.results import Outcome, Result
+from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
@@ -31,10 +32,9 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.faults import Fault
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(seed=1)
 
 
 def setting_for(app: Any, control: Any = None, **more: Any) -> Setting:
@@ -57,9 +57,13 @@ def refuses_all() -> Starlette:
     return Starlette(routes=[Route("/{path:path}", nothing, methods=["GET", "POST"])])
 
 
-@check("2.2/body", baseline="payment", needs="funds")
+@check(
+    "2.2/body",
+    title="Anything is refused.",
+    baseline="payment",
+    needs="funds",
+)
 async def a_refusal(probe: Probe) -> None:
-    """Anything is refused."""
     expect_refused(await probe.send("POST", "/api/pay", json={}))
 
 
@@ -75,7 +79,7 @@ async def sing(probe: Probe) -> None:
 broken = case("2.1/amount", always_fails)
 unclear = case("2.1/asset", ends=Inconclusive("no idea"))
 holds = case("2.1/network")
-sings = case("5/reuse", sing, ground="open: a test")
+sings = case("5/reuse", sing, ground=silent(why="a test"))
 
 
 def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
@@ -87,9 +91,13 @@ def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
 def test_a_baseline_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
-    @check("2.1/resource", baseline="payment", needs="funds")
+    @check(
+        "2.1/resource",
+        title="It breaks the target, and then sees a refusal.",
+        baseline="payment",
+        needs="funds",
+    )
     async def turns_the_target_off(probe: Probe) -> None:
-        """It breaks the target, and then sees a refusal."""
         turned_off[0].process._app = refuses_all()
 
     (result,) = judge(OURS, checks=[turns_the_target_off], mutate=turned_off.append)
@@ -111,9 +119,8 @@ def test_each_outcome_has_its_result() -> None:
 
 
 def test_a_failure_shows_what_the_world_answered() -> None:
-    @check("2.1/amount", needs="world")
+    @check("2.1/amount", title="It fails after a fault.", needs="world", disturbs=True)
     async def fails(probe: Probe) -> None:
-        """It fails after a fault."""
         await probe.world.fault(SETTLE(does="refuse"))
         await probe.world.clear_faults()
         await probe.world.fault(SETTLE(does="answer", status=200, body="no"))
@@ -129,21 +136,32 @@ def test_a_failure_shows_what_the_world_answered() -> None:
 def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
     stands = []
 
-    @check("2.1/amount", needs="world", waits=lambda _: 5)
+    @check(
+        "2.1/amount",
+        title="It waits with a fault.",
+        needs="world",
+        waits=lambda _: 5,
+    )
     async def waits(probe: Probe) -> None:
-        """It waits with a fault."""
         await probe.world.lasting_fault(Fault(victim="explorer", does="refuse"), "0xaa")
         await probe.wait(5)
         stands.append(await probe.world.get("faults"))
 
-    @check("2.1/asset", needs="world")
+    @check(
+        "2.1/asset",
+        title="It has a fault of its own.",
+        needs="world",
+    )
     async def meddles(probe: Probe) -> None:
-        """It has a fault of its own."""
-        await probe.world.fault(Fault(victim="rpc", does="refuse"))
+        await probe.world.fault(Fault(victim="explorer", does="lose answer"))
 
-    @check("2.1/network", needs="world", waits=lambda _: 9)
+    @check(
+        "2.1/network",
+        title="It looks at what is left.",
+        needs="world",
+        waits=lambda _: 9,
+    )
     async def looks(probe: Probe) -> None:
-        """It looks at what is left."""
         await probe.wait(9)
         stands.append(await probe.world.get("faults"))
 
@@ -204,9 +222,11 @@ def test_cookies_are_not_sent_back() -> None:
         sent.append(request.headers.get("cookie"))
         return JSONResponse({}, headers={"Set-Cookie": "paid=1; Path=/"})
 
-    @check("2.1/resource")
+    @check(
+        "2.1/resource",
+        title="It asks twice.",
+    )
     async def asks_twice(probe: Probe) -> None:
-        """It asks twice."""
         for _ in range(2):
             await probe.send("GET", "/")
 
@@ -237,7 +257,7 @@ def test_results_contain_no_secret(ends: Exception | None) -> None:
     async def tell(probe: Probe) -> None:
         probe.observe(SAID)
 
-    told = case("5/reuse", tell, ends=ends, ground="open: a test")
+    told = case("5/reuse", tell, ends=ends, ground=silent(why="a test"))
     own = (SECRETS["a header of the user"],)
     (result,) = judged(refuses_all(), [told], payer=Wallet(KEY), budget_base=10**6, secrets=own)
     shown = " ".join(str(each) for each in (result.expected, result.actual, result.reason))
@@ -251,13 +271,6 @@ def test_a_hash_and_an_address_are_no_secrets() -> None:
     tells = case("2.1/resource", ends=CheckFailed("", "0x" + "ab" * 32, "0x" + "cd" * 20))
     (result,) = judged(refuses_all(), [tells])
     assert (result.expected, result.actual) == ("0x" + "ab" * 32, "0x" + "cd" * 20)
-
-
-def test_a_check_without_a_docstring_is_refused() -> None:
-    async def untitled(probe: Probe) -> None: ...
-
-    with pytest.raises(ValueError, match="no docstring"):
-        check("2.2/body")(untitled)
 
 
 @pytest.mark.parametrize(
@@ -293,9 +306,12 @@ def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
 
 
 def test_a_failure_shows_no_proof_and_no_signature_but_to_send_play_money_again() -> None:
-    @check("2.1/scheme", needs="funds")
+    @check(
+        "2.1/scheme",
+        title="It fails after a payment.",
+        needs="funds",
+    )
     async def shows(probe: Probe) -> None:
-        """It fails after a payment."""
         paid = await probe.buy()
         secrets.append(paid.header)
         secrets.append(paid.challenge.payment_id)

@@ -8,6 +8,7 @@ import pytest
 
 from x402sim.http.bounded import Limits
 from x402sim.report.results import Outcome, Result
+from x402sim.spec.ground import ours
 from x402sim.suite.check import check
 from x402sim.suite.engine import run
 from x402sim.suite.expect import require
@@ -16,7 +17,7 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
 
-OURS = "because: a test"
+OURS = ours(because="a test")
 REQUIRED = b'{"error": "Payment Required"}'
 
 
@@ -50,17 +51,23 @@ def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
     return serve
 
 
-@check("7/malformed-body", ground=OURS)
+@check(
+    "7/malformed-body",
+    title="A large body is refused, or answered.",
+    ground=OURS,
+)
 async def a_large_body(probe: Probe) -> None:
-    """A large body is refused, or answered."""
     sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
     what = f"an answer to {sent.said}"
     require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
 
 
-@check("7/malformed-body", ground=OURS)
+@check(
+    "7/malformed-body",
+    title="A large body that must be answered.",
+    ground=OURS,
+)
 async def a_plain_request(probe: Probe) -> None:
-    """A large body that must be answered."""
     await probe.send("POST", "/api/pay", content=b"A" * MIB)
 
 

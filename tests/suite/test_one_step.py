@@ -10,7 +10,7 @@ import pytest
 from tests.interop import programs
 from tests.serve.driver import started
 from tests.suite.duo import command
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome
 from x402sim.suite import one_step
 from x402sim.suite.answers import TargetAnswer, read_402
@@ -18,7 +18,6 @@ from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, Target, load
 from x402sim.suite.verdict import Inconclusive
-from x402sim.world.assembly.recipe import Recipe
 
 SELL = "npm_v2/sell.mjs"
 TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
@@ -43,7 +42,7 @@ def test_no_header_ends_the_run(said: bytes) -> None:
 @pytest.mark.thorough
 def test_an_honest_service_has_passed_all_of_it() -> None:
     checks = [each for each in all_checks() if each.one_step]
-    results = judge(Recipe(network=TESTNET, seed=1), target=TARGET, checks=checks)
+    results = judge(World(seed=1), target=TARGET, checks=checks)
     assert {each.outcome for each in results} == {Outcome.PASSED}
 
 

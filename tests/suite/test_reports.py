@@ -15,7 +15,7 @@ from junitparser import JUnitXml
 from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.report.results import CaseResult, Outcome, Result
@@ -29,7 +29,6 @@ from x402sim.suite.local import judge
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.printing import show_results
 from x402sim.suite.verdict import amounts, plain
-from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
 SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
@@ -57,7 +56,7 @@ def of_each_kind() -> list[Result]:
 
 
 def of_our_service() -> list[Result]:
-    return judge(Recipe(network=TESTNET, seed=1), checks=all_checks()[:12])
+    return judge(World(seed=1), checks=all_checks()[:12])
 
 
 @pytest.fixture(params=["of_each_kind", "of_our_service", "with_cases", "of_shoulds"])

@@ -8,16 +8,15 @@ import httpx
 import pytest
 
 from tests.suite.cases import case
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
 from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
 from x402sim.suite.verdict import CheckFailed, Skipped
-from x402sim.world.assembly.recipe import Recipe
 
-OURS = Recipe(network=TESTNET, seed=1)
+OURS = World(seed=1)
 MINUTES_S = 300
 
 
@@ -25,9 +24,12 @@ def diary(has_clock: bool, **options: Any) -> tuple[list[str], list[Result]]:
     """Run a check that waits before two that do not; return what was written, and the results."""
     written: list[str] = []
 
-    @check("2.1/amount", waits=lambda setting: MINUTES_S)
+    @check(
+        "2.1/amount",
+        title="It waits.",
+        waits=lambda setting: MINUTES_S,
+    )
     async def waits(probe: Probe) -> None:
-        """It waits."""
         begun_s = probe.clock.now()
         written.append("it begins")
         await probe.wait(MINUTES_S)
@@ -35,9 +37,11 @@ def diary(has_clock: bool, **options: Any) -> tuple[list[str], list[Result]]:
         assert MINUTES_S <= took_s < MINUTES_S + 1
         written.append("it goes on")
 
-    @check("2.1/asset")
+    @check(
+        "2.1/asset",
+        title="It acts, and takes its time.",
+    )
     async def acts(probe: Probe) -> None:
-        """It acts, and takes its time."""
         written.append("another begins")
         await probe.clock.sleep(0.5)
         written.append("another ends")
@@ -61,8 +65,8 @@ def test_where_the_clock_turns_checks_run_one_after_the_other() -> None:
 def test_minutes_are_waited_for_only_on_demand() -> None:
     written, results = diary(has_clock=False, patient=False)
     assert written == ["another begins", "another ends"]
-    assert results[1].outcome is Outcome.SKIPPED
-    assert results[1].reason == "it waits for 300 s: give --patient"
+    (skipped,) = [each for each in results if each.outcome is Outcome.SKIPPED]
+    assert skipped.reason == "it waits for 300 s: give --patient"
     assert diary(has_clock=True, patient=False)[0] == diary(has_clock=True)[0]
 
 
@@ -70,9 +74,12 @@ def test_only_one_check_acts_at_a_time() -> None:
     acting: list[str] = []
 
     def waiter(clause: str) -> Check:
-        @check(clause, waits=lambda setting: 5)
+        @check(
+            clause,
+            title="It waits, and acts alone in between.",
+            waits=lambda setting: 5,
+        )
         async def waits(probe: Probe) -> None:
-            """It waits, and acts alone in between."""
             for _ in range(3):
                 assert not acting
                 acting.append(clause)
@@ -89,24 +96,33 @@ def test_only_one_check_acts_at_a_time() -> None:
 def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     written: list[str] = []
 
-    @check("2.1/amount", waits=lambda _: 5)
+    @check(
+        "2.1/amount",
+        title="It lets another one act first.",
+        waits=lambda _: 5,
+    )
     async def second(probe: Probe) -> None:
-        """It lets another one act first."""
         await probe.setting.scheduler.wait_for_the_first()
         written.append("second")
         await probe.wait(5)
         written.append("waited")
 
-    @check("2.1/asset", waits=lambda _: 5)
+    @check(
+        "2.1/asset",
+        title="It acts first.",
+        waits=lambda _: 5,
+    )
     async def first(probe: Probe) -> None:
-        """It acts first."""
         async with probe.setting.scheduler.first():
             await probe.wait(1)
             written.append("first")
 
-    @check("2.1/network", needs="restart")
+    @check(
+        "2.1/network",
+        title="It prepares when all that wait are over.",
+        needs="restart",
+    )
     async def last(probe: Probe) -> None:
-        """It prepares when all that wait are over."""
         await probe.setting.scheduler.wait_for_the_restart()
         written.append("prepared")
         await probe.restart()
@@ -119,9 +135,12 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
 def test_something_is_waited_for_no_longer_than_it_takes() -> None:
     took: list[float] = []
 
-    @check("2.1/amount", waits=lambda setting: 10)
+    @check(
+        "2.1/amount",
+        title="It waits until four seconds are over, and for what never comes.",
+        waits=lambda setting: 10,
+    )
     async def waits(probe: Probe) -> None:
-        """It waits until four seconds are over, and for what never comes."""
         begun_s = probe.clock.now()
 
         async def four_seconds_later() -> bool:
@@ -145,9 +164,12 @@ def test_something_is_waited_for_no_longer_than_it_takes() -> None:
 
 
 def prepared(clause: str, log: list[str]) -> Check:
-    @check(clause, needs="restart")
+    @check(
+        clause,
+        title="It prepares, restarts the target, and looks.",
+        needs="restart",
+    )
     async def prepares(probe: Probe) -> None:
-        """It prepares, restarts the target, and looks."""
         log.append("prepared")
         await probe.restart()
         log.append("looked")
@@ -160,9 +182,12 @@ def test_one_restart_serves_all_when_the_others_are_over() -> None:
 
     never_ready = case("2.1/network", ends=Skipped("nothing to see"), needs="restart")
 
-    @check("2.1/pay-to", waits=lambda setting: 20)
+    @check(
+        "2.1/pay-to",
+        title="It waits, and is over before the restart.",
+        waits=lambda setting: 20,
+    )
     async def waits(probe: Probe) -> None:
-        """It waits, and is over before the restart."""
         await probe.wait(20)
         log.append("waited")
 

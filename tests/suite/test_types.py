@@ -10,11 +10,10 @@ from tests.mutants.honest import own_target
 from tests.mutants.middleware import Request, requests
 from tests.mutants.paying import PAY
 from tests.suite.twisting import HUGE, LONG, at_random, everywhere
-from x402sim import TESTNET
+from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.world.assembly.recipe import Recipe
 
 CHECKS = all_checks()
 WANTED = "paymentRequirements"
@@ -61,8 +60,8 @@ def bugs(results: list[Result]) -> list[str]:
 @pytest.mark.parametrize("at", FIELDS, ids=".".join)
 def test_a_field_of_another_type_fails_its_check(at: tuple[str, ...], other: Any) -> None:
     its_own = [check for check in CHECKS if check.id == f"spec/{FIELDS[at]}"]
-    recipe = everywhere(at, other)(Recipe(network=TESTNET, seed=1))
-    (result,) = judge(recipe, target=own_target(), checks=its_own, has_clock=False)
+    world = everywhere(at, other)(World(seed=1))
+    (result,) = judge(world, target=own_target(), checks=its_own, has_clock=False)
     if (at, other) in RIGHT:
         assert result.outcome is not Outcome.FAILED
     else:
@@ -89,8 +88,8 @@ def test_a_timeout_of_another_type_keeps_no_other_check_from_judging(other: Any)
     prefixes = ("spec/1/", "spec/2.", "spec/4.1/", "spec/5/")
     checks = [check for check in CHECKS if check.id.startswith(prefixes) and not check.waits]
     shown = all_of(everywhere(at, other), requests(PAY, taken_back))
-    recipe = shown(Recipe(network=TESTNET, seed=1))
-    results = judge(recipe, target=own_target(), checks=checks)
+    world = shown(World(seed=1))
+    results = judge(world, target=own_target(), checks=checks)
     assert bugs(results) == []
     unclear = [result.id for result in results if result.outcome is Outcome.INCONCLUSIVE]
     assert len(results) == len({check.id for check in checks})
@@ -115,6 +114,6 @@ def test_no_answer_of_another_type_is_a_bug_of_a_check(
     seed: int, share: float, has_clock: bool
 ) -> None:
     """A share of all answers has one field of another type."""
-    recipe = at_random(seed, share)(Recipe(network=TESTNET, seed=seed))
-    results = judge(recipe, target=own_target(), checks=CHECKS, has_clock=has_clock)
+    world = at_random(seed, share)(World(seed=seed))
+    results = judge(world, target=own_target(), checks=CHECKS, has_clock=has_clock)
     assert bugs(results) == []

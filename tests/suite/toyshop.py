@@ -13,15 +13,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from x402sim import BASE_SEPOLIA
+from x402sim import BASE_SEPOLIA, World
 from x402sim.protocol.crypto import checksum
 from x402sim.report.results import Result
 from x402sim.suite import one_step
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"
@@ -153,11 +152,11 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     """Judge a toyshop by the cases whose names contain a part, in virtual time."""
     checks = [each for each in all_checks() if each.one_step and part in each.name]
 
-    def opens(parts: Parts) -> None:
-        wire = Asgi(parts.first.outside[parts.recipe.facilitator])
+    def opens(parts: RunningWorld) -> None:
+        wire = Asgi(parts.process.outside[parts.options.first_facilitator])
         facilitator = httpx.AsyncClient(transport=wire, base_url="http://there", timeout=90)
         pay_to = checksum(parts.service.env.pay_to)
         parts.process._app = Toyshop(facilitator, pay_to, *faults).app
 
-    recipe = Recipe(network=BASE_SEPOLIA, seed=1)
-    return {each.id: each for each in judge(recipe, target=TARGET, checks=checks, mutate=opens)}
+    world = World(network=BASE_SEPOLIA, seed=1)
+    return {each.id: each for each in judge(world, target=TARGET, checks=checks, mutate=opens)}

@@ -5,6 +5,8 @@ import contextlib
 import json
 import logging
 import re
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -248,6 +250,38 @@ def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
     with ThreadPoolExecutor(4) as threads:
         runs = list(threads.map(World().play, [forgetful, quote] * 6))
     assert [run.outcome for run in runs] == ["failed", "passed"] * 6
+
+
+def test_warnings_of_the_story_are_shown_and_the_filters_are_as_they_were() -> None:
+    async def story(world: LiveWorld) -> None:
+        warnings.warn("the story's own", stacklevel=1)
+
+    before = list(warnings.filters), warnings.showwarning
+    with pytest.warns(UserWarning, match="the story's own"):
+        World().play(story)
+    assert (list(warnings.filters), warnings.showwarning) == before
+
+
+def test_a_forgotten_await_is_found_after_others_restored_a_story_s_filters() -> None:
+    """Of two blocks that overlap in two threads, the later end restores what the other one had set."""
+    outer, goes_on, ends = warnings.catch_warnings(), threading.Event(), threading.Event()
+
+    async def waiting(world: LiveWorld) -> None:
+        goes_on.set()
+        await asyncio.to_thread(ends.wait)
+
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as threads:
+        playing = threads.submit(World().play, waiting)
+        goes_on.wait()
+        with outer:
+            ends.set()
+            assert playing.result().outcome == "passed"
+        shown = warnings.showwarning
+        for _ in range(2):
+            assert "ForgottenAwait" in World().play(forgetful).reason
+        with pytest.warns(UserWarning, match="from outside"):  # noqa: PT031 - it resets what shows
+            warnings.showwarning = shown
+            warnings.warn("from outside", stacklevel=1)
 
 
 # --- what the simulated service logs ------------------------------------------------------

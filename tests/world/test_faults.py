@@ -413,7 +413,7 @@ async def test_each_actor_has_a_clock_of_its_own(world: LiveWorld, alice: Payer)
 
     async def paid_at() -> tuple[float, float]:
         paid = await alice.buy()
-        newest = [entry.event for entry in list(world.stage.links.journal)[-12:]]
+        newest = [entry.event for entry in list(world.stage.journal)[-12:]]
         (block,) = {e.block_time_s for e in newest if isinstance(e, events.TransactionMined)}
         return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
 

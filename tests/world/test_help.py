@@ -4,6 +4,7 @@ import doctest
 import inspect
 import pydoc
 import re
+import sys
 from dataclasses import fields
 from typing import get_args
 
@@ -15,8 +16,10 @@ from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
 from x402sim.service import policies as of_service
-from x402sim.world.story import world
+from x402sim.world import world
 from x402sim.world.transport import faults
+
+pytestmark = pytest.mark.skipif(sys.flags.optimize > 1, reason="-OO leaves docstrings out")
 
 
 @pytest.mark.parametrize(

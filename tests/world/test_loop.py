@@ -98,6 +98,25 @@ def test_timers_fire_at_their_time_and_as_they_were_set_however_many_others_are_
     assert seen == [*sorted(map(at, range(0, 400, 4))), (1e6, 0)]
 
 
+def test_a_timer_can_be_cancelled_until_it_has_run() -> None:
+    """Also by another one of the same time, and once more when nothing is left to cancel."""
+    ran: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        first = loop.call_later(1, lambda: (ran.append("first"), second.cancel()))
+        second = loop.call_later(1, ran.append, "second")
+        third = loop.call_later(1, ran.append, "third")
+        await asyncio.sleep(2)
+        for timer in (first, second, third):
+            timer.cancel()
+        assert second.when() == 1
+        assert second.cancelled()
+
+    run_virtual(main)
+    assert ran == ["first", "third"]
+
+
 def test_messages_are_delivered_one_by_one_the_lowest_number_first() -> None:
     told: list[str] = []
 

@@ -61,7 +61,7 @@ async def test_faults_crashes_clocks_and_latency_take_their_names(
         await world.earned("chaep")
     with pytest.raises(ValueError, match="there is a part named 'cheap'"):
         await world.payer("cheap")
-    assert [each.process.crashes for each in world.stage.parts.services.values()] == [0, 1]
+    assert [each.crashes for each in world.stage.parts.services.values()] == [0, 1]
 
 
 def test_the_beginning_says_what_differs() -> None:
@@ -132,7 +132,7 @@ async def test_a_crash_kills_the_service_that_asks_or_is_asked(
     path = "/settle" if victim == "facilitator" else "/pay"
     await world.fault(Fault(victim=victim, does="crash after", path=path))
     assert (await there.pay(required)).status is None
-    assert [each.process.crashes for each in world.stage.parts.services.values()] == [0, 1]
+    assert [each.crashes for each in world.stage.parts.services.values()] == [0, 1]
 
 
 @played()

@@ -33,8 +33,7 @@ from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
 from x402sim.world.chains.ledger import Ledger
 from x402sim.world.chains.parse import parse_chain
-from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.tcp import Tcp
+from x402sim.world.where import InProcess, Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
@@ -58,7 +57,7 @@ KINDS = [World, Settings, Fault, PaymentAuth, SessionAuth, LocalServer] + [
     if isinstance(kind := getattr(module, name), type) and name not in MADE_BY_THE_KIT
 ]
 ARGUMENTS = [(kind, name) for kind in KINDS for name in inspect.signature(kind).parameters]
-TAKES_ANYTHING = ("World without", "LocalServer network", "Fault does", "Buy at", "Session at",
+TAKES_ANYTHING = ("World without", "LocalServer without", "LocalServer network", "Fault does", "Buy at", "Session at",
                   "Poisson daily")  # fmt: skip
 """Their errors are in the lists below, or come when they are used."""
 
@@ -162,7 +161,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Decisions(sides=3), "sides: expected two texts, "),
     (lambda: Decisions(short_session_status="403"), "expected a whole number, got '403'; did"),
     (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),
-    (lambda: World(seed="7"), "seed: expected a whole number, got '7'; did you mean 7?"),
+    (lambda: World(seed="7"), "seed: expected a whole number or None, got '7'; did you mean 7?"),
     (lambda: World(on=Deployment), "got the class Deployment; did you mean Deployment(…)?"),
     (lambda: World(without=("verification", "x")), "without: expected pairs of a table and a"),
     (lambda: World().play(42), "play: expected a scenario, its name, or a function `async def"),
@@ -175,7 +174,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: At(["1"]), "seconds of At: expected a number from 0, got '1'; did you mean 1?"),
     (lambda: Fault("rpc", "refuse"), "Fault: fields are given by name, such as victim=…"),
     (lambda: sweep(lambda rate: 1, {"rate": [5]}), "unknown parameter 'seed'"),
-    (lambda: World(seed=True), "seed: expected a whole number, got True"),
+    (lambda: World(seed=True), "seed: expected a whole number or None, got True"),
     (lambda: World(journal="run.csv"), "journal: a run writes NDJSON, "),
     (lambda: World(chain="legder"), "unknown chain 'legder'; did you mean 'ledger'?"),
     (lambda: World(chain="http://"), "a node's URL is http://HOST:PORT"),
@@ -341,4 +340,4 @@ WORDS = {
 @pytest.mark.parametrize("text", WORDS)
 def test_a_chain_and_a_stage_are_read_from_their_words(text: str) -> None:
     is_chain = hasattr(WORDS[text], "is_virtual")
-    assert (World(chain=text).chain if is_chain else World(on=text).on) == WORDS[text]
+    assert (World(chain=text).backend if is_chain else World(on=text).where) == WORDS[text]

@@ -31,7 +31,7 @@ from x402sim.protocol.networks import BASE
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.server.listen import Listen
-from x402sim.world.stages.deployment import Deployment
+from x402sim.world.where import Deployment
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
@@ -93,9 +93,9 @@ def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> Non
     bare = LocalServer(network=OWN)
     bare._listen = Listen(host="0.0.0.0", port=0)
     with bare:
-        stage = Deployment(bare.url, payer_key=bare.parts.accounts[0].private_key)
+        stage = Deployment(bare.url, payer_key=bare.parts.accounts.funded[0].private_key)
         play(quote, stage, network=OWN)  # type: ignore[arg-type]
-        assert bare.parts.accounts[0].private_key not in repr(stage)
+        assert bare.parts.accounts.funded[0].private_key not in repr(stage)
 
 
 def test_a_story_pays_at_each_service_on_the_network_that_it_accepts() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.rig import ORDER
 from tests.serve.driver import exchange
-from x402sim import Fault, LocalServer, Network, PaymentAuth, Settings
+from x402sim import Fault, LiveWorld, LocalServer, Network, PaymentAuth, Settings, World
 from x402sim.commands.banner import quick_start, show
 from x402sim.events import AnswerSent
 from x402sim.world.control.client import ControlError
@@ -62,6 +63,55 @@ def test_a_test_of_a_payer_changes_its_world_and_asks_it() -> None:
         server.reset()
         assert (server.transfers(), server.balance(payer.address)) == ([], 1000_000000)
         assert server.parts.faults.is_empty
+
+
+def test_one_world_is_played_and_served() -> None:
+    world = World(seed=3, service=Settings(quote_price="0.05"), network="base-sepolia")
+
+    async def story(it: LiveWorld) -> None:
+        alice = await it.payer("alice", balance="1.00")
+        assert (await alice.ask()).price_base == 50_000
+
+    assert (
+        world.play(story).raise_for_failure().journal.ndjson() == world.play(story).journal.ndjson()
+    )
+    accounts = []
+    for served in (LocalServer(world), LocalServer(world, accounts=2)):
+        with served as server:
+            assert server.network.name == "base-sepolia"
+            required = httpx.get(server.url + "/api/perp/market").json()
+            assert required["paymentRequirements"]["maxAmountRequired"] == "50000"
+            accounts.append([wallet.address for wallet in server.wallets])
+    assert accounts[1] == accounts[0][:2]
+    assert world == World(seed=3, service=Settings(quote_price="0.05"), network="base-sepolia")
+
+
+def test_a_world_without_a_seed_has_known_accounts_and_new_secrets_each_time_it_is_served() -> None:
+    world, ids, wallets = World(), set(), set()
+    for _ in range(2):
+        with LocalServer(world) as server:
+            ids.add(httpx.get(server.url + "/api/perp/market").json()["paymentId"])
+            wallets.add(server.wallets[0].address)
+            assert server.parts is not None
+            ids.add(server.parts.service.env.secret)
+    assert len(ids) == 4
+    assert wallets == {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"}
+    assert len({world.play("replay").sha256, World(seed=0).play("replay").sha256}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"on": "tcp"}, "on: a server is a place of its own, and cannot be tcp"),
+        ({"latency": {"rpc": 0.1}}, "latency: it is for scenarios, and a server cannot have it"),
+        ({"journal": "run.ndjson"}, "journal: it is for scenarios, and a server cannot have it"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused_when_it_starts(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        LocalServer(World(**options)).start()
 
 
 def test_its_async_twin_has_a_client_whose_methods_are_coroutines() -> None:

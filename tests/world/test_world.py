@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -111,6 +112,29 @@ def test_a_scenario_that_checks_nothing_has_failed() -> None:
     run = World().play(Scenario("lazy", "lazy", ("5/window",), "", (), idle))
     assert (run.outcome, run.reason) == ("failed", "it checked nothing")
     assert World().play(idle).outcome == "passed", "but a story need not check anything"
+
+
+def test_a_world_is_frozen_and_shows_what_differs_but_no_phrase() -> None:
+    world = World(seed=7, on="tcp", mnemonic="hush", latency={"rpc": 0.1}, file="world.db")
+    with pytest.raises(FrozenInstanceError):
+        world.seed = 8  # type: ignore[misc]
+    shown = "World(seed=7, on='tcp', latency={'rpc': 0.1}, file='world.db')"
+    assert repr(world) == shown
+    assert repr(replace(world, seed=8)) == shown.replace("7", "8")
+
+
+def test_what_is_played_on_a_file_is_continued(tmp_path: Path) -> None:
+    paid: list[int] = []
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        paid.append(await world.balance(world.merchant))
+        world.expect(await alice.buy(), 200, "4.1/receipt")
+
+    world = World(seed=1, file=tmp_path / "world.db")
+    for _ in range(2):
+        world.play(story).raise_for_failure()
+    assert paid == [0, 10_000]
 
 
 def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
@@ -416,7 +440,7 @@ async def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money(
     await world.mining(automine=True)
     assert (await alice.buy()).status == 200
     await world.reorg(2)
-    mint, *_ = world.stage.links.journal.of(events.Transfer)
+    mint, *_ = world.stage.journal.of(events.Transfer)
     await world.reorg(2, drop=[mint.event.tx_hash])
     await world.payer("carol", balance="3.00")
 
@@ -429,13 +453,13 @@ async def test_while_mining_is_off_no_block_comes_by_itself(world: LiveWorld) ->
     await world.clock.sleep(30)
     chain = world.stage.parts.chain
     height = await chain.height()
-    await world.clock.sleep(3 * world.stage.parts.recipe.heartbeat_s)
+    await world.clock.sleep(3 * world.stage.parts.options.heartbeat_s)
     assert (await chain.height(), await chain.waiting()) == (height, 1)
     assert await world.transfers(alice) == []
     await world.mining(automine=True)
     await paying
     assert len(await world.transfers(alice)) == 1
-    await world.clock.sleep(world.stage.parts.recipe.heartbeat_s + 1)
+    await world.clock.sleep(world.stage.parts.options.heartbeat_s + 1)
     assert await chain.height() == height + 2, "and then the heartbeat goes on"
 
 

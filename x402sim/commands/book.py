@@ -1,8 +1,6 @@
 """`decisions`, `clauses` and `events`: what the specification, we and a journal say, as books."""
 
-import inspect
 import json
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
@@ -42,7 +40,6 @@ INTRODUCTION = (
     "its fields in the order they have here. Units are in the names: `_base` is base units of "
     "the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei."
 )
-_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
@@ -66,20 +63,14 @@ _Clauses = Annotated[
 
 
 def decisions(only: _Decisions = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List our decisions where the specification is silent.
-
-    Example: x402sim decisions 4.1 7/final
-    """
+    """List our decisions where the specification is silent."""
     rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
     titles = ("id", "question", "choice", "alternatives", "reason")
     _print_book(titles, _only("decision", rows, only), markdown=markdown, as_json=as_json)
 
 
 def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List the clauses of the specification, and what keeps each.
-
-    Example: x402sim clauses 5 7/nonce
-    """
+    """List the clauses of the specification, and what keeps each."""
     require_one_form(markdown=markdown, as_json=as_json)
     if as_json:
         ids = beginning("clause", [each.id for each in CLAUSES], only)
@@ -94,10 +85,7 @@ def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson =
 
 
 def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """Show every event that a journal can hold, with its fields.
-
-    Example: x402sim events payment "session opened"
-    """
+    """Show every event that a journal can hold, with its fields."""
     require_one_form(markdown=markdown, as_json=as_json)
     typer.echo(reference(only, markdown=markdown, as_json=as_json), nl=False)
 
@@ -150,7 +138,7 @@ def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
             {
                 "name": declared.name_of(kind),
                 "group": group,
-                "text": _sentences(kind),
+                "text": _meaning(kind),
                 "fields": dict(fields_of(kind)),
             }
             for group, kinds in shown.items()
@@ -167,7 +155,7 @@ def as_markdown(groups: Groups) -> str:
         parts.append(f"\n## {group}\n")
         for kind in kinds:
             fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
-            text = f"\n### {declared.name_of(kind)}\n\n{_sentences(kind)}\n\n"
+            text = f"\n### {declared.name_of(kind)}\n\n{_meaning(kind)}\n\n"
             parts.append(text + table(("field", "JSON"), fields))
     return "".join(parts)
 
@@ -178,7 +166,7 @@ def as_text(groups: Groups) -> str:
     for group, kinds in groups.items():
         lines += ["", group.upper()]
         for kind in kinds:
-            lines += ["", declared.name_of(kind), filled(_sentences(kind).replace("`", ""), 2)]
+            lines += ["", declared.name_of(kind), filled(_meaning(kind).replace("`", ""), 2)]
             lines += [filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
     return "\n".join(lines) + "\n"
 
@@ -210,7 +198,5 @@ def _json(annotation: Any) -> str:
     return _JSON[annotation]
 
 
-def _sentences(kind: type[declared.Event]) -> str:
-    """Return the docstring of an event, with the constants as JSON has them."""
-    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
-    return re.sub(r"\b(None|True|False)\b", lambda found: _CONSTANTS[found[0]], text)
+def _meaning(kind: type[declared.Event]) -> str:
+    return " ".join(kind.meaning.split())

@@ -99,16 +99,7 @@ def conformance(
     sarif: Annotated[Path | None, _report("a SARIF")] = None,
     **given: Any,
 ) -> None:
-    """Check a running service against the specification.
-
-    With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
-    nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
-    prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
-    `--world`, it also injects faults and counts money on the ledger; the world
-    (`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
-    mints what payers need. A service with other paths or other messages, such as one of x402
-    version 2, needs a target file: `x402sim target init URL` writes it.
-    """
+    """Check a running service against the specification."""
     with as_misuse(ValueError, OSError):
         checks = command.select(only or [])
         if show_list:

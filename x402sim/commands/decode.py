@@ -41,21 +41,7 @@ def decode(
     network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode any message of a payment, and say what is wrong in it.
-
-    It reads payments, 402s, payment requirements and receipts, of our two steps (which are
-    Cronos') and of the x402 standard, versions 1 and 2; what a facilitator is sent and answers
-    (verify, settle, supported, discovery); and these inside messages of MCP and A2A. They may be
-    JSON, base64 or 0x-hex, a header line, or a whole HTTP answer. Of a payment it recovers who
-    signed it, and compares it with the requirements beside it.
-
-    What is for other payers (another chain, scheme or token) is not looked at, and not wrong.
-
-    Example: curl -si URL | x402sim decode -
-
-    Exit code: 0 if nothing is wrong, 1 if something is (a receipt that is not paid, too), 2 if it
-    cannot be read.
-    """
+    """Decode any message of a payment, and say what is wrong in it."""
     with as_misuse():
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)

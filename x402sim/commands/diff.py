@@ -15,15 +15,7 @@ B = Annotated[Path, typer.Argument(metavar="B", help="Second one.")]
 
 
 def diff(a: A, b: B) -> None:
-    """Show the first event in which two journals differ.
-
-    `run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario; with the same seed
-    and the same code two journals are equal, byte for byte. If they differ, start at the
-    first event that differs: later differences follow from it. The output shows the events
-    before it, and every field that differs.
-
-    Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
-    """
+    """Show the first event in which two journals differ."""
     one, other = load_journal(a), load_journal(b)
     lines = describe(one, other)
     if not lines:

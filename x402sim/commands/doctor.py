@@ -50,18 +50,7 @@ def doctor(
     network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say who could pay a URL, and what would stop them.
-
-    Nothing is paid. It asks once and reads the 402: each offer, what is wrong with it, and
-    whether a payer in two steps, the public clients of the x402 standard and `PaymentAuth` would
-    pay with their defaults: the tokens and networks that they know, and what they spend at most.
-    What is for other payers (another chain, scheme or token) is not looked at. If two steps are
-    offered, it looks whether POST /api/pay is there, with an empty object.
-
-    Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
-
-    Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
-    """
+    """Say who could pay a URL, and what would stop them."""
     with client() as http:
         with as_misuse():
             request = request_to(url, method, data, header)

@@ -28,14 +28,7 @@ def list_scenarios(
         bool, typer.Option("--needs", help="List the needs, with the scenarios that have each.")
     ] = False,
 ) -> None:
-    """List the scenarios, or show some in full.
-
-    Each scenario has a title, the clauses of the specification that it covers (see
-    `clauses`), and needs: what the stage must offer, such as control of the clock. The
-    stages in-process and tcp offer everything; a service behind a URL offers what its
-    control API `/_sim` does, and nothing without one. With a NAME, the output has the
-    story, the clauses, the needs and the file.
-    """
+    """List the scenarios, or show some in full."""
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
     if as_json:

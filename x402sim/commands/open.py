@@ -21,14 +21,7 @@ Saved = Annotated[
 
 
 def open_run(run: Saved = ".", port: Port = 0) -> None:
-    """Show a saved run in a browser: its payments, sessions and transactions.
-
-    It serves the page that `serve` has at /_sim/ui, on this machine only, until Ctrl-C, and prints
-    its URL. `run --out DIR` saves runs, one folder for each scenario.
-
-    \b
-    Example: x402sim open out/replay
-    """
+    """Show a saved run in a browser: its payments, sessions and transactions."""
     if run.startswith(("http://", "https://")):
         raise Misuse(f"{run} is a URL; a running server shows its page at {PATH}: use a browser")
     file = _journal_in(Path(run))

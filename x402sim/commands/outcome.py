@@ -1,6 +1,5 @@
 """What is known of a payment, and no more: signed, seen to be paid, and how long it is usable."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,6 @@ from x402sim.protocol.values import Fact, amount_in, answer, data_of
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, VERSIONS, json_in
 from x402sim.text.times import moment, readable
-
-_LATER = re.compile(r"\.? (Repeat the request|Nothing more was signed)")
-"""Where advice begins that is for a payer that goes on; a command ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +139,7 @@ def failure(
 
     `answer` is that to the payment, if one came, and `last` the last request.
     """
-    why = _LATER.split(str(failed))[0]
+    why = failed.why if isinstance(failed, PaymentFailed) else str(failed)
     if answer is not None and answer.is_success:
         return f"{why}{_goods(failed, last)}"
     body = {} if answer is None else _body(answer)

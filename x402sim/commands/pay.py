@@ -105,24 +105,7 @@ def pay(
     network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pay for a request: a curl that answers a 402.
-
-    It asks, signs what the 402 wants, pays, and prints the answer's body to stdout, each step
-    before it to stderr. Without --key it pays from account 0 of `serve`.
-
-    \b
-    Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
-      -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'
-
-    `--wrong amount` shows what a server answers to that mistake, and what to do about it.
-
-    It pays the first offer that it can pay, and says why not those before it. The last line says
-    what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
-    not seen to be paid, and until when it can be used.
-
-    Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
-    signed.
-    """
+    """Pay for a request: a curl that answers a 402."""
     told = _Told(as_json)
     with client() as http:
         with as_misuse():

@@ -22,9 +22,10 @@ from x402sim.report.reading import reading_of
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.stages.parse import parse_stage
+from x402sim.world.story.play import OtherNetwork
 from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.story.world import OtherNetwork, World
+from x402sim.world.where import parse_where
+from x402sim.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def where(
     with as_misuse(begin="--chain: "):
         backend = parse_chain(chain, token=token)
     with as_misuse(begin="--on: "):
-        build = partial(World, on=parse_stage(on), chain=backend, seed=seed)
+        build = partial(World, on=parse_where(on), chain=backend, seed=seed)
         world = build()
     with as_misuse(begin="--network: "):
         is_chosen = network is not None or network_file is not None
@@ -108,7 +109,7 @@ def where(
         explorer = ExplorerSettings(lag_s=explorer_lag_s) if explorer_lag_s else None
         world = build(network=chosen, latency=given, block_time_s=block_time_s, explorer=explorer)
     options = (
-        ("on", world.on.name),
+        ("on", world.where.name),
         ("chain", None if backend == DEFAULT_CHAIN else backend.name),
         ("token", token),
         ("network", chosen and chosen.name),
@@ -144,11 +145,11 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
         hint = "start a service with `python -m x402sim serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):
             hint = "it does not speak TLS: give the URL with http://"
-        raise Misuse(f"--on {world.on.name}: {error or type(error).__name__}; {hint}") from error
+        raise Misuse(f"--on {world.where.name}: {error or type(error).__name__}; {hint}") from error
     except OtherNetwork as error:
         raise Misuse(f"--network: {error}") from error
     except ChainError as error:
-        raise Misuse(f"--chain {world.chain.name}: {error}") from error
+        raise Misuse(f"--chain {world.backend.name}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:

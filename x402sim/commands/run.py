@@ -30,7 +30,7 @@ from x402sim.report.progress import telling
 from x402sim.text.console import console as new_console
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.story.scenario import shipped_names
-from x402sim.world.story.world import World
+from x402sim.world.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -91,33 +91,7 @@ def run(
         bool, typer.Option("--allow-no-checks", help="Pass scenarios without a single check.")
     ] = False,
 ) -> None:
-    """Play scenarios, and check them against the specification.
-
-    A scenario is a short script: payers request, sign, pay and misbehave, faults occur, time
-    passes, and the money is counted on the chain. In-process and over tcp, time is virtual (a day
-    passes in moments), and the same seed gives the same journal, byte for byte. A scenario is
-    skipped if the stage or the chain lacks what it needs.
-
-    Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
-    the expected and the actual value, and the command that repeats it, or a scenario has no
-    checks; 2, wrong usage, or no scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s
-    and scenarios, each with its journal_sha256; combined_sha256 is the SHA-256 of the list of these
-    hashes, one per line.
-
-    At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
-    right clock are refused there afterwards. clock_ahead_s says by how much, and a reset with
-    {"clock": true} gives the time back.
-
-    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and a minter's key, if listed, mints for payers.
-
-    \b
-    Examples:
-      x402sim run replay
-      x402sim run --out report
-      x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
-      x402sim run mine.py:story --on http://127.0.0.1:4020
-    """
+    """Play scenarios, and check them against the specification."""
     with quiet():
         world, options = playing.where(
             on=on,
@@ -144,13 +118,13 @@ def _run(
     elapsed = stopwatch()
     all_played = _play(chosen, world, options, as_json, keep_going)
     if as_json:
-        typer.echo(json.dumps(playing.document(world.seed, all_played)))
+        typer.echo(json.dumps(playing.document(world.seed or 0, all_played)))
     else:
-        typer.echo("\n".join(results.told(world.seed, all_played, elapsed())))
+        typer.echo("\n".join(results.told(world.seed or 0, all_played, elapsed())))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
     if ahead_s := max(played.run.ahead_s for played in all_played):
-        typer.echo(f"x402sim: {left_ahead(world.on.name, ahead_s)}", err=True)
+        typer.echo(f"x402sim: {left_ahead(world.where.name, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise Misuse("nothing was played: every scenario was skipped")

@@ -35,13 +35,13 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
 from x402sim.world.server.listen import Listen, certified
 from x402sim.world.server.log import Form
+from x402sim.world.world import World
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -180,35 +180,25 @@ def serve(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Start a local mock server: a whole world on one port.
-
-    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's JSON-RPC at
-    `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that users of anvil and
-    Hardhat know. Ctrl-C stops the server. The log goes to stderr.
-
-    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
-    for gas, and a minter's key, if listed, mints for payers.
-    """
+    """Start a local mock server: a whole world on one port."""
     with as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         listen = _listen(host, port, control_token, (allow_origin, rpc_origin), tls)
-        first, *also = [choose_network(each, network_file) for each in network or (None,)]
-        recipe = Recipe(
-            network=first,
-            also=tuple(also),
+        world = World(
+            network=[choose_network(each, network_file) for each in network or (None,)],
             seed=seed,
-            mnemonic=server.phrase_of(mnemonic, seed=seed, chain=backend),
-            account_count=accounts,
+            mnemonic=mnemonic,
+            accounts=accounts,
             file=db,
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
             chain=backend,
-            services={"service": Settings(phase=0, payment_flow=payment_flow)},
-            facilitators={"facilitator": _facilitator(facilitator)},
+            service=Settings(phase=0, payment_flow=payment_flow),
+            facilitator=_facilitator(facilitator),
         )
-        parts, sock = server.open_world(recipe, listen)
+        parts, sock = server.open_world(world, listen)
     _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
 
 
@@ -248,7 +238,7 @@ def _listen(
 
 
 def _run(
-    parts: Parts,
+    parts: RunningWorld,
     listen: Listen,
     sock: socket.socket,
     db: Path | None,

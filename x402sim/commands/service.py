@@ -42,16 +42,7 @@ def service(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Start the service only, against an external world.
-
-    The world is a facilitator, an explorer and a node. Environment variables configure it:
-    PRIVATE_KEY (the server wallet, which receives deposits and pays refunds), FACILITATOR_URL,
-    EXPLORER_URL and RPC_URL are required; NETWORK (--network replaces it), MERCHANT_ADDRESS,
-    TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not
-    expected: 12) have defaults.
-    `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
-    The log goes to stderr.
-    """
+    """Start the service only, against an external world."""
     with starting(db):
         chosen = None  # which leaves it to NETWORK
         if network is not None or network_file is not None:

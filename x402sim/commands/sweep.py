@@ -85,27 +85,7 @@ def sweep(
     unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
-    """Play an experiment for every combination of values and seeds.
-
-    It summarizes the results. An experiment is a plain function of its parameters and `seed`,
-    which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
-    Values are numbers, true, false, null or texts. All cells are played with the same seeds
-    (common random numbers). The summary has means with 95 % confidence intervals: a bootstrap, or
-    Wilson's for what is true or false. Seeds are counted, as rows of one seed may depend on each
-    other; if you know that they do not: --unit row.
-
-    With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
-    same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-    summary.csv summarizes them; the table that is printed has what this call asks for. If what
-    results depend on has changed, such as a global variable, it is told: --fresh begins anew.
-
-    Exit code 1: at least one point failed; the output has its error, and the line that replays it.
-
-    \b
-    Examples:
-      x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
-      x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
-    """
+    """Play an experiment for every combination of values and seeds."""
     keys = [text.partition("=")[0] for text in values or []]
     replay = partial(_replay, experiment)
     try:

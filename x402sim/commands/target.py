@@ -8,6 +8,7 @@ import typer
 
 from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.conformance import takes
+from x402sim.commands.help import HELP
 from x402sim.suite.command import require_places
 from x402sim.suite.look import look
 from x402sim.suite.parse_options import parse
@@ -17,12 +18,12 @@ from x402sim.suite.target_toml import as_toml, to_ask
 app = typer.Typer(name="target", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
-@app.callback()
+@app.callback(help=HELP["target"])
 def target() -> None:
     """Write a target file, for a service that differs from ours."""
 
 
-@app.command()
+@app.command(help=HELP["target init"])
 @takes("header", "cacert", "insecure", "timeout", "rate")
 def init(
     url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
@@ -32,10 +33,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     **given: Any,
 ) -> None:
-    """Look at a service without paying it, and write what was found out into a target file.
-
-    Each key says how its value was found; what only a payment would show is left as a comment.
-    """
+    """Look at a service without paying it, and write what was found out into a target file."""
     file = Path(output)
     with as_misuse(ValueError, NotReady):
         require_places({"out": file})

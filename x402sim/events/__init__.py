@@ -7,13 +7,14 @@ Units are in the names: `_base` is base units of the token, `_ms` Unix milliseco
 wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
 files.
 
-To add an event: declare it here (an event of a story in `story`, and import that here as itself),
-and add it to its union; record it where it happens, and give it a text in report/trace.py. The
-format has changed: raise `VERSION` in journal/entries.py, add the line to FORMAT in
-tests/house/test_events.py, which fails until all of this is done, and renew the golden journals.
+To add an event: declare it here with its `meaning` (an event of a story in `story`, and import that
+here as itself), and add it to its union; record it where it happens, and give it a text in
+report/trace.py. The format has changed: raise `VERSION` in journal/entries.py, add the line to
+FORMAT in tests/house/test_events.py, which fails until all of this is done, and renew the golden
+journals. A field that may be absent (`UNSET`) leaves older journals as they are, and the version.
 """
 
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from x402sim.events import base
 from x402sim.events.base import (
@@ -60,12 +61,10 @@ StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | 
 
 
 class RequestSent(base.BaseEvent, frozen=True):
-    """Written when a caller (a payer's name, or "service") sends a request to a part.
-
-    `exchange` numbers the exchange; `path` is the JSON-RPC method if `to` is rpc. Ids are
-    those in header or body, `authorization` is the nonce of a payment header, in hex, or
-    "unreadable".
-    """
+    meaning: ClassVar[str] = """Written when a caller (a payer's name, or "service") sends a request
+    to a part. `exchange` numbers the exchange; `path` is the JSON-RPC method if `to` is rpc. Ids
+    are those in header or body, `authorization` is the nonce of a payment header, in hex, or
+    "unreadable"."""
 
     actor: str
     exchange: int
@@ -78,11 +77,9 @@ class RequestSent(base.BaseEvent, frozen=True):
 
 
 class AnswerReceived(base.BaseEvent, frozen=True):
-    """Written when the answer of an exchange reaches the caller.
-
-    `ok` is `isValid` or `success` in the body; `final` is False if a refused payment may still
-    move money, None if the answer does not say.
-    """
+    meaning: ClassVar[str] = """Written when the answer of an exchange reaches the caller. `ok` is
+    `isValid` or `success` in the body; `final` is false if a refused payment may still move money,
+    null if the answer does not say."""
 
     actor: str
     exchange: int
@@ -97,7 +94,8 @@ class AnswerReceived(base.BaseEvent, frozen=True):
 
 
 class NoAnswer(base.BaseEvent, frozen=True):
-    """Written when a caller stops waiting; `reason`: timeout, given up, or a transport error."""
+    meaning: ClassVar[str] = """Written when a caller stops waiting; `reason`: timeout, given up, or
+    a transport error."""
 
     actor: str
     exchange: int
@@ -110,7 +108,7 @@ ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 
 
 class AnswerSent(base.BaseEvent, frozen=True):
-    """Written when a part begins to answer a request, as seen by the part."""
+    meaning: ClassVar[str] = "Written when a part begins to answer a request, as seen by the part."
 
     actor: Part
     method: str
@@ -123,11 +121,9 @@ class _Chain(base.BaseEvent, frozen=True, kw_only=True):
 
 
 class TransactionMined(_Chain, frozen=True, kw_only=True):
-    """Written for each transaction in a new block, whether it succeeded or reverted.
-
-    `call` is the function of the token that it calls, empty for any other call; `gas` is
-    the gas used; `revert_reason` is None if it succeeded.
-    """
+    meaning: ClassVar[str] = """Written for each transaction in a new block, whether it succeeded or
+    reverted. `call` is the function of the token that it calls, empty for any other call; `gas` is
+    the gas used; `revert_reason` is null if it succeeded."""
 
     tx_hash: str
     block: int
@@ -140,7 +136,7 @@ class TransactionMined(_Chain, frozen=True, kw_only=True):
 
 
 class Transfer(_Chain, frozen=True, kw_only=True):
-    """Written for each Transfer event of the token in a new block."""
+    meaning: ClassVar[str] = "Written for each Transfer event of the token in a new block."
 
     tx_hash: str
     block: int
@@ -150,10 +146,8 @@ class Transfer(_Chain, frozen=True, kw_only=True):
 
 
 class AuthorizationConsumed(_Chain, frozen=True, kw_only=True):
-    """Written for each authorization that a new block uses or cancels.
-
-    `authorization` is its nonce, in hex.
-    """
+    meaning: ClassVar[str] = """Written for each authorization that a new block uses or cancels.
+    `authorization` is its nonce, in hex."""
 
     tx_hash: str
     authorizer: str
@@ -162,7 +156,8 @@ class AuthorizationConsumed(_Chain, frozen=True, kw_only=True):
 
 
 class TransactionUndone(_Chain, frozen=True, kw_only=True):
-    """Written for each transaction of a block that a reorganisation removes."""
+    meaning: ClassVar[str] = """Written for each transaction of a block that a reorganisation
+    removes."""
 
     tx_hash: str
 
@@ -176,7 +171,8 @@ class _Service(base.BaseEvent, frozen=True, kw_only=True):
 
 
 class PaymentSettled(_Service, frozen=True, kw_only=True):
-    """Written when the service grants access for a payment, at settlement or at reconciliation."""
+    meaning: ClassVar[str] = """Written when the service grants access for a payment, at settlement
+    or at reconciliation."""
 
     payment_id: str
     tx_hash: str
@@ -186,12 +182,9 @@ class PaymentSettled(_Service, frozen=True, kw_only=True):
 
 
 class PaymentRefused(_Service, frozen=True, kw_only=True):
-    """Written when POST /api/pay refuses an attempt to pay.
-
-    `refusal` is the error's text, `reason` has details. `final` is False if this attempt may still
-    move money. `leaves_earlier` says that earlier attempts with this payment id keep their
-    outcome.
-    """
+    meaning: ClassVar[str] = """Written when POST /api/pay refuses an attempt to pay. `refusal` is
+    the error's text, `reason` has details. `final` is false if this attempt may still move money.
+    `leaves_earlier` says that earlier attempts with this payment id keep their outcome."""
 
     payment_id: str
     refusal: str
@@ -201,49 +194,51 @@ class PaymentRefused(_Service, frozen=True, kw_only=True):
 
 
 class PaymentFailed(_Service, frozen=True, kw_only=True):
-    """Written when a payment can never be paid any more."""
+    meaning: ClassVar[str] = "Written when a payment can never be paid any more."
 
     payment_id: str
 
 
 class PaymentUndone(_Service, frozen=True, kw_only=True):
-    """Written when the chain has undone a settled payment's transfer, and may still make it.
-
-    Until then the payment is pending and grants nothing.
-    """
+    meaning: ClassVar[str] = """Written when the chain has undone a settled payment's transfer, and
+    may still make it. Until then the payment is pending and grants nothing."""
 
     payment_id: str
 
 
 class PaidAgain(_Service, frozen=True, kw_only=True):
-    """Written when a second header of a settled payment id was used too: it bought nothing."""
+    meaning: ClassVar[str] = """Written when a second header of a settled payment id was used too:
+    it bought nothing."""
 
     payment_id: str
     tx_hash: str
 
 
 class TransactionReplaced(_Service, frozen=True, kw_only=True):
-    """Written when another transaction than the recorded one turns out to have made a payment."""
+    meaning: ClassVar[str] = """Written when another transaction than the recorded one turns out to
+    have made a payment."""
 
     payment_id: str
     tx_hash: str
 
 
 class PaymentIndexed(_Service, frozen=True, kw_only=True):
-    """Written when the block of a settled payment is found, or turns out to be another one."""
+    meaning: ClassVar[str] = """Written when the block of a settled payment is found, or turns out
+    to be another one."""
 
     payment_id: str
     block: int
 
 
 class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
-    """Written when the facilitator's answer to a settlement does not arrive."""
+    meaning: ClassVar[str] = """Written when the facilitator's answer to a settlement does not
+    arrive."""
 
     payment_id: str
 
 
 class SessionOpened(_Service, frozen=True, kw_only=True):
-    """Written when a paid deposit opens a session."""
+    meaning: ClassVar[str] = "Written when a paid deposit opens a session."
 
     session_id: str
     payment_id: str
@@ -253,7 +248,8 @@ class SessionOpened(_Service, frozen=True, kw_only=True):
 
 
 class SessionDebited(_Service, frozen=True, kw_only=True):
-    """Written when a request debits a session; `released_base` is the total so far."""
+    meaning: ClassVar[str] = """Written when a request debits a session; `released_base` is the
+    total so far."""
 
     session_id: str
     amount_base: int
@@ -261,10 +257,8 @@ class SessionDebited(_Service, frozen=True, kw_only=True):
 
 
 class DebitUndone(_Service, frozen=True, kw_only=True):
-    """Written when the client of a debited request has hung up before its answer was written.
-
-    `released_base` is the total without it.
-    """
+    meaning: ClassVar[str] = """Written when the client of a debited request has hung up before its
+    answer was written. `released_base` is the total without it."""
 
     session_id: str
     amount_base: int
@@ -272,22 +266,20 @@ class DebitUndone(_Service, frozen=True, kw_only=True):
 
 
 class AnswerNotWritten(_Service, frozen=True, kw_only=True):
-    """Written when the client of a payment in one step has hung up before its answer was written.
-
-    The payment stays settled, and is good for another answer.
-    """
+    meaning: ClassVar[str] = """Written when the client of a payment in one step has hung up before
+    its answer was written. The payment stays settled, and is good for another answer."""
 
     payment_id: str
 
 
 class SessionsExpired(_Service, frozen=True, kw_only=True):
-    """Written when a sweep ends `count` expired sessions."""
+    meaning: ClassVar[str] = "Written when a sweep ends `count` expired sessions."
 
     count: int
 
 
 class SessionRefunded(_Service, frozen=True, kw_only=True):
-    """Written when the unspent balance of a session is refunded."""
+    meaning: ClassVar[str] = "Written when the unspent balance of a session is refunded."
 
     session_id: str
     amount_base: int
@@ -295,7 +287,8 @@ class SessionRefunded(_Service, frozen=True, kw_only=True):
 
 
 class RefundDelayed(_Service, frozen=True, kw_only=True):
-    """Written when a refund fails; it is tried again `retry_s` seconds later."""
+    meaning: ClassVar[str] = """Written when a refund fails; it is tried again `retry_s` seconds
+    later."""
 
     session_id: str
     reason: str
@@ -303,16 +296,15 @@ class RefundDelayed(_Service, frozen=True, kw_only=True):
 
 
 class RefundUndone(_Service, frozen=True, kw_only=True):
-    """Written when the chain has undone the transfer of a refund, which is due again."""
+    meaning: ClassVar[str] = """Written when the chain has undone the transfer of a refund, which is
+    due again."""
 
     session_id: str
 
 
 class IndexerRan(_Service, frozen=True, kw_only=True):
-    """Written when the indexer has run, with the number of records by result.
-
-    `backlog` records still have no block.
-    """
+    meaning: ClassVar[str] = """Written when the indexer has run, with the number of records by
+    result. `backlog` records still have no block."""
 
     asked: int
     matched: int

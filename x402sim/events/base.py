@@ -1,7 +1,6 @@
 """The base class of all events, and the types of their fields."""
 
-import re
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -26,14 +25,16 @@ Scalar = str | int | float | bool | None
 """A JSON value other than an array or an object."""
 
 
-class BaseEvent(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    tag_field="event",
-    tag=lambda name: re.sub(r"(?<=.)(?=[A-Z])", " ", name).lower(),
-):
+def _in_words(name: str) -> str:
+    """Return the name of a class in words: "PaymentSettled" is "payment settled"."""
+    return "".join(f" {each.lower()}" if each.isupper() else each for each in name).lstrip()
+
+
+class BaseEvent(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=_in_words):
     """The base of all events: frozen, with the name as the tag."""
+
+    meaning: ClassVar[str]
+    """When it is written, and what its fields are: the text of the reference."""
 
 
 def name_of(event: BaseEvent | type[BaseEvent]) -> str:

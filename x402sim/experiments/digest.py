@@ -14,6 +14,7 @@ import site
 import sys
 import sysconfig
 import types
+from abc import ABC
 from collections.abc import Callable, ItemsView, Iterable, KeysView, Sequence, ValuesView
 from enum import Enum
 from pathlib import Path
@@ -40,7 +41,8 @@ _CLASS_MAKING = {
     *("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"),
     *("__static_attributes__", "__annotations_cache__", "__match_args__"),
     *("__dataclass_fields__", "__dataclass_params__"),
-    *("__abstractmethods__", "_abc_impl", "__struct_config__", "__parameters__"),
+    *("__struct_config__", "__parameters__"),
+    *(vars(ABC).keys() - {"__slots__"}),
 }
 """What a class has of how it was made: what counts of it is in its methods and defaults, too."""
 _MADE_AT_RUN_TIME = 1 << 9

@@ -4,14 +4,12 @@ joblib is not used: when a worker dies it ends the whole call, and does not say 
 lost, so that the point that kills its worker could not be found, nor the others be kept.
 """
 
-import multiprocessing
 import os
-import sys
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from types import ModuleType
+from concurrent.futures import Executor, Future
 from typing import Any
 
+from x402sim.experiments.processes import Processes
 from x402sim.experiments.worker import warm
 from x402sim.version import VERSION
 
@@ -56,42 +54,23 @@ class _ThisProcess(Executor):
         return future
 
 
-class _Processes(ProcessPoolExecutor):
-    """Processes that are spawned, and warmed up with the experiment."""
-
-    def __init__(self, workers: int, experiment: bytes) -> None:
-        context = multiprocessing.get_context("spawn")
-        super().__init__(workers, mp_context=context, initializer=warm, initargs=(experiment,))
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        """Run a function in a process; the first call starts them all.
-
-        A spawned process would run the main module again, from its top to the sweep, so that is
-        hidden. Tasks need nothing of it: its functions are sent by value.
-        """
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            return super().submit(function, *args, **named)
-        finally:
-            sys.modules["__main__"] = main
-
-
 def _version() -> str:
     return VERSION
 
 
 def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
     """Return where the tasks run; raises `TypeError` and `ValueError` for what cannot be that."""
-    if executor is not None and workers is not None:
-        raise ValueError("give an executor or a number of workers, not both")
+    if workers is not None and (workers < 0 or (workers == 0 and executor is not None)):
+        least = 0 if executor is None else 1
+        raise ValueError(f"workers: a whole number from {least} on is needed, not {workers}")
     if hasattr(executor, "get_executor"):  # Dask's client, which stays open
         for worker, version in executor.run(_version).items():
             if version != VERSION:
                 raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
-        return Pool(sum(executor.ncores().values()) or 1, given=executor.get_executor(pure=False))
+        threads = sum(executor.ncores().values()) or 1
+        return Pool(workers or threads, given=executor.get_executor(pure=False))
     if isinstance(executor, Executor):
-        return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)
+        return Pool(workers or cpus(), given=executor)
     if executor is not None:
         raise TypeError(
             "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
@@ -99,7 +78,5 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
         )
     if workers == 0:
         return Pool(1, make=_ThisProcess)
-    if workers is not None and workers < 0:
-        raise ValueError(f"workers: a whole number from 0 on is needed, not {workers}")
     count = workers or cpus()
-    return Pool(count, make=lambda: _Processes(count, experiment))
+    return Pool(count, make=lambda: Processes(count, warm, (experiment,)))

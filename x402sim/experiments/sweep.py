@@ -67,6 +67,8 @@ def sweep(
     seeds: how many, from 0 on, so that 200 is `range(200)`; or which, such as `range(200, 400)`.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
     default new processes are started: `workers`, or one a CPU. 0 plays in this process.
+    workers: of an executor of yours, how many tasks it plays at the same time; by default as many
+    as this process may use CPUs, of Dask as the cluster has threads.
     out: a folder for one Parquet file a task. If a sweep is interrupted, the same call goes on
     from there, and plays again what failed. More values and seeds may be added later. The frame
     has what this call asks for; `python -m x402sim sweep` writes all that a folder has. If

@@ -10,12 +10,8 @@ import inspect
 import io
 import logging
 import marshal
-import multiprocessing
-import os
 import pickle
-import signal
 import sys
-import threading
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -69,9 +65,7 @@ def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
 
 
 def warm(experiment: bytes) -> None:
-    """Prepare a worker's process: import what tasks need, once; leave Ctrl-C to the parent."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a worker's process: import what tasks need, once."""
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
     for module in "x402sim.world.story.live", "x402sim.report.frames":
         importlib.import_module(module)
@@ -79,22 +73,6 @@ def warm(experiment: bytes) -> None:
         _loaded(experiment)
     gc.collect()
     gc.freeze()
-
-
-def end_with_parent() -> None:
-    """Let this process end once its parent has, however that was: killed, a parent tells nobody.
-
-    The parent holds the other end of a pipe, which the system closes with it; on Windows it is
-    waited for itself. What this process has started is not ended.
-    """
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 @lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import httpx
 
@@ -143,6 +144,14 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._inner.aclose()
 
 
+class _Inflating(Protocol):
+    """What `zlib.decompressobj` returns."""
+
+    @property
+    def eof(self) -> bool: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
 class _Meter:
     """Decodes the chunks of one body, and counts them before and after."""
 
@@ -153,7 +162,7 @@ class _Meter:
         self._limits, self._elapsed_s = limits, elapsed_s
         self._received = self._decoded = 0
         self._head = b""
-        self._zlib: zlib._Decompress | None = None
+        self._zlib: _Inflating | None = None
 
     def decode(self, chunk: bytes) -> bytes:
         """Return a chunk decoded; raises if there is too much of it, or if it came too late."""

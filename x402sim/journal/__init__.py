@@ -18,9 +18,9 @@ from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, req
 from x402sim.journal.maker import OURS, Maker, read as read_maker, write as write_maker
 from x402sim.journal.storage import InMemory, OnDisk
 
-__all__ = ["HEADER", "OURS", "VERSION", "Entry", "Journal", "Kind", "Maker", "line"]
+__all__ = ["HEADER", "OURS", "VERSION", "Entry", "EventType", "Journal", "Maker", "line"]
 
-Kind = TypeVar("Kind", bound=BaseEvent)
+EventType = TypeVar("EventType", bound=BaseEvent)
 """The class of an event."""
 
 
@@ -126,9 +126,9 @@ class Journal:
         """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
         return self._storage.of(frozenset(map(name_of, kinds)))
 
-    def events(self, kind: type[Kind]) -> Iterator[Kind]:
+    def events(self, kind: type[EventType]) -> Iterator[EventType]:
         """Yield the events of a kind."""
-        return (cast("Kind", entry.event) for entry in self.of(kind))
+        return (cast("EventType", entry.event) for entry in self.of(kind))
 
     def columns(self) -> tuple[Texts, list[Batch]]:
         """Return all entries as columns, in batches, and the texts in them."""

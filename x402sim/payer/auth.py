@@ -60,7 +60,6 @@ DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
 
 
-NOT_MORE = "Nothing more was signed"
 Served = Callable[[httpx.Response], bool]
 
 
@@ -258,9 +257,9 @@ class PaymentAuth(FlowAuth):
                 f"tells for certain: {payment.question})"
             )
         return PaidNotServed(
-            f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed. "
+            f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed",
             "Repeat the request: it shows the same payment again. To pay once more, raise "
-            f"max_unserved (now {self.max_unserved})"
+            f"max_unserved (now {self.max_unserved})",
         )
 
     def _sign(self, wanted: PaidRequest, required: PaymentRequired | AnyRequired) -> Payment:
@@ -358,7 +357,7 @@ class PaymentAuth(FlowAuth):
         bought.unknown = payment
         try:
             if payment.version is not None:
-                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {payment.again}")
+                response = yield from _send(wanted, payment.proof, payment)
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown = None
@@ -372,7 +371,7 @@ class PaymentAuth(FlowAuth):
                 response = yield from send(Send(request, True))
                 answer = read_settlement(response, payment)
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}. {payment.again}") from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.again) from error
         except AttemptOver:
             bought.unknown = None
             raise
@@ -386,12 +385,15 @@ class PaymentAuth(FlowAuth):
         return None
 
 
-def _send(wanted: PaidRequest, proof: dict[str, str], then: str = NOT_MORE) -> Flow:
-    """Send the caller's request with a proof of payment; `then` is added if it is not answered."""
+def _send(wanted: PaidRequest, proof: dict[str, str], paying: Payment | None = None) -> Flow:
+    """Send the caller's request with a proof of payment, or with the payment that it is paying."""
     request = wanted.ask.request
     request.headers.update(proof)
     try:
         response = yield from send(wanted.ask)
     except httpx.HTTPError as error:
-        raise PaymentFailed(f"the answer cannot be read: {error}. {then}") from error
+        why = f"the answer cannot be read: {error}"
+        if paying is None:
+            raise PaymentFailed(why, "Nothing more was signed") from error
+        raise PaymentFailed(f"{why}. {UNKNOWN}", paying.again) from error
     return response

@@ -27,11 +27,12 @@ class PaymentFailed(Exception):
     """The payment was not made, or it is not known whether it was.
 
     The text says which, what the server answered, and what to do about it. What the server
-    answered is escaped.
+    answered is escaped. `why` is the text without what a program that goes on is to do, `todo`.
     """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(printable(text))
+    def __init__(self, why: str, todo: str = "") -> None:
+        self.why = printable(why)
+        super().__init__(f"{self.why}. {printable(todo)}" if todo else self.why)
 
 
 class PaidNotServed(PaymentFailed):

@@ -20,7 +20,8 @@ import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
-from x402sim.payer.guard import Deadline, Guard, origin_of, require_origin
+from x402sim.payer.deadline import Deadline
+from x402sim.payer.guard import Guard, origin_of, require_origin
 from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 

@@ -4,58 +4,18 @@ httpx copies every header but Authorization, and the body after a 307 or 308, to
 redirects, without asking the authentication. But it copies the request's extensions too, and its
 transport calls the `trace` extension before it sends each request: there the guard refuses. A
 transport that knows no `trace` is found out afterwards, by the URL of the answer.
-
-httpx's timeouts hold for one read or write each, and before the head of an answer is complete
-nothing of ours runs between two of them: a server that drips its head, or says `100 Continue` for
-ever, renews them. In asyncio a task is cancelled at the deadline. A thread cannot be, but httpcore
-hands its timeout to the socket before each read and write, and a socket asks a number that is no
-float for its `__index__`: `Left` answers what is left by then.
 """
 
 from collections.abc import Callable, Coroutine
-from math import ceil
 from typing import Any
 
 import httpx
 
-from x402sim.clock import stopwatch
-from x402sim.http.bounded import Limits
 from x402sim.payer.core import PaymentFailed
+from x402sim.payer.deadline import Deadline
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]
-
-
-class Deadline:
-    """The end of one exchange, `limits.deadline_s` from now."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits, self.elapsed_s = limits, stopwatch()
-
-    @property
-    def left_s(self) -> float:
-        """The seconds that are left; 0 at the deadline and after it."""
-        return max(0.0, self._limits.deadline_s - self.elapsed_s())
-
-    def within(self, timeout_s: float | None) -> float:
-        """Return a timeout of the caller's client, or what is left if that is less."""
-        return self.left_s if timeout_s is None else min(timeout_s, self.left_s)
-
-
-class Left:
-    """A timeout of the caller's client that ends at the deadline, too, however often it is used.
-
-    In whole seconds, rounded up: a socket takes no other number that can change.
-    """
-
-    def __init__(self, deadline: Deadline, timeout_s: float | None) -> None:
-        self._deadline, self._timeout_s = deadline, timeout_s
-
-    def __index__(self) -> int:
-        """Return the seconds for the next read or write; raises `TimeoutError` if none are left."""
-        if not self._deadline.left_s:
-            raise TimeoutError
-        return ceil(self._deadline.within(self._timeout_s))
 
 
 class Guard:
@@ -80,11 +40,11 @@ class Guard:
                 request = self._sending = info["request"]
                 timeouts = request.extensions.get("timeout", {})
                 limited = {
-                    each: Left(self._deadline, timeouts.get(each)) for each in ("read", "write")
+                    each: self._deadline.timeout(timeouts.get(each)) for each in ("read", "write")
                 }
                 request.extensions = request.extensions | {"timeout": limited}
         elif self._deadline is not None and "timeout" in info:  # of a new connection
-            info["timeout"] = Left(self._deadline, info["timeout"])
+            info["timeout"] = self._deadline.timeout(info["timeout"])
         if self._inner is not None:
             found: Coroutine[Any, Any, Any] | None = self._inner(event, info)
             return found

@@ -92,7 +92,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         receipt: Receipt | None = decoded(response.content, Receipt)
         if receipt is None:
             got = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {got}. {payment.again}")
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
         return receipt
     error = _read_error(response, body)
     if _is_made(error, payment):
@@ -106,12 +106,12 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
     clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
-    does_what = f"{remedy if lacks_funds else clocks} {payment.again}"
+    seen = f"{error.answered}.{remedy if lacks_funds else clocks}".removesuffix(".")
     if error.final is False and lacks_funds:
-        raise PaymentFailed(f"the payment was not made yet: {error.answered}.{does_what}")
+        raise PaymentFailed(f"the payment was not made yet: {seen}", payment.again)
     if is_refusal and not payment.is_repeated:
-        raise PaymentFailed(f"the payment was refused: {error.answered}.{does_what}")
-    raise PaymentFailed(f"{UNKNOWN}: the server answered {error.answered}.{does_what}")
+        raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
+    raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
 
 
 def _is_made(error: _Refusal, payment: Payment) -> bool:

@@ -172,7 +172,8 @@ def _session_id(response: httpx.Response) -> str:
             todo = "Repeat the request: it shows the same deposit again"
         raise PaymentFailed(
             f"the session was not opened: the server answered {response.status_code} "
-            f"{quoted(response)}. {todo}"
+            f"{quoted(response)}",
+            todo,
         )
     view: _SessionAnswer | None = decoded(response.content, _SessionAnswer)
     if view is None:

@@ -303,5 +303,5 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
         got += f".{payment.clocks}" if payment.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or payment.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {got}. {payment.again}")
-    raise PaymentFailed(f"the payment was refused: {got}. {payment.again}")
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
+    raise PaymentFailed(f"the payment was refused: {got}", payment.again)

@@ -10,7 +10,8 @@ import pandas as pd
 
 from x402sim.events import ChainReorganised, TransactionMined, TransactionUndone
 from x402sim.journal import Journal
-from x402sim.report.columns import in_turn, kinds, of_objects, tables
+from x402sim.report.columns import in_turn, tables
+from x402sim.report.frame import Column, Form, alike, frame, moment
 from x402sim.report.reading import once, reading_of
 
 
@@ -93,24 +94,22 @@ class _Chain:
 _followed = once(_Chain)
 
 
-def blocks(journal: Journal) -> pd.DataFrame:
-    """Return one row for each block that had transactions, also for those that were replaced.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | n | Int64 | its number in this frame, from 1: two blocks of different forks have the same `block` |
-    | block | Int64 | its number in the chain |
-    | t_s, at | float64, UTC | when it was mined |
-    | block_s | float64 | the time that it has on the chain |
-    | transactions, gas | Int64 | how many, and the gas that they used |
-    | canonical | bool | whether it stands in the chain at the end |
-    | orphaned_s | float64 | when it was replaced; NaN if it stands |
-    | fork, depth | Int64 | the reorganisation that replaced it, a row of `forks`, and its depth; NA if it stands, or a snapshot or a node undid it |
-    | replaced_by | Int64 | `n` of the next block with the same number; NA if that has no transaction |
-    | dropped | Int64 | of its transactions, how many were never mined again |
-    """  # noqa: E501 - a table
-    return of_objects(
-        kinds(blocks),
+@frame(
+    "One row for each block that had transactions, also for those that were replaced.",
+    Column("n", "Int64", "its number in this frame, from 1: two blocks of different forks have the same `block`"),
+    Column("block", "Int64", "its number in the chain"),
+    moment("when it was mined"),
+    Column("block_s", "float64", "the time that it has on the chain", "s"),
+    Column("transactions", "Int64", "how many, and the gas that they used"),
+    Column("gas", "Int64", "how many, and the gas that they used", "gas"),
+    Column("canonical", "bool", "whether it stands in the chain at the end"),
+    Column("orphaned_s", "float64", "when it was replaced; NaN if it stands", "s"),
+    alike(("fork", "depth"), "Int64", "the reorganisation that replaced it, a row of `forks`, and its depth; NA if it stands, or a snapshot or a node undid it"),
+    Column("replaced_by", "Int64", "`n` of the next block with the same number; NA if that has no transaction"),
+    Column("dropped", "Int64", "of its transactions, how many were never mined again"),
+)  # fmt: skip
+def blocks(journal: Journal, form: Form) -> pd.DataFrame:
+    return form.of_objects(
         _followed(journal).blocks,
         reading_of(journal),
         canonical=lambda each: each.orphaned_ms is None,
@@ -119,20 +118,17 @@ def blocks(journal: Journal) -> pd.DataFrame:
     )
 
 
-def forks(journal: Journal) -> pd.DataFrame:
-    """Return one row for each reorganisation, in order (all but t_s, at are Int64).
-
-    | column | meaning |
-    | --- | --- |
-    | fork | its number, from 1 |
-    | t_s, at | when it happened |
-    | depth | how many of the newest blocks it replaced |
-    | block | the lowest number of those blocks that had transactions; NA if none had |
-    | blocks, transactions | how many of these blocks had transactions, and how many |
-    | dropped | of those, how many were never mined again |
-    """
-    return of_objects(
-        kinds(forks),
+@frame(
+    "One row for each reorganisation, in order.",
+    Column("fork", "Int64", "its number, from 1"),
+    moment("when it happened"),
+    Column("depth", "Int64", "how many of the newest blocks it replaced"),
+    Column("block", "Int64", "the lowest number of those blocks that had transactions; NA if none had"),
+    alike(("blocks", "transactions"), "Int64", "how many of these blocks had transactions, and how many"),
+    Column("dropped", "Int64", "of those, how many were never mined again"),
+)  # fmt: skip
+def forks(journal: Journal, form: Form) -> pd.DataFrame:
+    return form.of_objects(
         _followed(journal).forks,
         reading_of(journal),
         block=lambda fork: min((each.block for each in fork.replaced), default=None),

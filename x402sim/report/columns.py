@@ -1,15 +1,9 @@
-"""The types of the columns of frames, and the columns of events that frames are made of.
+"""The columns of all events of a journal, of which frames are made."""
 
-A kind turns the values of one column (None: missing) into an Arrow array of one type, which pandas
-makes a column of one dtype of, also if it is empty. A column `x_base` is an amount in base units,
-exact; a frame has its twin `x`, in whole tokens as floats, beside it.
-"""
-
-import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from itertools import chain, cycle, groupby, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any
 
@@ -23,11 +17,7 @@ from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
 from x402sim.journal.columns import Batch, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
-from x402sim.report.reading import Reading, once
-
-Kind = Callable[[Any], Any]
-_EXACT = 1 << 53
-"""Integers up to this one are floats."""
+from x402sim.report.reading import once
 
 
 class Table(dict[str, Any]):
@@ -125,128 +115,10 @@ def since(at_ms: Any, start_ms: Any) -> Any:
     return pc.divide(pc.subtract(at_ms, start_ms).cast(pa.float64()), 1000.0)
 
 
-def category(values: Any) -> Any:
-    """Return categories in the order of their first appearance."""
-    if isinstance(values, pa.DictionaryArray):
-        made = values.indices.dictionary_encode()
-        names = values.dictionary.take(made.dictionary)
-    else:
-        made = pa.array(values, pa.string()).dictionary_encode()
-        names = made.dictionary
-    return pa.DictionaryArray.from_arrays(made.indices, names)
-
-
-def one_of(*names: str) -> Kind:
-    """Return the kind of just these categories."""
-    known = pa.array(names, pa.string())
-    return lambda values: pa.DictionaryArray.from_arrays(
-        pc.index_in(_arrow(values, pa.string()), value_set=known), known
-    )
-
-
-def amount(values: Any) -> Any:
-    """Return base units as int64 if even all of them together fit into 63 bits.
-
-    A token's amounts go up to 2^256. Where they do not fit, the column holds Python
-    integers (dtype object), so that neither a value nor a sum is ever wrong.
-    """
-    return _arrow(values, pa.int64()) if _fits(values) else objects(values)
-
-
 def exact(values: Sequence[int]) -> Any:
     """Return integers as an array with which no sum is wrong: of int64, or of Python's integers."""
-    return np.array(values, "int64") if _fits(values, MAX_STORED // 4) else objects(values)
-
-
-_TYPES: dict[str, Any] = {
-    "Int64": pa.int64(), "float64": pa.float64(), "UTC": pa.timestamp("ms", "UTC"),
-    "string": pa.large_string(), "bool": pa.bool_(),
-}  # fmt: skip
-_EXTENSIONS = {pa.int64(): pd.Int64Dtype(), pa.large_string(): pd.StringDtype()}
-_NO_NAMES = pd.Index([], dtype="str")
-_ROW = re.compile(
-    rf"^ *\| (?!column)([a-z_, ]+) \|(?: ((?:{'|'.join(_TYPES)}|category|, )+) \|)?", re.MULTILINE
-)
-"""A row of the table in a frame's docstring: names, and their dtypes."""
-
-
-def kinds(table: Callable[[Journal], pd.DataFrame], **names: Sequence[str]) -> dict[str, Kind]:
-    """Return the columns of a frame, as the table in its function's docstring tells them.
-
-    Where that has no dtypes, all but the moments are Int64. `names` are all that a category can be.
-    """
-    found: dict[str, Kind] = {}
-    for row, dtypes in _ROW.findall(table.__doc__ or ""):
-        told = dtypes or ("float64, UTC" if row == "t_s, at" else "Int64")
-        for name, dtype in zip(row.split(", "), cycle(told.split(", ")), strict=False):
-            if f"{name}_base" not in found:  # the twin of an amount
-                kind = category if dtype == "category" else partial(_arrow, kind=_TYPES[dtype])
-                found[name] = amount if name.endswith("_base") else kind
-    return found | {name: one_of(*known) for name, known in names.items()}
-
-
-def of_columns(
-    columns: Mapping[str, Kind],
-    given: Mapping[str, Any],
-    reading: Reading,
-    events: Table | None = None,
-) -> pd.DataFrame:
-    """Return the frame of these columns, given their values by name; `t_s` follows from `at`.
-
-    What is not given are the fields of the same names of `events`, and when these happened.
-    """
-    made: dict[str, Any] = {}
-    if events is not None:
-        given = {"at": events.arrow("at_ms"), **given}
-    for name, kind in columns.items():
-        if name == "t_s":
-            values = since(_arrow(given["at"], pa.int64()), reading.start_ms)
-        else:
-            values = given[name] if name in given or events is None else events.arrow(name)
-        made[name] = kind(values)
-        if kind is amount:
-            made[name.removesuffix("_base")] = _in_tokens(values, reading.decimals)
-    huge = {name: values for name, values in made.items() if isinstance(values, np.ndarray)}
-    table = pa.table({name: values for name, values in made.items() if name not in huge})
-    frame = table.to_pandas(types_mapper=_EXTENSIONS.get)
-    for name, values in huge.items():
-        frame.insert(list(made).index(name), name, values)
-    for name, values in made.items():  # of none, pandas would not know that they are texts
-        if isinstance(values, pa.DictionaryArray) and not len(values.dictionary):
-            frame[name] = frame[name].cat.set_categories(_NO_NAMES)
-    return frame
-
-
-def of_objects(
-    columns: Mapping[str, Kind],
-    found: Sequence[Any],
-    reading: Reading,
-    given: Mapping[str, Any] | None = None,
-    **own: Callable[[Any], Any],
-) -> pd.DataFrame:
-    """Return the frame of objects: a column is `given`, what `own` tells of each, or an attribute.
-
-    Moments are attributes in `_ms`, and columns in `_s`.
-    """
-
-    def values(name: str) -> Any:
-        if name == "at" or (name.endswith("_s") and name not in own):
-            at_ms = attributes(f"{name.removesuffix('_s')}_ms")(found)
-            moments = pa.array(at_ms, pa.int64())
-            return moments if name == "at" else since(moments, reading.start_ms)
-        return list(map(own[name], found)) if name in own else attributes(name)(found)
-
-    known = dict(given or {})
-    known |= {name: values(name) for name in columns if name != "t_s" and name not in known}
-    return of_columns(columns, known, reading)
-
-
-@cache
-def attributes(name: str) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function that lists this attribute of objects, in half the time of `attrgetter`."""
-    code = f"lambda found: [each.{name} for each in found]"
-    listed: Callable[[Sequence[Any]], list[Any]] = eval(code)  # noqa: S307 - one of our names
-    return listed
+    is_small = sum(map(abs, values)) <= MAX_STORED // 4
+    return np.array(values, "int64") if is_small else objects(values)
 
 
 def in_turn(*parts: tuple[Callable[..., object], Any, Iterable[Any]]) -> None:
@@ -288,24 +160,6 @@ def _joined(batches: list[Batch], kind: str, name: str) -> Any:
         return np.concatenate([np.empty(0, "int64"), *joined])
     # what is no number, or a number beyond 63 bits
     return objects(list(chain.from_iterable(columns)))
-
-
-def _arrow(values: Any, kind: Any) -> Any:
-    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
-
-
-def _fits(values: Any, most: int = MAX_STORED) -> bool:
-    """Tell whether all of these integers together are at most so many."""
-    listed: Iterable[int | None] = values.tolist() if isinstance(values, np.ndarray) else values
-    return sum(map(abs, filter(None, listed))) <= most
-
-
-def _in_tokens(values: Any, decimals: int) -> Any:
-    """Return whole tokens as floats: of each amount the nearest there is."""
-    unit = 10**decimals
-    if unit <= _EXACT and _fits(values, _EXACT):
-        return pc.divide(_arrow(values, pa.float64()), float(unit))
-    return pa.array([None if value is None else value / unit for value in values], pa.float64())
 
 
 def objects(values: Sequence[Any]) -> Any:

@@ -4,6 +4,7 @@ Each transaction that stands in the chain is counted once, so that the fees add 
 native balances have lost.
 """
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pyarrow as pa
 
 from x402sim.events import PayerJoined
 from x402sim.journal import Journal
-from x402sim.report.columns import attributes, kinds, objects, of_columns, standing, words
+from x402sim.report.columns import objects, standing, words
+from x402sim.report.frame import Column, Form, alike, frame, moment
 from x402sim.report.orders import orders_of
 from x402sim.report.reading import Reading, reading_of
 
@@ -22,50 +24,44 @@ COIN_WEI = 10**18
 SETTLEMENT = "transferWithAuthorization"
 
 
-def costs(journal: Journal) -> pd.DataFrame:
-    """Return one row for each transaction that stands, and for each order that had none.
+@frame(
+    "One row for each transaction that stands, and for each order that had none.",
+    moment("when it was mined; of an order without a transaction, when it was asked"),
+    Column("order", "Int64", "the number of its order in `orders`; NA if it belongs to none"),
+    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint)", among=STEPS),
+    alike(("payer", "service"), "category", "of the order"),
+    Column("session_id", "string", "of the session that it opened, used or refunded"),
+    Column("tx", "string", "the transaction; NA if there was none"),
+    Column("party", "category", "who paid the fee: payer, facilitator, service, token owner (mints), other; NA without a transaction", among=PARTIES),
+    Column("sender", "category", "the same as a name or an address, which tells several facilitators apart"),
+    Column("gas", "Int64", "gas used, in units of gas; 0 without a transaction", "gas"),
+    Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),
+    Column("fee_coins", "float64", "gas · price, in native coins", "coins"),
+    Column("fee", "float64", "the same in tokens; the column is there with `World(coin_price=...)` only", "tokens", may_lack=True),
+    Column("waiting_s", "float64", "from asking first to being served, in the first row of an order; NaN if it was not", "s"),
+    more="""The sum of `fee_coins` by `sender` is what its native balance has lost for gas; what a
+reorganisation has undone costs nothing. A session's deposit and refund belong to the order of
+the deposit, and its requests are orders without a transaction: group by `session_id` and divide
+by the served requests for the cost of a call. A transaction that reverted names no order.
 
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | t_s, at | float64, UTC | when it was mined; of an order without a transaction, when it was asked |
-    | order | Int64 | the number of its order in `orders`; NA if it belongs to none |
-    | step | category | payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint) |
-    | payer, service | category | of the order |
-    | session_id | string | of the session that it opened, used or refunded |
-    | tx | string | the transaction; NA if there was none |
-    | party | category | who paid the fee: payer, facilitator, service, token owner (mints), other; NA without a transaction |
-    | sender | category | the same as a name or an address, which tells several facilitators apart |
-    | gas | Int64 | gas used, in units of gas; 0 without a transaction |
-    | gas_price_wei | Int64 | price of a unit, in wei |
-    | fee_coins | float64 | gas · price, in native coins |
-    | fee | float64 | the same in tokens; the column is there with `World(coin_price=...)` only |
-    | waiting_s | float64 | from asking first to being served, in the first row of an order; NaN if it was not |
-
-    The sum of `fee_coins` by `sender` is what its native balance has lost for gas; what a
-    reorganisation has undone costs nothing. A session's deposit and refund belong to the order of
-    the deposit, and its requests are orders without a transaction: group by `session_id` and divide
-    by the served requests for the cost of a call. A transaction that reverted names no order.
-
-        costs = run.costs
-        of_calls = costs[costs["step"] != "other"]  # without mints, which no call pays
-        a_call = of_calls["fee"].sum() / run.orders.query("way != 'deposit'")["served"].sum()
-        by_order = costs.groupby("order")[["gas", "fee", "waiting_s"]].sum()
-        by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
-    """  # noqa: E501 - a table
+    costs = run.costs
+    of_calls = costs[costs["step"] != "other"]  # without mints, which no call pays
+    a_call = of_calls["fee"].sum() / run.orders.query("way != 'deposit'")["served"].sum()
+    by_order = costs.groupby("order")[["gas", "fee", "waiting_s"]].sum()
+    by_party = costs.groupby("party", observed=True)["fee_coins"].sum()""",
+)  # fmt: skip
+def costs(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
-    columns = kinds(costs, step=STEPS, party=PARTIES)
-    del columns["fee"]
     given = _values(reading)
+    price = float((reading.begin and reading.begin.options.get("coin_price")) or 0)
+    if price:
+        given["fee"] = given["fee_coins"] * price
     place = given["at"].argsort(kind="stable")
     sorted_ = {
         name: values.take(pa.array(place)) if isinstance(values, pa.Array) else values[place]
         for name, values in given.items()
     }
-    found = of_columns(columns, sorted_, reading)
-    price = float((reading.begin and reading.begin.options.get("coin_price")) or 0)
-    if price:
-        found.insert(len(found.columns) - 1, "fee", found["fee_coins"] * price)
-    return found
+    return form.of_columns(sorted_, reading)
 
 
 def _values(reading: Reading) -> dict[str, Any]:
@@ -73,7 +69,7 @@ def _values(reading: Reading) -> dict[str, Any]:
     orders, mined = orders_of(reading.journal), standing(reading.journal)
     owner, is_refund = np.full(len(mined.texts.all), -1), np.zeros(len(mined.texts.all), "bool")
     refunds = [order for order in orders if order.refund_tx]
-    refunding = attributes("refund_tx")(refunds)
+    refunding = [order.refund_tx for order in refunds]
     owner[[tx for order in orders for tx in order.txs]] = [
         order.number - 1 for order in orders for _ in order.txs
     ]
@@ -83,10 +79,10 @@ def _values(reading: Reading) -> dict[str, Any]:
     of = np.append(owner[mined["tx_hash"]], bare).astype("int64")
 
     def told(name: str) -> Any:
-        return objects([*attributes(name)(orders), None])[of]
+        return objects([*map(attrgetter(name), orders), None])[of]
 
     def named(name: str) -> Any:
-        return words(np.array([*attributes(name)(orders), 0])[of], mined.texts)
+        return words(np.array([*map(attrgetter(name), orders), 0])[of], mined.texts)
 
     def padded(values: Any, missing: Any = None) -> Any:
         return np.append(values, np.full(len(bare), missing, "object"))

@@ -43,8 +43,8 @@ def _changes(one: Entry, other: Entry) -> Iterator[str]:
 def _shown(entry: Entry | None) -> str:
     if entry is None:
         return "(the journal ends here)"
-    event = msgspec.structs.asdict(entry.event)
-    del event["actor"]
+    fields = msgspec.structs.asdict(entry.event).items()
+    event = {name: value for name, value in fields if name != "actor" and value is not UNSET}
     detail = f"{entry.event.actor} {name_of(entry.event)} {_json(event)}"
     return f"{entry.seq} at {entry.at_ms} ms: {detail}"
 

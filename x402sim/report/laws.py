@@ -1,6 +1,5 @@
 """The laws of a run: which held, which were switched off, and which broke, in cases and money."""
 
-import re
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from typing import Any
@@ -19,10 +18,6 @@ LAWS = {
 """The invariants that a world checks after every event."""
 UNDONE = "undone after serving"
 _MOST_NAMED = 10
-_ABOUT = re.compile(r"\b(?:pay_|session_)\w+|\b[0-9a-f]{64}\b")
-_EXCHANGE = re.compile(r"\bexchange \d+\b")
-"""What a case is about: an exchange, or else a payment, a session or an authorization."""
-_AT_STAKE = re.compile(r"; (\d+) base units at stake$")
 
 
 def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str, Any]]:
@@ -36,10 +31,8 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
     broken: dict[str, dict[str, int]] = {}
     for check in journal.events(Check):
         if not check.ok and check.clause in LAWS:
-            seen = str(check.actual)
-            about, stake = _EXCHANGE.search(seen) or _ABOUT.search(seen), _AT_STAKE.search(seen)
             cases = broken.setdefault(check.clause, {})
-            cases[about[0] if about else ""] = int(stake[1]) if stake else 0  # the newest counts
+            cases[check.about or ""] = int(check.at_stake_base or 0)  # the newest counts
     for law, meaning in LAWS.items():
         found = broken.get(law, {})
         is_broken = "broken" if found else state if is_ours else "not checked"

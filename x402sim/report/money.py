@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from x402sim.events import TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import kinds, of_columns, of_objects, since, standing, tables, words
+from x402sim.report.columns import since, standing, tables, words
+from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.movements import Movements
 from x402sim.report.payment_states import CHANGES, STATUSES, Payments, SessionStates
 from x402sim.report.reading import MINT, reading_of
@@ -19,23 +20,22 @@ TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
 
 
-def transfers(journal: Journal) -> pd.DataFrame:
-    """Return one row for each movement of the token on the chain, in order.
+@frame(
+    """One row for each movement of the token on the chain, in order.
 
-    A transaction that a reorganisation takes back and another block takes in again has
-    two rows, the first of them undone. To count money, leave out what was undone.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | t_s, at | float64, UTC | when it was mined |
-    | network | category | on which network; NA on the first one of a server's own journal |
-    | block, tx | Int64, string | where |
-    | sender, to | category | a payer's name, "merchant" (of several services, the service's name), "token owner", "mint" (the zero address), or the address |
-    | sender_address, to_address | string | their addresses |
-    | amount_base, amount | Int64, float64 | how much |
-    | kind | category | payment: to a merchant by a signed authorization; refund: from a merchant by one; mint; other |
-    | undone | bool | whether a reorganisation took it back |
-    """  # noqa: E501 - a table
+A transaction that a reorganisation takes back and another block takes in again has
+two rows, the first of them undone. To count money, leave out what was undone.""",
+    moment("when it was mined"),
+    Column("network", "category", "on which network; NA on the first one of a server's own journal"),
+    Column("block", "Int64", "where"),
+    Column("tx", "string", "where"),
+    alike(("sender", "to"), "category", "a payer's name, \"merchant\" (of several services, the service's name), \"token owner\", \"mint\" (the zero address), or the address"),
+    alike(("sender_address", "to_address"), "string", "their addresses"),
+    amount("amount", "how much"),
+    Column("kind", "category", "payment: to a merchant by a signed authorization; refund: from a merchant by one; mint; other", among=TRANSFERS),
+    Column("undone", "bool", "whether a reorganisation took it back"),
+)  # fmt: skip
+def transfers(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
     moves = Movements(reading)
     moved, uses, name = moves.transfers, moves.uses, reading.name
@@ -63,25 +63,24 @@ def transfers(journal: Journal) -> pd.DataFrame:
         "kind": pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
         "undone": is_undone,
     }
-    return of_columns(kinds(transfers, kind=TRANSFERS), given, reading, moved)
+    return form.of_columns(given, reading, moved)
 
 
-def payments(journal: Journal) -> pd.DataFrame:
-    """Return one row for each payment id that was issued or presented, in order of appearance.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | payment_id | string | |
-    | payer | category | who paid; else who last tried to; else who was asked |
-    | resource | category | what it is for |
-    | status | category | settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented) |
-    | amount_base, amount | Int64, float64 | what was paid; NA unless it settled |
-    | asked_s | float64 | when its 402 reached the payer |
-    | settled_s | float64 | when the service granted access (behind a URL: when the payer learnt of it) |
-    | indexed_s | float64 | when the indexer found its block |
-    | tx | string | the transaction that paid for it |
-    | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
-    """  # noqa: E501 - a table
+@frame(
+    "One row for each payment id that was issued or presented, in order of appearance.",
+    Column("payment_id", "string", ""),
+    Column("payer", "category", "who paid; else who last tried to; else who was asked"),
+    Column("resource", "category", "what it is for"),
+    Column("status", "category", "settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented)", among=STATUSES),
+    amount("amount", "what was paid; NA unless it settled"),
+    Column("asked_s", "float64", "when its 402 reached the payer", "s"),
+    Column("settled_s", "float64", "when the service granted access (behind a URL: when the payer learnt of it)", "s"),
+    Column("indexed_s", "float64", "when the indexer found its block", "s"),
+    Column("tx", "string", "the transaction that paid for it"),
+    Column("block", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen"),
+    Column("gas", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen", "gas"),
+)  # fmt: skip
+def payments(journal: Journal, form: Form) -> pd.DataFrame:
     reading, mined = reading_of(journal), standing(journal)
     found, texts = Payments(reading), mined.texts
     ids = found.ids
@@ -110,44 +109,39 @@ def payments(journal: Journal) -> pd.DataFrame:
             "tx": words(found.tx[ids], texts),
         }
     )
-    return of_columns(kinds(payments, status=STATUSES), given, reading)
+    return form.of_columns(given, reading)
 
 
-def sessions(journal: Journal) -> pd.DataFrame:
-    """Return one row for each change of each session's budget, in order.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | session_id, payer | category | whose session |
-    | event | category | opened, debited, debit undone, expired, refunded; failed: with its deposit |
-    | t_s, at | float64, UTC | when |
-    | expires_s | float64 | when it is due to expire, by the service's clock |
-    | payment_id | string | of the deposit, as in `payments` and `orders` |
-    | tx | string | of the deposit (opened) or of the refund (refunded), as in `transfers` and `transactions`; else NA |
-    | deposited_base, deposited | Int64, float64 | the deposit |
-    | released_base, released | Int64, float64 | spent by requests, after the event |
-    | refunded_base, refunded | Int64, float64 | paid back, after the event |
-    | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
-    """  # noqa: E501 - a table
+@frame(
+    "One row for each change of each session's budget, in order.",
+    alike(("session_id", "payer"), "category", "whose session"),
+    Column("event", "category", "opened, debited, debit undone, expired, refunded; failed: with its deposit", among=CHANGES),
+    moment("when"),
+    Column("expires_s", "float64", "when it is due to expire, by the service's clock", "s"),
+    Column("payment_id", "string", "of the deposit, as in `payments` and `orders`"),
+    Column("tx", "string", "of the deposit (opened) or of the refund (refunded), as in `transfers` and `transactions`; else NA"),
+    amount("deposited", "the deposit"),
+    amount("released", "spent by requests, after the event"),
+    amount("refunded", "paid back, after the event"),
+    amount("remaining", "deposited - released - refunded; 0 if failed"),
+)  # fmt: skip
+def sessions(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
-    columns, changes = kinds(sessions, event=CHANGES), SessionStates(reading).changes
-    return of_objects(columns, changes, reading, event=attrgetter("last"))
+    return form.of_objects(SessionStates(reading).changes, reading, event=attrgetter("last"))
 
 
-def balances(journal: Journal) -> pd.DataFrame:
-    """Return one row for each change of each party's balance on the chain, in order.
+@frame(
+    """One row for each change of each party's balance on the chain, in order.
 
-    A balance counts from the beginning of the run: what was held before is not known.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | t_s, at | float64, UTC | when |
-    | network | category | on which network; NA on the first one of a server's own journal |
-    | party | category | who: a payer's name, "merchant" (of several services, the service's name), or an address |
-    | tx | string | the transaction that moved it, or that a reorganisation undid |
-    | change_base, change | Int64, float64 | by how much, negative if it fell |
-    | balance_base, balance | Int64, float64 | the balance after it |
-    """  # noqa: E501 - a table
+A balance counts from the beginning of the run: what was held before is not known.""",
+    moment("when"),
+    Column("network", "category", "on which network; NA on the first one of a server's own journal"),
+    Column("party", "category", "who: a payer's name, \"merchant\" (of several services, the service's name), or an address"),
+    Column("tx", "string", "the transaction that moved it, or that a reorganisation undid"),
+    amount("change", "by how much, negative if it fell"),
+    amount("balance", "the balance after it"),
+)  # fmt: skip
+def balances(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
     moves = Movements(reading)
     known: dict[str | None, int] = defaultdict(lambda: len(known))
@@ -166,7 +160,7 @@ def balances(journal: Journal) -> pd.DataFrame:
         "change_base": change,
         "balance_base": _running(change, party * len(known) + network),
     }
-    return of_columns(kinds(balances), given, reading)
+    return form.of_columns(given, reading)
 
 
 def _running(values: Any, account: Any) -> Any:
@@ -179,20 +173,19 @@ def _running(values: Any, account: Any) -> Any:
     return found
 
 
-def transactions(journal: Journal) -> pd.DataFrame:
-    """Return one row each time a transaction was mined, with what it cost.
-
-    | column | dtype | meaning |
-    | --- | --- | --- |
-    | t_s, at | float64, UTC | when it was mined |
-    | network | category | on which network; NA on the first one of a server's own journal |
-    | block, tx | Int64, string | where |
-    | sender | category | who sent it, and so paid its gas: a name or an address |
-    | call | category | the function of the token that it called; empty for any other call |
-    | gas | Int64 | gas used, in units of gas |
-    | gas_price_wei | Int64 | price of a unit, in wei |
-    | revert_reason | string | why it reverted; NA if it did not |
-    """
+@frame(
+    "One row each time a transaction was mined, with what it cost.",
+    moment("when it was mined"),
+    Column("network", "category", "on which network; NA on the first one of a server's own journal"),
+    Column("block", "Int64", "where"),
+    Column("tx", "string", "where"),
+    Column("sender", "category", "who sent it, and so paid its gas: a name or an address"),
+    Column("call", "category", "the function of the token that it called; empty for any other call"),
+    Column("gas", "Int64", "gas used, in units of gas", "gas"),
+    Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),
+    Column("revert_reason", "string", "why it reverted; NA if it did not"),
+)  # fmt: skip
+def transactions(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
     (mined,) = tables(journal, TransactionMined)
     given = {
@@ -201,4 +194,4 @@ def transactions(journal: Journal) -> pd.DataFrame:
         "sender": mined.told("sender", reading.name),
         "gas_price_wei": mined.told("gas_price_wei", int),
     }
-    return of_columns(kinds(transactions), given, reading, mined)
+    return form.of_columns(given, reading, mined)

@@ -6,7 +6,6 @@ nothing but its own script, so that a frame in a notebook can show it.
 """
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
@@ -33,9 +32,6 @@ SCRIPTS = (
 )  # fmt: skip
 """The modules of the page; each imports only from those before it."""
 FILES = (*SCRIPTS, "style.css", "icon.svg")
-_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
-_EXPORT = re.compile(r"^export ", re.MULTILINE)
-_LINKS = re.compile(r" *<(link|script) .*\n")
 _FRAME_PX = 640
 
 
@@ -44,12 +40,19 @@ def read(name: str) -> str:
     return (files("x402sim.report") / "static" / name).read_text("utf-8")
 
 
+def _without(text: str, *begins: str) -> str:
+    """Return a text without the lines that begin so."""
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.lstrip(" ").startswith(begins))
+
+
 def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) -> str:
     """Return one page of HTML with its scripts, its styles and what a server would stream.
 
     `told` are the names of messages and their lines as JSON: "journal" and "exchanges".
     """
-    code = "".join(_EXPORT.sub("", _IMPORT.sub("", read(name))) for name in SCRIPTS)
+    code = "".join(_without(read(name), "import ") for name in SCRIPTS)
+    code = code.replace("\nexport ", "\n")
     style = read("style.css")
     policy = f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(style)}; "
     policy += "base-uri 'none'; form-action 'none'"
@@ -63,7 +66,7 @@ def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) ->
     tape = (
         f'<script type="application/json" id="tape">{{"words":{known},"told":[{lines}]}}</script>'
     )
-    html = _LINKS.sub("", read("index.html")).replace("</head>", head + "</head>")
+    html = _without(read("index.html"), "<link ", "<script ").replace("</head>", head + "</head>")
     return html.replace("</body>", f'{tape}\n<script type="module">{code}</script>\n</body>')
 
 

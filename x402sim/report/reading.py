@@ -1,6 +1,5 @@
 """Reads a journal: who is who, when it began, and which transactions stand."""
 
-import ast
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TypeVar
@@ -34,9 +33,9 @@ class Reading:
         self.start_ms = begin.start_ms if begin else next((each.at_ms for each in journal), 0)
         self.decimals = begin.decimals if begin else DECIMALS
         self.symbol = begin.symbol if begin else "token"
-        self.services = SERVICES.union(_named(begin, "service"))
+        self.services = SERVICES.union((begin and begin.services) or ())
         """The names of all services."""
-        self.facilitators = ("facilitator", *_named(begin, "facilitator"))
+        self.facilitators = ("facilitator", *((begin and begin.facilitators) or ()))
 
     def network(self, chain: str) -> str | None:
         """Return the network of a chain by the actor of its events; None if it is not told."""
@@ -97,16 +96,6 @@ def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
 
 reading_of = once(Reading)
 """Returns the reading of a journal."""
-
-
-def _named(begin: Begin | None, option: str) -> list[str]:
-    """Return the names that a world's option gives, such as "service"; [] without it."""
-    code = begin.options.get(option) if begin else None
-    if code is None:
-        return []
-    given = ast.parse(code, mode="eval").body
-    keys = given.keys if isinstance(given, ast.Dict) else []
-    return [str(key.value) for key in keys if isinstance(key, ast.Constant)]
 
 
 Source = Journal | Summary

@@ -200,7 +200,7 @@ class Run(Summary):
             run = cls(journal=Journal.open(path))
         else:
             run = cls(journal=Journal.load(path.read_bytes(), read_maker(path)))
-        _ = run._begin, run._end
+        _ = run.seed, run.outcome  # of the first and the last event, which must be there
         return run
 
     @cached_property

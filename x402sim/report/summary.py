@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import get_args
 
 from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
-from x402sim.journal import Journal, Kind
+from x402sim.journal import EventType, Journal
 from x402sim.text.tracebacks import is_users
 
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
@@ -49,7 +49,7 @@ class Summary:
     def _end(self) -> End:
         return self._one(End)
 
-    def _one(self, kind: type[Kind]) -> Kind:
+    def _one(self, kind: type[EventType]) -> EventType:
         found = list(self.journal.events(kind))
         if len(found) != 1:
             name = name_of(kind)

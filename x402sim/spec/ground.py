@@ -5,6 +5,7 @@ derived; these can be a MUST. A demand of the kit itself is ours, and a SHOULD. 
 specification is silent, the suite observes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,8 +62,44 @@ class Ground:
         return (*map(str, self.sentences), *([word + self.why] if self.why else ()))
 
 
+def explicit(*sentences: str) -> Ground:
+    """Return the ground of what these sentences state; each is named as `sentence` takes it.
+
+    This and the next three raise `ValueError` for a sentence that is unknown or ambiguous, and if
+    anything is missing.
+    """
+    return _ground(GroundKind.EXPLICIT, sentences)
+
+
+def derived(*sentences: str, so: str) -> Ground:
+    """Return the ground of what follows from these sentences, with the step from them."""
+    return _ground(GroundKind.DERIVED, sentences, so)
+
+
+def ours(*sentences: str, because: str) -> Ground:
+    """Return the ground of a demand of the kit, to which these sentences are related."""
+    return _ground(GroundKind.OURS, sentences, because)
+
+
+def silent(*sentences: str, why: str = "") -> Ground:
+    """Return the ground of an observation, as these sentences leave it open."""
+    return _ground(GroundKind.SILENT, sentences, why)
+
+
+def _ground(kind: GroundKind, names: Sequence[str], why: str = "") -> Ground:
+    is_whole = {
+        GroundKind.EXPLICIT: bool(names),
+        GroundKind.DERIVED: bool(names and why),
+        GroundKind.OURS: bool(why),
+        GroundKind.SILENT: bool(names or why),
+    }
+    if not is_whole[kind]:
+        raise ValueError(_WANTED[kind])
+    return Ground(kind, tuple(map(sentence, names)), why)
+
+
 def read_ground(text: str) -> Ground:
-    """Return the ground that a text tells: the sentences of the specification, and then why.
+    """Return the ground that a clause of `clauses.md` has: sentences, and then why.
 
     A sentence is a line with its section and opening words, "- 4.2: No valid proof of payment".
     If the demand only follows from them, "so: " and the step come next. "because: " and the reason
@@ -75,13 +112,4 @@ def read_ground(text: str) -> Ground:
     word, _, why = " ".join(lines[len(names) :]).partition(":")
     if word not in _KINDS:
         raise ValueError(f"after its sentences, a ground says so, because or open, not {word!r}")
-    kind = _KINDS[word]
-    is_whole = {
-        GroundKind.EXPLICIT: bool(names),
-        GroundKind.DERIVED: bool(names and why),
-        GroundKind.OURS: bool(why),
-        GroundKind.SILENT: bool(names or why),
-    }
-    if not is_whole[kind]:
-        raise ValueError(_WANTED[kind])
-    return Ground(kind, tuple(map(sentence, names)), why.strip())
+    return _ground(_KINDS[word], names, why.strip())

@@ -7,11 +7,10 @@ is a level that the check's ground does not support.
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from inspect import cleandoc
 from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind, read_ground
+from x402sim.spec.ground import BINDING, Ground, GroundKind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
@@ -67,7 +66,8 @@ class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
     A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
-    one begins to wait when the others are over. One of
+    one begins to wait when the others are over. One that `disturbs` the target's background, by
+    faults of the facilitator or of the chain, runs when no other waits. One of
     `one_step` also makes sense at a service that is paid in one step.
     Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
     that this case decides: a MUST of which one was not decided by any case has not passed.
@@ -85,6 +85,7 @@ class Check:
     waits: Waits | None = None
     late: bool = False
     one_step: bool = False
+    disturbs: bool = False
     decides: tuple[str, ...] = ()
 
     @property
@@ -105,13 +106,13 @@ class Check:
 
 _CLAUSES = {clause.id: clause for clause in CLAUSES}
 _ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
-_BEGINS = ("- ", "so: ", "because: ", "open: ")
-"""How a line begins that tells of a ground."""
 
 
 def check(
     clause: str,
     *,
+    title: str,
+    ground: Ground | None = None,
     needs: str = "",
     pays: int = 0,
     deposits: str = "0",
@@ -120,34 +121,34 @@ def check(
     waits: Waits | None = None,
     late: bool = False,
     one_step: bool = False,
+    disturbs: bool = False,
     decisive: bool | str = False,
-    ground: str = "",
 ) -> Callable[[Case], Check]:
-    """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
+    """Make a check of `async def case(probe)`; `title` says what it demands.
 
     `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
-    others are over. With `one_step` it is also asked of a service that is paid in one step, without
-    payment ids and the texts of section 7. A case is `decisive`
-    if a service with a defect of this clause passes all others; where several cases find the same
-    defects, and no others do, each has the same words instead of `True` (several, separated by
-    commas). If no such case was judged, a MUST has not passed. A check that demands a
-    refusal names its `baseline`. The ground says where the demand
-    comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
-    several cases have the same, or the clause's. The document of the id follows from it: "spec" if
-    it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level` is the
-    highest that the ground supports, or a lower one: only what the specification demands is a MUST.
+    others are over. A case that injects faults of the facilitator or of the chain, forces reverts
+    or holds blocks back says `disturbs`: no other case counts on the target's background until that
+    was seen to run again. With `one_step` it is also asked of a service that is paid in one step,
+    without payment ids and the texts of section 7. A case is `decisive` if a service with a defect
+    of this clause passes all others; where several cases find the same defects, and no others do,
+    each has the same words instead of `True` (several, separated by commas). If no such case was
+    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
+    says where the demand comes from, if not from where its clause does: it is `explicit`,
+    `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
+    "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
+    is the highest that the ground supports, or a lower one: only what the specification demands is
+    a MUST.
 
-    Raises `ValueError` for an unknown clause or need, for a level above its ground, and
-    for a case without a docstring.
+    Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
 
     def make(case: Case) -> Check:
-        title, own = _title_and_ground(case)
-        demand = _ground(clause, own or ground)
+        demand = _ground(clause, ground)
         check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
         where, highest = f"check {check_id}", LEVELS[demand.kind]
         if level is not None and _ORDER.index(level) > _ORDER.index(highest):
@@ -169,6 +170,7 @@ def check(
             waits=waits,
             late=late,
             one_step=one_step,
+            disturbs=disturbs,
             decides=_questions(decisive, getattr(case, "__name__", "")),
         )
 
@@ -186,23 +188,13 @@ def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
     return (name,) if decisive else ()
 
 
-def _title_and_ground(case: Case) -> tuple[str, str]:
-    """Return a case's title, and what its docstring tells of the ground after it, if anything."""
-    if not case.__doc__:
-        raise ValueError(f"{case} has no docstring; it is the case's title")
-    lines = cleandoc(case.__doc__).splitlines()
-    told = [n for n, line in enumerate(lines) if line.startswith(_BEGINS)]
-    begin = min(told, default=len(lines))
-    return " ".join(" ".join(lines[:begin]).split()), "\n".join(lines[begin:])
-
-
-def _ground(clause: str, told: str) -> Ground:
-    """Return the ground of a demand: the one that is told, or else its clause's."""
+def _ground(clause: str, own: Ground | None) -> Ground:
+    """Return the ground of a demand: its own, or else its clause's."""
     known = _CLAUSES.get(clause)
-    ground = read_ground(told) if told else known.ground if known else None
+    ground = own or (known.ground if known else None)
     if ground is None or (known is None and ground.kind in BINDING):
         said = unknown("clause", clause, _near(clause))
-        raise ValueError(f'{said}; a demand of our own gives its ground, as in "because: ..."')
+        raise ValueError(f"{said}; a demand of our own gives ground=ours(because=...)")
     return ground
 
 

@@ -40,6 +40,8 @@ NOT_SETTLED = (
 
 HOLD_S = 0.5
 """How long the facilitator's answers are held back, so that concurrent requests meet."""
+DISTURBING = ("mining", "force-revert")
+"""What disturbs as a fault does, besides faults."""
 SHOWN = 8
 """How many faults are shown at most beside the exchange of a failure."""
 
@@ -53,10 +55,15 @@ def paid_to(payee: str, base: int) -> str:
 
 
 class ControlApi:
-    """One check's access to the world; `changed_world` is set if it changes more than balances."""
+    """One check's access to the world; `changed_world` is set if it changes more than balances.
 
-    def __init__(self, setting: Setting) -> None:
+    Only a check that `may_disturb` injects faults of the facilitator or the chain: beside another,
+    they would strike what the target does in the background, which that one counts on.
+    """
+
+    def __init__(self, setting: Setting, *, may_disturb: bool = True) -> None:
         self._setting, self._lasting = setting, setting.lasting_faults
+        self._may_disturb = may_disturb
         self._mine: set[str] = set()
         self._faults: list[Fault] = []
         self._is_cleared = False
@@ -74,6 +81,7 @@ class ControlApi:
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Act through the control API; raises `Inconclusive` if it does not answer 200."""
         self.changed_world |= path != "faucet"
+        self._require_may_disturb(path in DISTURBING)
         return await self._asked(self._client().request("POST", path, body))
 
     async def _asked(self, answer: Awaitable[T]) -> T:
@@ -91,19 +99,29 @@ class ControlApi:
     async def fault(self, fault: Fault, *, of: Wallet | None = None) -> None:
         """Inject a fault, which the engine clears after the check.
 
-        `of` is the payer whose payments it strikes. Without it, one of the facilitator also
-        strikes a refund that the target sends meanwhile, for a check that runs beside this one.
+        `of` is the payer whose payments it strikes. One of the facilitator or the chain needs
+        `disturbs=True` of the check; it raises `ValueError` without.
         """
-        fault = fault if of is None else replace(fault, contains=of.address)
+        self._require_may_disturb(fault.victim != "explorer")
+        await self._inject(fault if of is None else replace(fault, contains=of.address))
+
+    def _require_may_disturb(self, disturbs: bool) -> None:
+        if disturbs and not self._may_disturb:
+            raise ValueError("a check that disturbs the target's background says so: disturbs=True")
+
+    async def _inject(self, fault: Fault) -> None:
         self._faults = [*([] if self._is_cleared else self._faults), fault]
         self._is_cleared = False
         await self.post("faults", msgspec.to_builtins(fault))
 
     async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
-        """Hold back the facilitator's answers about a payer; without a world, nothing."""
+        """Hold back the facilitator's answers about a payer; without a world, nothing.
+
+        That is so short that it disturbs nobody else.
+        """
         if self.exists:
             late = Fault(victim="facilitator", does="delay answer", seconds=seconds, times=None)
-            await self.fault(late, of=payer)
+            await self._inject(replace(late, contains=payer.address))
 
     async def watch(self, payer: Wallet) -> None:
         """Have the world note when its facilitator is asked about a payer, who pays only once.

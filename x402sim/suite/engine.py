@@ -3,9 +3,9 @@
 import asyncio
 import functools
 import runpy
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 
@@ -17,14 +17,18 @@ from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.check import DOCUMENTS, Baseline, Check, by_id
 from x402sim.suite.expect import expect_served
+from x402sim.suite.order import in_groups, is_beside
 from x402sim.suite.plan import is_patient_enough, why_left
 from x402sim.suite.probe import Probe
+from x402sim.suite.recovery import recover
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
 _WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
 
+MOST_TOLD = 6
+"""How many ids are named at most that were beside a case which has failed."""
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
 """The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
 
@@ -59,7 +63,8 @@ async def run(
     """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
-    that wait or restart the target run beside the others. Results that depend on a baseline come
+    run in the groups of `suite.order`, and what fails in company is repeated alone. Results that
+    depend on a baseline come
     last: the baselines are repeated first, because a target that has begun to refuse everything
     would pass every check that expects a refusal.
     """
@@ -87,91 +92,137 @@ async def run(
 async def _run_cases(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
-    """Run all cases; yield each id's result and the baselines that it depends on."""
-    ids = by_id(checks)
+    """Run all cases; yield each id's result and the baselines that it depends on.
+
+    A case that has failed in company is doubtful: it is repeated at the end, alone.
+    """
+    ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
-    late: list[str] = []
-    async with _beside(setting, checks) as tasks:
+    begun: set[str] = set()
+    told: set[str] = set()
+
+    async def play(case: Check) -> None:
+        if case.id not in begun:
+            begun.add(case.id)
+            on_begin(case.id)
+        try:
+            done[case] = await run_case(setting, case)
+        finally:
+            if Need.RESTART in case.needs:
+                scheduler.is_ready()
+
+    def certain() -> Iterator[tuple[Result, set[Baseline]]]:
         for check_id, cases in ids.items():
-            on_begin(check_id)
-            for case in cases:
-                if case not in tasks:
-                    done[case] = await run_case(setting, case)
-            if tasks.keys().isdisjoint(cases):
+            is_open = any(case not in done or is_doubtful(setting, case, done) for case in cases)
+            if check_id not in told and not is_open:
+                told.add(check_id)
                 yield _of_id(setting, cases, done)
-            else:
-                late.append(check_id)
-        setting.scheduler.rest_is_over.set()
-        _tell_of_waiting(setting, tasks)
-        restarting = [case for case in tasks if Need.RESTART in case.needs]
-        for case in [case for case in tasks if case not in restarting]:
-            done[case] = await tasks[case]
-        await setting.scheduler.when_ready(len(restarting))
-        for case in restarting:
-            done[case] = await tasks[case]
-    for check_id in late:
-        yield _of_id(setting, ids[check_id], done)
+
+    if setting.advance is None:
+        scheduler.share()
+    async with _tasks(play) as start:
+        restarting, waiting = start(order.restarting), start(order.waiting)
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
+        for case in order.acting:
+            await play(case)
+            for each in certain():
+                yield each
+        scheduler.rest_is_over.set()
+        _tell_of_waiting(setting, order.waiting, done)
+        await asyncio.gather(*waiting)
+        await scheduler.when_prepared(len(restarting))
+        for case in order.breaking:
+            await play(case)
+        if order.troubled:
+            await recover(setting)
+            troubled = start(order.troubled)
+            _tell_of_waiting(setting, order.troubled, done)
+            await asyncio.gather(*troubled)
+        if restarting or order.unsettling:
+            await recover(setting)
+            restarting += start(order.unsettling)
+            await scheduler.when_ready(len(restarting))
+            await asyncio.gather(*restarting)
+    for each in certain():
+        yield each
+    for check_id, cases in ids.items():
+        if check_id not in told:
+            await _repeat(setting, cases, done)
+            yield _of_id(setting, cases, done)
 
 
 @asynccontextmanager
-async def _beside(
-    setting: Setting, checks: list[Check]
-) -> AsyncIterator[dict[Check, asyncio.Task[CaseResult]]]:
-    """Start the cases that run beside the others; at the end, stop those that still run."""
+async def _tasks(
+    play: Callable[[Check], Coroutine[Any, Any, None]],
+) -> AsyncIterator[Callable[[Iterable[Check]], list[asyncio.Task[None]]]]:
+    """Yield what starts cases that run beside others; at the end, stop those that still run."""
+    tasks: list[asyncio.Task[None]] = []
 
-    async def play(case: Check) -> CaseResult:
-        try:
-            return await run_case(setting, case)
-        finally:
-            if Need.RESTART in case.needs:
-                setting.scheduler.ready.release()
+    def start(cases: Iterable[Check]) -> list[asyncio.Task[None]]:
+        new = [asyncio.create_task(play(case)) for case in cases]
+        tasks.extend(new)
+        return new
 
-    if setting.advance is None:
-        setting.scheduler.share()
-    tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
-    await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
-        yield tasks
+        yield start
     finally:
-        for task in tasks.values():
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[CaseResult]]) -> None:
-    """Say which ids still wait, and for how long in all."""
-    if left := [case for case, task in tasks.items() if not task.done()]:
+def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) -> bool:
+    """Tell whether a case has failed in company: where there is a world, others have faults."""
+    has_faults = setting.control is not None and setting.advance is None
+    is_failed = done[case].outcome is Outcome.FAILED
+    return has_faults and is_failed and bool(setting.scheduler.company.of[case.name])
+
+
+async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
+    """Repeat the doubtful cases of an id alone, until one has failed again: then the id has failed.
+
+    One that holds alone is inconclusive, and says who was beside it.
+    """
+    for case in sorted(cases, key=lambda case: _place(case, done)):
+        if not is_doubtful(setting, case, done):
+            continue
+        first, beside = done[case], setting.scheduler.company.told(case.name)
+        await recover(setting)
+        setting.scheduler.alone()
+        setting.tell(f"repeating {case.id} alone, which has failed beside others")
+        again = await run_case(setting, case)
+        seconds = round(first.seconds + again.seconds, 3)
+        if again.outcome is Outcome.FAILED:
+            done[case] = msgspec.structs.replace(again, seconds=seconds)
+            return
+        held = again.outcome in HOLDS
+        alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
+        whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
+        said = f"expected {first.expected}, got {first.actual}"
+        why = f"it failed beside {whom} ({said}); {alone}"
+        done[case] = msgspec.structs.replace(
+            first,
+            outcome=Outcome.INCONCLUSIVE,
+            expected=None,
+            actual=None,
+            reason=why,
+            seconds=seconds,
+        )
+
+
+def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
+    """Say which ids are waited for, and for how long at most."""
+    if left := [case for case in cases if case not in done]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
-        most = f", which wait for up to {longest_s:.0f} s since the beginning" if longest_s else ""
-        setting.tell(f"everything else is done; waiting for {ids}{most}")
-
-
-def runs_beside(setting: Setting, case: Check) -> bool:
-    """Tell whether a case runs beside the others: if it waits or restarts, and no clock turns."""
-    takes_time = case.waits is not None or Need.RESTART in case.needs
-    return takes_time and setting.advance is None
+        setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
 
 
 def _of_id(
     setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
 ) -> tuple[Result, set[Baseline]]:
-    """Return the result of an id and the baselines that it depends on.
-
-    Of several failures, the clearest is the one that needs least, and then the shortest; of
-    several cases that were skipped, the one that needs least.
-    """
-
-    def place(case: Check) -> tuple[int, int, int]:
-        result = done[case]
-        if result.outcome is Outcome.SKIPPED:
-            return _WORST.index(result.outcome), Need.CLOCK in case.needs, len(case.needs)
-        if result.outcome is not Outcome.FAILED:
-            return _WORST.index(result.outcome), 0, 0
-        said = len(f"{result.expected}{result.actual}")
-        return _WORST.index(result.outcome), len(case.needs), said
-
-    in_order = sorted(cases, key=place)
+    """Return the result of an id and the baselines that it depends on."""
+    in_order = sorted(cases, key=lambda case: _place(case, done))
     first, worst = in_order[0], done[in_order[0]]
     passed = [case for case in cases if done[case].outcome in HOLDS]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
@@ -192,6 +243,21 @@ def _of_id(
     if first.level == "MUST" and result.outcome in HOLDS:
         result = _decided(result, {case: done[case] for case in cases})
     return result, {case.baseline for case in passed if case.baseline}
+
+
+def _place(case: Check, done: dict[Check, CaseResult]) -> tuple[int, int, int]:
+    """Return where a case stands among those of its id: the worst outcome first.
+
+    Of several failures, the clearest is the one that needs least, and then the shortest; of
+    several cases that were skipped, the one that needs least.
+    """
+    result = done[case]
+    if result.outcome is Outcome.SKIPPED:
+        return _WORST.index(result.outcome), Need.CLOCK in case.needs, len(case.needs)
+    if result.outcome is not Outcome.FAILED:
+        return _WORST.index(result.outcome), 0, 0
+    said = len(f"{result.expected}{result.actual}")
+    return _WORST.index(result.outcome), len(case.needs), said
 
 
 def _decided(result: Result, done: dict[Check, CaseResult]) -> Result:
@@ -231,55 +297,62 @@ def _unclear(result: Result, why: str) -> Result:
 async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
     async with setting.scheduler.turn:
-        elapsed = stopwatch()
-        probe = Probe(setting, case.id)
-        outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
-        has_begun, applies, lacks, show = False, True, False, None
-        try:
-            if left := why_left(setting, case):
-                raise left
-            if case.waits and not is_patient_enough(setting, case):
-                raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
-            if stopped := setting.stopped:
-                raise Inconclusive(stopped)
-            if case.baseline:
-                await _require_baseline(setting, case.baseline)
-            has_begun = True
-            await case.run(probe)
-            observed = probe.observed
-            if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
-                observed += [f"as the target file says: {'; '.join(departs)}"]
-            if observed:
-                outcome, actual = Outcome.OBSERVED, "; ".join(observed)
-        except CheckFailed as failed:
-            outcome = Outcome.FAILED
-            prefix = f"{failed.what}: " if failed.what else ""
-            expected, actual = prefix + plain(failed.expected), plain(failed.actual)
-            show = failed.show
-        except Inconclusive as unclear:
-            outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
-        except Skipped as skipped:
-            outcome, reason = Outcome.SKIPPED, str(skipped)
-            applies = not isinstance(skipped, NotApplicable)
-            lacks = isinstance(skipped, Lacking)
-        except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
-            outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
-        finally:
-            if uncleared := await _clear_faults(probe):
-                outcome, reason = Outcome.INCONCLUSIVE, uncleared
-        return CaseResult(
-            title=case.title,
-            outcome=outcome,
-            expected=_clean(setting, expected) or None,
-            actual=_clean(setting, actual) or None,
-            reason=_clean(setting, reason),
-            exchange=redact.without(_exchange(probe, outcome, show), setting.options.secrets),
-            seconds=round(elapsed(), 3),
-            ground=case.ground,
-            has_begun=has_begun,
-            applies=applies,
-            lacks=lacks,
-        )
+        waits = is_beside(setting, case)
+        joined = setting.scheduler.company.joined
+        with joined(case.name, case.id, waits=waits, disturbs=case.disturbs):
+            return await _run_case(setting, case)
+
+
+async def _run_case(setting: Setting, case: Check) -> CaseResult:
+    elapsed = stopwatch()
+    probe = Probe(setting, case.id, may_disturb=case.disturbs)
+    outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+    has_begun, applies, lacks, show = False, True, False, None
+    try:
+        if left := why_left(setting, case):
+            raise left
+        if case.waits and not is_patient_enough(setting, case):
+            raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
+        if stopped := setting.stopped:
+            raise Inconclusive(stopped)
+        if case.baseline:
+            await _require_baseline(setting, case.baseline)
+        has_begun = True
+        await case.run(probe)
+        observed = probe.observed
+        if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
+            observed += [f"as the target file says: {'; '.join(departs)}"]
+        if observed:
+            outcome, actual = Outcome.OBSERVED, "; ".join(observed)
+    except CheckFailed as failed:
+        outcome = Outcome.FAILED
+        prefix = f"{failed.what}: " if failed.what else ""
+        expected, actual = prefix + plain(failed.expected), plain(failed.actual)
+        show = failed.show
+    except Inconclusive as unclear:
+        outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+    except Skipped as skipped:
+        outcome, reason = Outcome.SKIPPED, str(skipped)
+        applies = not isinstance(skipped, NotApplicable)
+        lacks = isinstance(skipped, Lacking)
+    except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
+        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
+    finally:
+        if uncleared := await _clear_faults(probe):
+            outcome, reason = Outcome.INCONCLUSIVE, uncleared
+    return CaseResult(
+        title=case.title,
+        outcome=outcome,
+        expected=_clean(setting, expected) or None,
+        actual=_clean(setting, actual) or None,
+        reason=_clean(setting, reason),
+        exchange=redact.without(_exchange(probe, outcome, show), setting.options.secrets),
+        seconds=round(elapsed(), 3),
+        ground=case.ground,
+        has_begun=has_begun,
+        applies=applies,
+        lacks=lacks,
+    )
 
 
 def _clean(setting: Setting, text: str) -> str:

@@ -1,14 +1,15 @@
 """Watches a target's indexer by the log of the world's explorer, for one interval.
 
 An indexer takes at most a hundred of the newest payments in a run: a payment that is to be seen
-in its next run is made when the checks are over that do not wait.
+in its next run is made when the checks are over that do not wait. Then the target has nothing else
+to do, too.
 """
 
 from collections.abc import Collection
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Paid
-from x402sim.suite.check import PATIENCE_S, Waits
+from x402sim.suite.check import Waits
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, NotApplicable
@@ -30,8 +31,7 @@ def turn_s(setting: Setting) -> float:
 async def late(probe: Probe) -> None:
     """Return when what is paid next is among the newest payments in the indexer's next run."""
     await probe.setting.scheduler.wait_for_the_first()
-    if turn_s(probe.setting) > PATIENCE_S:
-        await probe.setting.scheduler.wait_for_the_rest()
+    await probe.setting.scheduler.wait_for_the_rest()
 
 
 async def buy_late(probe: Probe) -> Paid:

@@ -12,14 +12,14 @@ from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages.stage import Stage
 from x402sim.world.transport.link import Asgi
+from x402sim.world.world import World
 
-__all__ = ["Recipe", "judge"]
+__all__ = ["judge"]
 
 SWEEP_S = 300
 """The checks simulate days; a sweep every five minutes is enough."""
@@ -44,7 +44,7 @@ def _calm(settings: Settings) -> Settings:
     )
 
 
-async def _crash(stage: OpenStage) -> None:
+async def _crash(stage: Stage) -> None:
     """Restart the service, as the command of --restart does."""
     assert stage.parts is not None
     stage.parts.process.crash()
@@ -52,11 +52,11 @@ async def _crash(stage: OpenStage) -> None:
 
 
 def judge(
-    recipe: Recipe,
+    world: World,
     *,
     target: Target | None = None,
     checks: list[Check] | None = None,
-    mutate: Callable[[Parts], None] = lambda parts: None,
+    mutate: Callable[[RunningWorld], None] = lambda parts: None,
     has_clock: bool = True,
     patient: bool = True,
 ) -> list[Result]:
@@ -67,13 +67,13 @@ def judge(
     """
 
     calm = replace(
-        recipe,
+        world,
         heartbeat_s=HEARTBEAT_S,
-        services={name: _calm(settings) for name, settings in recipe.services.items()},
+        service={name: _calm(settings) for name, settings in world.services.items()},
     )
 
     async def main() -> list[Result]:
-        async with InProcess().open(calm) as stage:
+        async with in_process(calm) as stage:
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(

@@ -4,7 +4,7 @@ The number of requests and the time of each case are measured with our own servi
 (`conformance/costs.json`, made by `python -m tests.suite.costs`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.needs import Need
 from x402sim.suite import one_step
 from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
+from x402sim.suite.order import in_groups
 from x402sim.suite.probe import CENT_BASE
+from x402sim.suite.recovery import usual_s
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
 
@@ -26,6 +28,9 @@ BASELINE_REQUESTS = 2
 """A session of the baseline is worth two requests."""
 BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
+WORK = 1.8
+"""How much longer a request of a case takes than one that is not paid, as measured: a settlement,
+the signature before it, and what the world is asked besides."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not measured."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
@@ -80,7 +85,8 @@ def make_plan(
     paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
     requests = setting.pace.requests + sum(_cost(measured, case).requests for case in begun)
-    gap_s = max(round_trip_s, 1 / setting.options.rate if setting.options.rate else 0)
+    rate = setting.options.rate
+    request_s = max(round_trip_s * WORK, 1 / rate if rate else 0)
     budget_base = setting.options.budget_base
     why = (
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
@@ -90,7 +96,7 @@ def make_plan(
         ids=len({case.id for case in checks}),
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
-        seconds=_seconds(setting, begun, measured, requests * gap_s),
+        seconds=_seconds(setting, begun, measured, request_s),
         payments=_payments(paid),
         deposits_base=_deposits_base(setting, paid, price_base),
         signs_base=_signs_base(setting, paid, price_base),
@@ -100,22 +106,34 @@ def make_plan(
 
 
 def _seconds(
-    setting: Setting, cases: list[Check], measured: Mapping[str, Cost], sending_s: float
+    setting: Setting, cases: list[Check], measured: Mapping[str, Cost], request_s: float
 ) -> float:
-    """Return how long cases take; those that wait run beside the others, if no clock turns.
+    """Return how long cases take, group by group (`suite.order`), at a target without defects."""
 
-    Late ones wait after them.
-    """
-    beside = [case for case in cases if case.waits is not None and setting.advance is None]
-    rest_s = sending_s + sum(_cost(measured, case).waits_s for case in cases if case not in beside)
-    longest_s, last_s = (
-        max(
-            (case.waits(setting) for case in beside if case.waits and case.late is late),
-            default=0.0,
-        )
-        for late in (False, True)
-    )
-    return max(rest_s + last_s, longest_s)
+    def acting_s(*groups: Iterable[Check]) -> float:
+        """Return how long the cases of groups act, one after the other."""
+        costs = [(case, _cost(measured, case)) for cases in groups for case in cases]
+        is_real = setting.advance is None
+        own_s = sum(cost.waits_s for case, cost in costs if not (case.waits and is_real))
+        return request_s * sum(cost.requests for _, cost in costs) + own_s
+
+    def longest_s(cases: Iterable[Check]) -> float:
+        """Return the longest wait of cases that wait beside each other."""
+        return max((case.waits(setting) for case in cases if case.waits), default=0.0)
+
+    order = in_groups(setting, cases)
+    beside = (*order.waiting, *order.restarting)
+    soon, late = ([case for case in beside if case.late is late] for late in (False, True))
+    seconds = max(acting_s(order.acting, soon), longest_s(soon)) + acting_s(late) + longest_s(late)
+    seconds += acting_s(order.breaking)
+    if order.troubled:
+        seconds += acting_s(order.troubled) + longest_s(order.troubled)
+        seconds += usual_s(setting) if order.breaking else 0
+    if order.restarting or order.unsettling:
+        # of what they wait for, a part comes before the restart, beside others
+        seconds += acting_s(order.unsettling) + longest_s(order.restarting) / 2
+        seconds += usual_s(setting) if order.breaking or order.troubled else 0
+    return seconds
 
 
 def is_patient_enough(setting: Setting, case: Check) -> bool:

@@ -45,8 +45,8 @@ REQUIRABLE = {
 }
 """What --require can demand; refunds, moreover, when they are due (`_undue`). Whether an expiry
 was seen is known at the end only."""
-SAMPLES = 3
-"""How many requests show how long one takes."""
+SAMPLES, SAMPLES_S = (3, 20), 0.5
+"""How many requests show how long one takes: at least, and as many as are answered in this time."""
 INIT = "python -m x402sim target init"
 SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
@@ -101,13 +101,17 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
 
 
 async def _round_trip_s(probe: Probe) -> float:
-    """Return how long a request takes, once the connection stands and the service is warm."""
-    found = []
-    for _ in range(SAMPLES):
-        elapsed = stopwatch()
+    """Return how long a request takes, once the connection stands and the service is warm.
+
+    The mean: a busy machine answers most requests at once, and some late.
+    """
+    least, most = SAMPLES
+    elapsed = stopwatch()
+    for number in range(1, most + 1):
         await probe.ask()
-        found.append(elapsed())
-    return sorted(found)[SAMPLES // 2]
+        if number >= least and elapsed() > SAMPLES_S:
+            break
+    return elapsed() / number
 
 
 def _notes(setting: Setting) -> tuple[str, ...]:

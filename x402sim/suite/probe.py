@@ -51,10 +51,10 @@ WORK_S = 10
 class Probe:
     """One check's access to the target and its surroundings."""
 
-    def __init__(self, setting: Setting, check_id: str = "") -> None:
+    def __init__(self, setting: Setting, check_id: str = "", *, may_disturb: bool = True) -> None:
         self.setting, self.check_id = setting, check_id
         self.target, self.clock = setting.target, setting.clock
-        self.world = ControlApi(setting)
+        self.world = ControlApi(setting, may_disturb=may_disturb)
         self.chain = ChainView(setting)
         self.wallets = Wallets(setting, self.world)
         self.observed: list[str] = []

@@ -1,16 +1,15 @@
-"""Schedules checks: they run one at a time, and waiting ones yield.
+"""Schedules checks: one acts at a time, and while it waits, others act.
 
-So a check that waits for minutes runs beside the others, and meets neither the faults that
-they inject nor the blocks that they hold back. Checks that need a restart share one: it comes
-when all others are over, and each of them is ready for it. Its owner's command ends the target and
-starts it again, and returns while the target runs on.
+Checks that need a restart share one: it comes when all others are over, and each of them is ready
+for it. Its owner's command ends the target and starts it again, and returns while the target runs
+on. `Company` knows which checks were beside a check, and may have disturbed what it saw.
 """
 
 import asyncio
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -39,6 +38,50 @@ class Pace:
         self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
+@dataclass(slots=True)
+class Company:
+    """Which other ids may have disturbed a case: they acted while it waited, or before it.
+
+    What a case leaves behind in the target's background (payments to resolve, refunds to repeat)
+    lasts beyond its end, until the target was seen to have `recovered`.
+    """
+
+    of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The ids, in their order, by the name of the case."""
+    unrecovered: dict[str, None] = field(default_factory=dict)
+    """The ids that have disturbed the target since it was last seen to run as usual."""
+    disturbers: set[str] = field(default_factory=set)
+    """The ids that have disturbed the target at any time."""
+    _waiting: dict[str, str] = field(default_factory=dict)
+    """The ids of the cases that have begun, and let others act while they wait, by their names."""
+
+    @contextmanager
+    def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
+        """Let a case act from now on, to the end of the block."""
+        beside = self._waiting.values() if waits else ()
+        self.of[name] = dict.fromkeys(it for it in (*self.unrecovered, *beside) if it != check_id)
+        for other, other_id in self._waiting.items():
+            if other_id != check_id:
+                self.of[other][check_id] = None
+        if waits:
+            self._waiting[name] = check_id
+        if disturbs:
+            self.unrecovered[check_id] = None
+            self.disturbers.add(check_id)
+        try:
+            yield
+        finally:
+            self._waiting.pop(name, None)
+
+    def recovered(self) -> None:
+        """Note that the target does in the background what it should."""
+        self.unrecovered.clear()
+
+    def told(self, name: str) -> list[str]:
+        """Return the ids that were beside a case, those that disturb first."""
+        return sorted(self.of[name], key=lambda check_id: check_id not in self.disturbers)
+
+
 class RestartFailed(Exception):
     """The target was not restarted, or does not answer since."""
 
@@ -53,8 +96,9 @@ class Scheduler:
         self.rest_is_over, self._may_restart, self._first_is_over, self._waits_are_over = events
         for event in events:
             event.set()
-        self.ready = asyncio.Semaphore(0)
-        """Released by each check that is ready for the restart, or over."""
+        self.prepared, self.ready = asyncio.Semaphore(0), asyncio.Semaphore(0)
+        """Released by each check that has prepared for the restart, is ready for it, or is over."""
+        self.company = Company()
         self._restarted: asyncio.Future[None] | None = None
         """The shared restart, once it has begun."""
 
@@ -89,11 +133,12 @@ class Scheduler:
 
         What is done then until `restart` is done shortly before it.
         """
+        self.prepared.release()
         await self.waiting(self._waits_are_over.wait())
 
     async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
-        self.ready.release()
+        self.is_ready()
         await self.waiting(self._may_restart.wait())
         self._restarted = self._restarted or asyncio.ensure_future(restart())
         await self._restarted
@@ -103,6 +148,20 @@ class Scheduler:
         self.rest_is_over.clear()
         self._may_restart.clear()
         self._waits_are_over.clear()
+
+    def is_ready(self) -> None:
+        """Say that a check is ready for the restart, or over."""
+        self.prepared.release()
+        self.ready.release()
+
+    def alone(self) -> None:
+        """Let the next check act without any other: its restart is its own."""
+        self._restarted = None
+
+    async def when_prepared(self, checks: int) -> None:
+        """Wait until this many checks wait for nothing but the restart, or are over."""
+        for _ in range(checks):
+            await self.prepared.acquire()
 
     async def when_ready(self, checks: int) -> None:
         """Wait until this many checks are ready for the restart, or over; then let it begin.

@@ -107,6 +107,8 @@ class Setting:
     """The cases that are not run, by their `name`, and why: the user's, and others."""
     lasting_faults: set[str] = field(default_factory=set)
     """The texts of the faults that checks which wait have injected (`ControlApi`)."""
+    has_refunded: bool = False
+    """Whether a refund of this run has come: later ones show that the background runs."""
     has_answered: bool = False
     """Whether the target has answered a request of this run."""
     stopped: str = ""

@@ -13,7 +13,17 @@ import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -126,7 +136,7 @@ def _fits(value: object, kind: Any) -> bool:
         return _fits(value, kind.__origin__) and value in kind.__metadata__[0]
     if isinstance(value, bool) and kind in (int, float):
         return False
-    if getattr(kind, "_is_protocol", False):
+    if Protocol in getattr(kind, "__bases__", ()):
         return not isinstance(value, type) and all(hasattr(value, each) for each in _methods(kind))
     return isinstance(value, numbers.Real if kind is float else kind)
 
@@ -144,7 +154,7 @@ def _in_words(kind: Any) -> str:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is Annotated:
         return f"{_in_words(kind.__origin__)} {kind.__metadata__[0]}"
-    if getattr(kind, "_is_protocol", False):
+    if Protocol in getattr(kind, "__bases__", ()):
         return f"an object with {' and '.join(f'`{each}`' for each in _methods(kind))}"
     return _WORDS.get(kind) or str(kind.__name__)
 

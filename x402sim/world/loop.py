@@ -9,32 +9,30 @@ without a delay, would go on forever at one moment: after `MAX_STEPS` it is an e
 
 import asyncio
 import heapq
+import inspect
 import itertools
 import linecache
 import re
 import selectors
-import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, wait
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
-from types import FrameType
 from typing import Any, TypeVar
 
 from x402sim.clock import is_periodic
 from x402sim.text.tracebacks import is_users, shown
 
 T = TypeVar("T")
+Found = list[tuple[selectors.SelectorKey, int]]
 GRACE_S = 1.0
 """The most real seconds that bytes may take between two sockets of this loop."""
-
-
 MOST_CANCELLED = 100
 """How many cancelled timers may wait for their time, if they are not half of all."""
-MAX_STEPS = 1_000_000
-"""The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
+MAX_STEPS = 2_000_000
+"""The most steps of a loop within `MOMENT_S`; a payment takes about 20."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
 _SOON_S = 1e-6
@@ -51,28 +49,85 @@ class TimeStandsStill(RuntimeError):
     """Work goes on at one moment of virtual time, without end; the text says whose."""
 
 
+class _Timer(asyncio.TimerHandle):
+    """A timer of a virtual loop, which can be cancelled until it has run."""
+
+    __slots__ = ("_on_cancel", "_soon", "_work", "is_periodic")
+
+    def __init__(
+        self,
+        when: float,
+        work: Callable[[], asyncio.Handle],
+        on_cancel: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+        context: Context,
+    ) -> None:
+        super().__init__(when, work, (), loop, context)
+        self._work: Callable[[], asyncio.Handle] | None = work
+        self._on_cancel = on_cancel
+        self._soon: asyncio.Handle | None = None
+        self.is_periodic = context.get(is_periodic, False)
+        """Whether it is of periodic work, whose end nobody waits for."""
+
+    def fire(self) -> None:
+        """Have the work done in this step of the loop."""
+        if self._work is not None:
+            self._soon, self._work = self._work(), None
+
+    def cancel(self) -> None:
+        """Cancel the work, unless it was done."""
+        if self._work is not None:
+            self._work = None
+            self._on_cancel()
+        elif self._soon is not None:
+            self._soon.cancel()
+        super().cancel()
+
+
+class _Selector(selectors.DefaultSelector):
+    """Asks the system for I/O, but never waits for time: that is passed by the loop."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        super().__init__()
+        self._loop = loop
+        self.has_sockets = False
+        """Whether anything is registered but the loop's own wake-up."""
+
+    def register(self, *args: Any, **named: Any) -> selectors.SelectorKey:
+        """Register a file."""
+        key = super().register(*args, **named)
+        self.has_sockets = len(self.get_map()) > 1
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """Unregister a file."""
+        key = super().unregister(fileobj)
+        self.has_sockets = len(self.get_map()) > 1
+        return key
+
+    def select(self, timeout: float | None = None) -> Found:
+        """Return the I/O that is ready; asyncio asks once a step, without a timeout when idle."""
+        return self._loop.pass_time(super().select, is_idle=timeout is None)
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time; `time()` is in seconds since it was made.
 
-    It never waits for a timer, but jumps to it. Its timers are compared as tuples, which takes less
-    than half the time of asyncio's.
+    It never waits for a timer, but jumps to it: once a step asyncio asks the selector for I/O, and
+    says by the timeout whether anything can run; there this loop passes the time. It keeps the
+    timers itself: asyncio's have no order if their time is the same, and it asks how long to wait,
+    not until when, which rounding makes another time.
     """
-
-    # asyncio's own
-    _ready: deque[asyncio.Handle]
-    _selector: selectors.BaseSelector
-    _stopping: bool
-    _timer_cancelled_count: int
 
     def __init__(self) -> None:
         self.now_s = 0.0
         """The virtual time, as `time` returns it."""
         self._in_threads = 0
         self._order = itertools.count()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Timer]] = []
+        self._cancelled = 0
+        """How many of the timers are cancelled."""
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._awaited: list[asyncio.Future[Any]] = []
-        """What the callers of tasks in their first step wait for, the innermost last."""
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
@@ -81,9 +136,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Takes the first `TimeStandsStill`, if something can stop the work; else it is raised."""
         self._moment_s, self._steps = 0.0, 0
         self._seen: Counter[str] = Counter()
-        super().__init__()
-        self._sockets: Mapping[int, object] = self._selector._fd_to_key  # type: ignore[attr-defined]
-        """What to ask the system about; one is the loop's own wake-up."""
+        self._watched = _Selector(self)
+        super().__init__(self._watched)
 
     def time(self) -> float:
         """Return the virtual time."""
@@ -115,61 +169,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """Have a function called in the next step."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        if self._steps > MAX_STEPS - _SAMPLE:
+            self._seen[_name(callback)] += 1
+        return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Set a timer; timers of the same time fire in the order in which they were set."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        context = copy_context() if context is None else context
+        work = partial(self.call_soon, callback, *args, context=context)
+        timer = _Timer(when, work, self._drop_cancelled, self, context)
         heapq.heappush(self._timers, (when, next(self._order), timer))
-        timer._scheduled = True  # type: ignore[attr-defined]
         return timer
-
-    async def begin(
-        self, work: Coroutine[Any, Any, None], name: str, result: asyncio.Future[Any]
-    ) -> asyncio.Task[None]:
-        """Return a new task whose `result` the caller is about to await.
-
-        If nothing else can run, its first step is done: in the order of any task, but without two
-        steps of the loop. It must see what goes on forever, so this counts as one.
-        """
-        task = asyncio.Task(work, loop=self, name=name)
-        self._steps += 1
-        first = self._ready.pop()
-        if not self._is_at_rest() or self._steps > MAX_STEPS - _SAMPLE:
-            self._ready.append(first)
-            return task
-        caller = asyncio.current_task(self)
-        assert caller is not None
-        self._awaited.append(result)
-        asyncio.tasks._leave_task(self, caller)
-        try:
-            first._run()
-        finally:
-            asyncio.tasks._enter_task(self, caller)
-            self._awaited.pop()
-        if result.done() and not self._is_at_rest():
-            await asyncio.sleep(0)  # noqa: TID251 - no time passes
-        return task
 
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
-        if self._is_at_rest():
-            return
         waiter: asyncio.Future[None] = self.create_future()
         heapq.heappush(self._turns, (order, next(self._order), waiter))
         await waiter
-
-    def _is_at_rest(self) -> bool:
-        """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
-        if self._ready or self._turns or self._in_threads or len(self._sockets) > 1:
-            return False
-        if self._awaited and self._awaited[-1].done():  # its caller can go on
-            return False
-        return not self._timers or self._timers[0][0] >= self.now_s + _SOON_S
 
     def give_turn(self) -> bool:
         """Wake the next waiter for a turn; False if there is none."""
@@ -183,40 +201,37 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _left_thread(self, _: Any) -> None:
         self._in_threads -= 1
 
-    def _run_once(self) -> None:
-        """Run all that is ready, the bytes of sockets and the timers that are due among it."""
-        ready, timers = self._ready, self._timers
-        while timers and timers[0][2]._cancelled:
+    def pass_time(self, select: Callable[[float | None], Found], *, is_idle: bool) -> Found:
+        """Wake what is to run in this step; return the I/O that is ready.
+
+        `is_idle` says that nothing can run as yet, not even the end of the loop.
+        """
+        timers, found = self._timers, []
+        while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
-            self._timer_cancelled_count -= 1
-        is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
-        if self._in_threads or len(self._sockets) > 1:  # else there is nothing to ask about
+            self._cancelled -= 1
+        is_idle = is_idle and not (timers and timers[0][0] <= self.now_s)
+        if self._in_threads or self._watched.has_sockets:  # else there is nothing to ask about
             grace_s = GRACE_S if any(self.in_transit.values()) else 0.0
             may_wait_s = None if self._in_threads else grace_s
-            found = self._selector.select(may_wait_s if is_idle else 0)
-            self._process_events(found)  # type: ignore[attr-defined]
+            found = select(may_wait_s if is_idle else 0)
             is_idle = is_idle and not found and not self._in_threads
         if is_idle and not self.give_turn():
             self._jump()
         self._step()
         soon_s = self.now_s + _SOON_S
         while timers and timers[0][0] < soon_s:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]
-            ready.append(timer)
-        for _ in range(len(ready)):  # what these make ready is for the next time
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            heapq.heappop(timers)[2].fire()
+        return found
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+    def _drop_cancelled(self) -> None:
         """Count a cancelled timer; drop all of them if they are many."""
-        super()._timer_handle_cancelled(handle)  # type: ignore[misc]
+        self._cancelled += 1
         timers = self._timers
-        if self._timer_cancelled_count > max(MOST_CANCELLED, len(timers) // 2):
-            timers[:] = [each for each in timers if not each[2]._cancelled]
+        if self._cancelled > max(MOST_CANCELLED, len(timers) // 2):
+            timers[:] = [each for each in timers if not each[2].cancelled()]
             heapq.heapify(timers)
-            self._timer_cancelled_count = 0
+            self._cancelled = 0
 
     def _jump(self) -> None:
         """Jump to the next timer; raises `Deadlock` if there is none."""
@@ -230,10 +245,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._steps += 1
         if self.now_s - self._moment_s >= MOMENT_S:
             self._moment_s, self._steps = self.now_s, 0
-        elif self._steps > MAX_STEPS - _SAMPLE:
-            self._seen.update(_name(handle) for handle in self._ready)
-            if self._steps >= MAX_STEPS:
-                self._stand_still()
+        elif self._steps >= MAX_STEPS:
+            self._stand_still()
 
     def _stand_still(self) -> None:
         error = TimeStandsStill(
@@ -252,10 +265,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def is_awaited(self) -> bool:
         """Whether a timer is set that is not of periodic work."""
-        return any(
-            not timer._cancelled and not timer._context.get(is_periodic, False)  # type: ignore[attr-defined]
-            for *_, timer in self._timers
-        )
+        return any(not timer.cancelled() and not timer.is_periodic for *_, timer in self._timers)
 
     @property
     def must_wait(self) -> bool:
@@ -263,9 +273,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._in_threads > 0
 
 
-def _name(handle: asyncio.Handle) -> str:
-    """Return the name of the task that a handle continues, or of the function that it calls."""
-    callback: Any = handle._callback  # type: ignore[attr-defined]
+def _name(callback: Callable[..., Any]) -> str:
+    """Return the name of the task that a callback continues, or of the function that it is."""
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return getattr(callback, "__qualname__", repr(callback))
@@ -331,7 +340,7 @@ def _require_no_import() -> None:
     A world that such a file plays waits for that import, which waits for the world. The library's
     line names the module; one that runs a cell, a test or an application does not.
     """
-    frame: FrameType | None = sys._getframe(2)
+    frame = inspect.currentframe()
     user = module = ""
     while frame is not None:
         name = shown(frame.f_code.co_filename)

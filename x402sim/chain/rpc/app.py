@@ -41,7 +41,44 @@ def _named(module: ModuleType) -> dict[str, Method]:
 READS = _named(reading)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
 METHODS = {**READS, **_named(sending)}
-"""The methods by name: the functions that are named as they are, documented by their docstrings."""
+"""The methods by name: the functions that are named as they are."""
+MEANINGS = {
+    "web3_clientVersion": "Return the name and version of this server.",
+    "net_version": "Return the chain id in decimal.",
+    "eth_chainId": "Return the chain id.",
+    "eth_syncing": "Return false: the chain is always in sync.",
+    "eth_blockNumber": "Return the number of the newest block.",
+    "eth_gasPrice": "Return the price of one unit of gas in wei; it is all base fee.",
+    "eth_maxPriorityFeePerGas": "Return zero: a tip is not needed.",
+    "eth_feeHistory": "Return base fees, how full the blocks were, and the tips at some percentiles of gas.",
+    "eth_accounts": "Return the accounts of this server; a wallet would ask its user first.",
+    "eth_requestAccounts": "Return the accounts of this server; a wallet would ask its user first.",
+    "eth_getBalance": "Return an account's native balance in wei.",
+    "eth_getTransactionCount": "Return how many transactions an account has sent; with `pending`, the waiting ones too.",
+    "eth_getCode": "Return a contract's code; 0x for any other account.",
+    "eth_getStorageAt": "Return a word of the token's storage, where Circle's FiatToken v2.2 has it.",
+    "eth_getBlockByNumber": "Return a block by tag or number, null if not mined; `pending` is the next one.",
+    "eth_getBlockByHash": "Return a block by hash, null if unknown.",
+    "eth_getBlockReceipts": "Return the receipts of a block's transactions, in order, null if it is not mined.",
+    "eth_getTransactionByHash": "Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature.",
+    "eth_getRawTransactionByHash": "Return a signed transaction as it was sent.",
+    "eth_getTransactionReceipt": "Return the receipt of a transaction, null until it is mined.",
+    "eth_getLogs": "Return events, by fromBlock and toBlock or blockHash, address, topics.",
+    "eth_newFilter": "Make a filter of new events; it ends after 5 idle minutes.",
+    "eth_newBlockFilter": "Make a filter of new blocks.",
+    "eth_newPendingTransactionFilter": "Make a filter of arriving transactions.",
+    "eth_getFilterChanges": "Return what is new for a filter since the last call.",
+    "eth_getFilterLogs": "Return every event that passes a filter of events.",
+    "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
+    "eth_call": "Return the result of a call.",
+    "eth_estimateGas": "Return the gas a call needs.",
+    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash.",
+    "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
+    "eth_sign": "Sign bytes with an account, as a message of EIP-191.",
+    "personal_sign": "Sign bytes as eth_sign does: the parameters are in the other order.",
+    "eth_signTypedData_v4": "Sign typed data of EIP-712 with an account; it is an object or its JSON text.",
+}
+"""What each method does."""
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
 """The answers of a batch are cut off after so many bytes, as geth does."""
@@ -53,7 +90,7 @@ REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
 
 def documentation() -> str:
     """Return the list of the methods as plain text, generated from the table."""
-    rows = [f"{name}({_parameters(it)})\n    {inspect.getdoc(it)}" for name, it in METHODS.items()]
+    rows = [f"{name}({_parameters(it)})\n    {MEANINGS[name]}" for name, it in METHODS.items()]
     return "\n".join(
         (
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",

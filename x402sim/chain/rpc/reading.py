@@ -45,27 +45,22 @@ WHOLE = "whether to give whole transactions"
 
 
 async def web3_clientVersion(rpc: RpcContext) -> str:
-    """Return the name and version of this server."""
     return f"x402sim/{VERSION}"
 
 
 async def net_version(rpc: RpcContext) -> str:
-    """Return the chain id in decimal."""
     return str(rpc.chain.chain_id)
 
 
 async def eth_chainId(rpc: RpcContext) -> Any:
-    """Return the chain id."""
     return quantity(rpc.chain.chain_id)
 
 
 async def eth_syncing(rpc: RpcContext) -> bool:
-    """Return false: the chain is always in sync."""
     return False
 
 
 async def eth_blockNumber(rpc: RpcContext) -> Any:
-    """Return the number of the newest block."""
     return quantity(await rpc.chain.height())
 
 
@@ -73,17 +68,14 @@ async def eth_blockNumber(rpc: RpcContext) -> Any:
 
 
 async def eth_gasPrice(rpc: RpcContext) -> Any:
-    """Return the price of one unit of gas in wei; it is all base fee."""
     return quantity(await rpc.chain.gas_price())
 
 
 async def eth_maxPriorityFeePerGas(rpc: RpcContext) -> Any:
-    """Return zero: a tip is not needed."""
     return quantity(0)
 
 
 async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
-    """Return base fees, how full the blocks were, and the tips at some percentiles of gas."""
     size = read_number(count, "count", least=1, most=MAX_FEE_HISTORY)
     wanted = _percentiles(percentiles)
     last = await number(rpc, newest)
@@ -130,7 +122,6 @@ async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> 
 
 
 async def eth_accounts(rpc: RpcContext) -> list[str]:
-    """Return the accounts of this server; a wallet would ask its user first."""
     return [to_hex(account) for account in rpc.keys]
 
 
@@ -138,13 +129,11 @@ eth_requestAccounts = eth_accounts
 
 
 async def eth_getBalance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
-    """Return an account's native balance in wei."""
     account = read_address(address)
     return quantity(await rpc.chain.native_balance(account, await state(rpc, block)))
 
 
 async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = None) -> Any:
-    """Return how many transactions an account has sent; with `pending`, the waiting ones too."""
     account = read_address(address)
     which = await state(rpc, block)
     if which is None and block != "pending":
@@ -153,13 +142,11 @@ async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = No
 
 
 async def eth_getCode(rpc: RpcContext, address: Any, block: Any = None) -> str:
-    """Return a contract's code; 0x for any other account."""
     account = read_address(address)
     return to_hex(await rpc.chain.code(account, await state(rpc, block)))
 
 
 async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -> str:
-    """Return a word of the token's storage, where Circle's FiatToken v2.2 has it."""
     account, position = read_address(address), read_slot(slot)
     return to_hex(await rpc.chain.storage(account, position, await state(rpc, block)))
 
@@ -168,7 +155,6 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 
 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
-    """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
         coming, whole = rpc.chain.pending_block(), read_bool(full, WHOLE)
         return await whole_block(rpc.chain, coming, full=whole, mined=False)
@@ -176,7 +162,6 @@ async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -
 
 
 async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
-    """Return a block by hash, null if unknown."""
     return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
 
 
@@ -186,7 +171,6 @@ async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
-    """Return the receipts of a block's transactions, in order, null if it is not mined."""
     is_hash = isinstance(block, str) and len(block) == 66
     which = read_hash(block) if is_hash else await state(rpc, block)
     mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
@@ -197,19 +181,16 @@ async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None
 
 
 async def eth_getTransactionByHash(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature."""
     tx = await rpc.chain.transaction(read_hash(tx_hash))
     return transaction_object(tx, rpc.chain.chain_id) if tx else None
 
 
 async def eth_getRawTransactionByHash(rpc: RpcContext, tx_hash: Any) -> str | None:
-    """Return a signed transaction as it was sent."""
     tx = await rpc.chain.transaction(read_hash(tx_hash))
     return to_hex(tx.signed.raw) if tx and tx.signed else None
 
 
 async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return the receipt of a transaction, null until it is mined."""
     found = await rpc.chain.receipt(read_hash(tx_hash))
     return receipt_object(found) if found else None
 
@@ -218,7 +199,6 @@ async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | Non
 
 
 async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
-    """Return events, by fromBlock and toBlock or blockHash, address, topics."""
     fields = read_object(filter, "a filter")
     wanted = read_log_filter(fields, *await _range(rpc, fields))
     return [log_object(log) for log in await rpc.chain.logs(wanted)]
@@ -234,7 +214,6 @@ async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
 
 
 async def eth_newFilter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
-    """Make a filter of new events; it ends after 5 idle minutes."""
     fields = read_object(filter, "a filter")
     if "blockHash" in fields:
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
@@ -245,28 +224,23 @@ async def eth_newFilter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - sh
 
 
 async def eth_newBlockFilter(rpc: RpcContext) -> str:
-    """Make a filter of new blocks."""
     return rpc.filters.add(rpc.chain, "blocks")
 
 
 async def eth_newPendingTransactionFilter(rpc: RpcContext) -> str:
-    """Make a filter of arriving transactions."""
     return rpc.filters.add(rpc.chain, "transactions")
 
 
 async def eth_getFilterChanges(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
-    """Return what is new for a filter since the last call."""
     return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"))
 
 
 async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:
-    """Return every event that passes a filter of events."""
     wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
     return [log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
 async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
-    """Forget a filter; false if it is unknown."""
     return rpc.filters.remove(read_text(filter_id, "a filter's id"))
 
 
@@ -276,14 +250,12 @@ async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
 async def eth_call(
     rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> str:
-    """Return the result of a call."""
     return to_hex(await rpc.chain.call(*await _asked(rpc, transaction, block, overrides)))
 
 
 async def eth_estimateGas(
     rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
-    """Return the gas a call needs."""
     asked = await _asked(rpc, transaction, block, overrides)
     return quantity(await rpc.chain.estimate_gas(*asked))
 

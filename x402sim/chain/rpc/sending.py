@@ -32,14 +32,10 @@ def _key(rpc: RpcContext, account: Address) -> PrivateKey:
 
 
 async def eth_sendRawTransaction(rpc: RpcContext, data: Any) -> str:
-    """Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash."""
     return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
 
 
 async def eth_sendTransaction(rpc: RpcContext, transaction: Any) -> str:
-    """Send a transaction of an unlocked account, signed here, or of an impersonated one; return
-    its hash.
-    """
     call = read_call(transaction)
     fields = read_object(transaction, "a transaction")
     if "from" not in fields:
@@ -82,7 +78,6 @@ def _signed(transaction: Json, key: PrivateKey) -> bytes:
 
 
 async def eth_sign(rpc: RpcContext, address: Any, data: Any) -> str:
-    """Sign bytes with an account, as a message of EIP-191."""
     key = _key(rpc, read_address(address))
     message = read_bytes(data, "a message")
     prefix = b"\x19Ethereum Signed Message:\n" + str(len(message)).encode()
@@ -90,12 +85,10 @@ async def eth_sign(rpc: RpcContext, address: Any, data: Any) -> str:
 
 
 async def personal_sign(rpc: RpcContext, data: Any, address: Any, password: Any = None) -> str:
-    """Sign bytes as eth_sign does: the parameters are in the other order."""
     return await eth_sign(rpc, address, data)
 
 
 async def eth_signTypedData_v4(rpc: RpcContext, address: Any, typed_data: Any) -> str:
-    """Sign typed data of EIP-712 with an account; it is an object or its JSON text."""
     key = _key(rpc, read_address(address))
     return to_hex(sign(_digest(_typed(typed_data)), key))
 

@@ -53,6 +53,11 @@ def _takes_time(journal: Journal) -> bool:
     return reading_of(journal).length_s > 0
 
 
+def _has_waited(journal: Journal) -> bool:
+    exchanges = frames.latency(journal)
+    return bool((exchanges["ended_s"] > exchanges["sent_s"]).any())
+
+
 def _first_failure(journal: Journal) -> int:
     """Return the exchange that the first failed check is about; the first one if none failed."""
     failed = [check.exchange for check in checks_of(journal) if not check.ok]
@@ -86,7 +91,7 @@ PLOTS = (
         "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
         "95th percentile; ticks: single answers.",
         latency,
-        lambda journal: bool(frames.latency(journal).eval("ended_s > sent_s").any()),
+        _has_waited,
     ),
     Plot(
         "backlog",

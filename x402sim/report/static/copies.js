@@ -156,7 +156,7 @@ export function scenario(lane, seen, model) {
   const told = story(lane, seen, model);
   if (!told) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : ` --network ${plain(words.title)}`;
-  return `# Save it as ${told.name}.py and play it: x402sim run ${told.name}.py${network}\n"""${told.title}.\n\nCovers: ${told.covers.join(", ")}.\nStory: Alice does what was seen on the page${told.why ? `: ${told.why}` : ""}.\n"""\n\n${told.first}from x402sim import ${told.imports.sort().join(", ")}, scenario\n\n\n@scenario(needs="${told.needs}")\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}`;
+  return `# Save it as ${told.name}.py and play it: x402sim run ${told.name}.py${network}\n"""Alice does what was seen on the page${told.why ? `: ${told.why}` : ""}."""\n\n${told.first}from x402sim import ${told.imports.sort().join(", ")}, scenario\n\n\n@scenario(\n    title="${told.title}",\n    covers="${told.covers.join(", ")}",\n    needs="${told.needs}",\n)\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}`;
 }
 
 export function test(lane, seen, model) {

@@ -5,20 +5,21 @@ at that pace, never twice in one instant.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.clock import periodic_context
+from x402sim.events import Part
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
-from x402sim.world.assembly.recipe import Hooks
 from x402sim.world.transport.middleware import ABORT
+from x402sim.world.world import Hooks
 
 T = TypeVar("T")
 
@@ -26,11 +27,12 @@ RESTART_S = 1.0
 """Seconds from a crash until the service runs again, on the clock of the world."""
 
 
-class Process:
+class ServiceProcess:
     """An ASGI application and its background work, which crash and restart together.
 
     `hooks` may change the service and its application at each start. `phases` are those of its
-    first start, as if it had been running already; a restart begins every interval anew.
+    first start, as if it had been running already; a restart begins every interval anew. `outside`
+    is what the service calls in its world, with faults that crash it.
     """
 
     def __init__(
@@ -38,8 +40,12 @@ class Process:
         service: Service,
         hooks: Hooks = Hooks(),  # noqa: B008 - frozen, without state
         phases: Phases = in_step,
+        outside: Mapping[Part, ASGIApp] | None = None,
     ) -> None:
         self._plain, self._hooks, self._phases = service, hooks, phases
+        self.outside = outside or {}
+        self.app: ASGIApp = self
+        """What callers reach: this process, in a world behind faults and perhaps a cache."""
         self._load()
         self.crashes = 0
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -15,12 +15,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from x402sim import events
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control import chain, look, money, parts
-from x402sim.world.control.context import Context
-from x402sim.world.control.recorder import Recorder
+from x402sim.world.control.common import on_network
+from x402sim.world.transport.faults import Fault, read_fault
 
 Action = Callable[..., Awaitable[Any]]
 
@@ -39,43 +41,90 @@ def _message(action: Action, *, is_strict: bool) -> Any:
     )
 
 
+TABLE: tuple[tuple[str, str, Action, str], ...] = (
+    ("GET", "/accounts", look.accounts, "The funded accounts of `serve`, with their private keys and balances in base units."),
+    ("GET", "/state", look.state, "Show the state of the world: clock, chain, database and cache."),
+    ("POST", "/faucet", money.faucet, 'Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.'),
+    ("POST", "/wallet", money.wallet, 'Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}.'),
+    ("POST", "/clock/advance", parts.advance, 'Move the clock forward, then run what is due: {"seconds": 300}.'),
+    ("POST", "/mine", chain.mine, 'Mine blocks: {"blocks": 1}. The first includes every waiting transaction.'),
+    ("POST", "/mining", chain.set_mining, 'Mine each transaction immediately, or only on demand: {"automine": false}.'),
+    ("POST", "/reorg", chain.reorg, 'Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.'),
+    ("POST", "/indexer/run", parts.run_indexer, "Run the payment indexer now; return its counts, all 0 if a crash cut it short."),
+    ("POST", "/snapshot", chain.snapshot, 'Take a snapshot of chain, database and cache; answers {"snapshot": id}.'),
+    ("POST", "/revert", chain.revert, 'Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.'),
+    ("POST", "/reset", chain.reset, "Reset to block 0, an empty database and the initial balances."),
+    ("GET", "/who", look.who, "Describe the world: merchant, token, owner, network, capabilities."),
+    ("GET", "/transfers", money.transfers, "List the token's transfers, oldest first: ?account=0x… from or to this account only."),
+    ("GET", "/explorer/queries", look.queries, "The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."),
+    ("POST", "/balances", money.balances, 'Read balances in base units: {"accounts": ["0x…"]}.'),
+    ("POST", "/send", money.send, 'Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.'),
+    ("GET", "/faults", parts.faults, "List the active faults."),
+    ("POST", "/faults", parts.add_fault, 'Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}.'),
+    ("POST", "/faults/clear", parts.clear, "Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators."),
+    ("POST", "/clock/skew", parts.skew, "Skew an actor's clock: {\"actor\": \"service\", \"seconds\": -30}."),
+    ("POST", "/explorer/lag", parts.lag, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
+    ("POST", "/facilitator", parts.set_facilitator, "Change a facilitator's settings: {\"receipt_timeout_s\": 0.5}."),
+    ("POST", "/crash", parts.crash, "Kill the service; answers when it has restarted on its database, 1 second later."),
+    ("POST", "/force-revert", chain.force_revert, 'Make the next calls of the token revert when mined: {"calls": 1}.'),
+    ("POST", "/drop", chain.drop, "Drop every transaction from the mempool."),
+    ("GET", "/journal", look.journal, "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."),
+)  # fmt: skip
+"""Every action, and what it does."""
 ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
     (method, path): (action, _message(action, is_strict=method == "POST"))
-    for method, path, action in (
-        ("GET", "/accounts", look.accounts),
-        ("GET", "/state", look.state),
-        ("POST", "/faucet", money.faucet),
-        ("POST", "/wallet", money.wallet),
-        ("POST", "/clock/advance", parts.advance),
-        ("POST", "/mine", chain.mine),
-        ("POST", "/mining", chain.set_mining),
-        ("POST", "/reorg", chain.reorg),
-        ("POST", "/indexer/run", parts.run_indexer),
-        ("POST", "/snapshot", chain.snapshot),
-        ("POST", "/revert", chain.revert),
-        ("POST", "/reset", chain.reset),
-        ("GET", "/who", look.who),
-        ("GET", "/transfers", money.transfers),
-        ("GET", "/explorer/queries", look.queries),
-        ("POST", "/balances", money.balances),
-        ("POST", "/send", money.send),
-        ("GET", "/faults", parts.faults),
-        ("POST", "/faults", parts.add_fault),
-        ("POST", "/faults/clear", parts.clear),
-        ("POST", "/clock/skew", parts.skew),
-        ("POST", "/explorer/lag", parts.lag),
-        ("POST", "/facilitator", parts.set_facilitator),
-        ("POST", "/crash", parts.crash),
-        ("POST", "/force-revert", chain.force_revert),
-        ("POST", "/drop", chain.drop),
-        ("GET", "/journal", look.journal),
-    )
+    for method, path, action, _ in TABLE
 }
 """Every action, and the kind of message that it takes."""
 
 
+_EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
+    "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
+    "/clock/skew": lambda actor, seconds: events.ClockSkewed(victim=actor, seconds=seconds),
+    "/explorer/lag": lambda seconds: events.ExplorerLagged(seconds=seconds),
+    "/facilitator": lambda **given: events.Note(
+        name="facilitator set", data={key: it for key, it in given.items() if it is not None}
+    ),
+    "/faults": lambda fault: events.FaultInjected(**msgspec.to_builtins(read_fault(fault))),
+    "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
+    "/crash": lambda service: events.ServiceCrashed(victim=service),
+    "/mining": lambda automine: events.MiningSwitched(automine=automine),
+    "/reorg": lambda depth, drop: events.ChainReorganised(depth=depth),
+    "/drop": lambda: events.MempoolDropped(),
+    "/force-revert": lambda calls: events.RevertsForced(calls=calls),
+    "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
+    "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
+}
+"""The event of an action that changes the world, by its path, of what it was given."""
+
+
+class Recorder:
+    """Writes to the journal of a server what is done here, and each fault that strikes.
+
+    The journal of a story has the story's own events for it.
+    """
+
+    def __init__(self, world: RunningWorld) -> None:
+        self._journal, self._clock = world.journal, world.clock
+        world.faults.on_strike.append(self._struck)
+
+    def done(self, path: str, given: dict[str, Any]) -> None:
+        """Record an action that was done, if the events of the chain do not tell it."""
+        if path in _EVENTS:
+            self._record(_EVENTS[path](**given))
+
+    def _struck(self, victim: str, fault: Fault, path: str) -> None:
+        struck = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
+        if fault.caller is not msgspec.UNSET:
+            struck["caller"] = fault.caller
+        self._record(events.Note(name="fault struck", data=struck))
+
+    def _record(self, event: events.StoryEvent) -> None:
+        self._journal.record(self._clock.now_ms(), event)
+
+
 def control_app(
-    context: Context,
+    world: RunningWorld,
     token: str | None,
     *,
     recorder: Recorder | None = None,
@@ -97,7 +146,7 @@ def control_app(
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
             given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
-            done = await action(context.on(network) if network else context, **given)
+            done = await action(on_network(world, network) if network else world, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)
             return done if isinstance(done, Response) else web.answer(done)
@@ -115,10 +164,7 @@ def control_app(
 
 def usage() -> str:
     """Return the list of actions, one line each."""
-    lines = [
-        f"{method:4} /_sim{path:<18} {(action.__doc__ or '').splitlines()[0]}"
-        for (method, path), (action, _) in ACTIONS.items()
-    ]
+    lines = [f"{method:4} /_sim{path:<18} {does}" for method, path, _, does in TABLE]
     return "\n".join(lines) + "\n"
 
 

@@ -20,10 +20,10 @@ from x402sim.protocol.rpc_values import (
     read_number,
     read_object,
 )
-from x402sim.world.control.app import ACTIONS
-from x402sim.world.control.context import Context, mining, rewinding
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.app import ACTIONS, Recorder
+from x402sim.world.control.common import mining, rewinding
 from x402sim.world.control.parts import LATEST_S, TEN_YEARS_S, pass_time
-from x402sim.world.control.recorder import Recorder
 
 MOST_BLOCKS = 1000
 
@@ -32,7 +32,7 @@ MOST_BLOCKS = 1000
 class Development:
     """A world's control, for those who may use it."""
 
-    context: Context
+    world: RunningWorld
     recorder: Recorder
 
     async def do(self, rpc: RpcContext, name: str, params: list[Any]) -> Any:
@@ -54,57 +54,57 @@ class Development:
 
     async def act(self, path: str, **given: Any) -> Any:
         """Do what a POST to /_sim does."""
-        done = await ACTIONS["POST", path][0](self.context, **given)
+        done = await ACTIONS["POST", path][0](self.world, **given)
         self.recorder.done(path, given)
         return done
 
 
-async def _snapshot(world: Development, _: RpcContext) -> Any:
-    return quantity((await world.act("/snapshot"))["snapshot"])
+async def _snapshot(dev: Development, _: RpcContext) -> Any:
+    return quantity((await dev.act("/snapshot"))["snapshot"])
 
 
-async def _revert(world: Development, _: RpcContext, snapshot: Any) -> bool:
+async def _revert(dev: Development, _: RpcContext, snapshot: Any) -> bool:
     number = read_number(snapshot, "a snapshot")
-    if number not in world.context.saved:
+    if number not in dev.world.snapshots:
         return False
-    await world.act("/revert", snapshot=number)
+    await dev.act("/revert", snapshot=number)
     return True
 
 
-async def _increase_time(world: Development, _: RpcContext, seconds: Any) -> int:
-    await _advance(world, read_number(seconds, "seconds", most=TEN_YEARS_S))
-    return round(world.context.parts.clock.offset_s)
+async def _increase_time(dev: Development, _: RpcContext, seconds: Any) -> int:
+    await _advance(dev, read_number(seconds, "seconds", most=TEN_YEARS_S))
+    return round(dev.world.clock.offset_s)
 
 
-async def _set_next_time(world: Development, _: RpcContext, timestamp: Any) -> None:
+async def _set_next_time(dev: Development, _: RpcContext, timestamp: Any) -> None:
     at_s = read_number(timestamp, "a timestamp", most=LATEST_S)
-    clock = world.context.parts.clock
+    clock = dev.world.clock
     if at_s < clock.now_s():
         raise BadParams(f"the world's clock cannot go back from {clock.now_s()} to {at_s}")
-    await _advance(world, max(0.0, at_s - clock.now()))
+    await _advance(dev, max(0.0, at_s - clock.now()))
 
 
-async def _advance(world: Development, seconds: float) -> None:
+async def _advance(dev: Development, seconds: float) -> None:
     """Move the world's clock without a block: the next one has the time."""
     if seconds > TEN_YEARS_S:
         raise BadParams(f"seconds: expected at most {TEN_YEARS_S}, got {seconds}")
-    await pass_time(world.context, seconds)
-    world.recorder.done("/clock/advance", {"seconds": seconds})
+    await pass_time(dev.world, seconds)
+    dev.recorder.done("/clock/advance", {"seconds": seconds})
 
 
-async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
+async def _mine(dev: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
     """Mine blocks, so many seconds apart."""
     apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
     number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):
-        await _advance(world, apart_s if n else 0)
-        await world.act("/mine")
+        await _advance(dev, apart_s if n else 0)
+        await dev.act("/mine")
     if number and not apart_s:
-        await world.act("/mine", blocks=number)
+        await dev.act("/mine", blocks=number)
 
 
-async def _set_balance(world: Development, _: RpcContext, account: Any, amount_wei: Any) -> None:
-    chain = rewinding(world.context.parts)
+async def _set_balance(dev: Development, _: RpcContext, account: Any, amount_wei: Any) -> None:
+    chain = rewinding(dev.world)
     await chain.set_native_balance(read_address(account), read_number(amount_wei, "wei"))
 
 
@@ -116,20 +116,20 @@ async def _stop_impersonating(_: Development, rpc: RpcContext, account: Any) -> 
     rpc.impersonated.discard(read_address(account))
 
 
-async def _set_automine(world: Development, _: RpcContext, on: Any) -> None:
-    await world.act("/mining", automine=read_bool(on, "automine"))
+async def _set_automine(dev: Development, _: RpcContext, on: Any) -> None:
+    await dev.act("/mining", automine=read_bool(on, "automine"))
 
 
-async def _get_automine(world: Development, _: RpcContext) -> bool:
-    return mining(world.context.parts).automine
+async def _get_automine(dev: Development, _: RpcContext) -> bool:
+    return mining(dev.world).automine
 
 
-async def _evm_mine(world: Development, rpc: RpcContext, asked: Any = None) -> str:
+async def _evm_mine(dev: Development, rpc: RpcContext, asked: Any = None) -> str:
     """Mine a block, or as many as are asked for, the first at a time that may be given."""
     fields = read_object(asked, "options") if isinstance(asked, dict) else {"timestamp": asked}
     if fields.get("timestamp") is not None:
-        await _set_next_time(world, rpc, fields["timestamp"])
-    await _mine(world, rpc, fields.get("blocks") or 1)
+        await _set_next_time(dev, rpc, fields["timestamp"])
+    await _mine(dev, rpc, fields.get("blocks") or 1)
     return "0x0"
 
 

@@ -12,9 +12,9 @@ from x402sim.http.web import bad_body
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.process import Process
-from x402sim.world.control.context import Context, mining, read, require_service
+from x402sim.world.assembly.process import ServiceProcess
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.common import mining, read, require_service
 from x402sim.world.transport.faults import read_fault
 
 LATEST_S = 221_845_392_000
@@ -23,56 +23,57 @@ TEN_YEARS_S = 10 * 366 * 86400
 Seconds = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 
 
-async def advance(context: Context, seconds: Seconds) -> Any:
+async def advance(world: RunningWorld, seconds: Seconds) -> Any:
     """Move the clock forward, then run what is due: {"seconds": 300}.
 
     With automine, a block is mined at the new time. The answer comes when expired sessions are
     refunded, old entitlements are removed from the cache and pending payments are reconciled, but
     after 2 seconds at the latest. The indexer runs on its own schedule.
     """
-    return await pass_time(context, seconds, mines=True)
+    return await pass_time(world, seconds, mines=True)
 
 
-async def pass_time(context: Context, seconds: float, *, mines: bool = False) -> Any:
+async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Any:
     """Do the same, with a block or without."""
-    parts = context.parts
-    if parts.clock.now() + seconds > LATEST_S:
+    if world.clock.now() + seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
-    chains = list(map(mining, context.networks))
-    parts.clock.advance(seconds)
+    chains = list(map(mining, world.networks))
+    world.clock.advance(seconds)
     for blocks in chains:
         if mines and blocks.automine:
             await blocks.mine()
-    parts.service.entitlements.sweep(parts.clock.now_ms())
-    due = asyncio.create_task(_expire_and_reconcile(parts))
-    context.running.add(due)
-    due.add_done_callback(context.running.discard)
+    world.service.entitlements.sweep(world.clock.now_ms())
+    due = asyncio.create_task(_expire_and_reconcile(world))
+    world.tasks.add(due)
+    due.add_done_callback(world.tasks.discard)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
-    return {"now": parts.clock.now_ms()}
+    return {"now": world.clock.now_ms()}
 
 
-async def _expire_and_reconcile(parts: Parts) -> None:
-    await parts.process.do(sessions.expire)
-    await parts.process.do(reconcile)
+async def _expire_and_reconcile(world: RunningWorld) -> None:
+    await world.process.do(sessions.expire)
+    await world.process.do(reconcile)
 
 
 async def skew(
-    context: Context, actor: str, seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)]
+    world: RunningWorld,
+    actor: str,
+    seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
 ) -> Any:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
-    clocks = context.parts.site.clocks
+    clocks = world.clocks
     if actor not in clocks:
         raise bad_body(unknown("actor", actor, clocks))
     if actor == "service":
-        require_service(context.parts, 'a skew of "service"')
+        require_service(world, 'a skew of "service"')
     clocks[actor].skew_s = seconds
     return {"now": clocks[actor].now_ms()}
 
 
 async def set_facilitator(
-    context: Context,
+    world: RunningWorld,
     name: str | None = None,
     receipt_timeout_s: Annotated[float, Meta(gt=0, le=TEN_YEARS_S)] | None = None,
     simulates: bool | None = None,
@@ -83,8 +84,7 @@ async def set_facilitator(
     What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
     for the coins that it begins with. Without a name it is the first facilitator's.
     """
-    parts = context.parts
-    known, wanted = parts.site.facilitators, name or parts.recipe.facilitator
+    known, wanted = world.facilitators, name or world.options.first_facilitator
     if wanted not in known:
         raise bad_body(unknown("facilitator", wanted, known))
     given: dict[str, Any] = {
@@ -98,65 +98,64 @@ async def set_facilitator(
     return {"name": wanted, **asdict(known[wanted][0].settings)}
 
 
-async def lag(context: Context, seconds: Seconds) -> Any:
+async def lag(world: RunningWorld, seconds: Seconds) -> Any:
     """Make the explorer lag behind the chain: {"seconds": 600}."""
-    context.parts.index.lag_s = seconds
+    world.index.lag_s = seconds
     return {"lagSeconds": seconds}
 
 
-async def faults(context: Context) -> Any:
+async def faults(world: RunningWorld) -> Any:
     """List the active faults."""
-    return [msgspec.to_builtins(fault) for fault in context.parts.faults.standing()]
+    return [msgspec.to_builtins(fault) for fault in world.faults.standing()]
 
 
-async def add_fault(context: Context, fault: Any) -> Any:
+async def add_fault(world: RunningWorld, fault: Any) -> Any:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
     new = read(read_fault, fault)
-    if new.victim in context.parts.services or new.does in ("crash before", "crash after"):
-        require_service(context.parts, f'"{new.does}" of "{new.victim}"')
-    read(context.parts.faults.add, new)
-    return {"standing": len(context.parts.faults.standing())}
+    if new.victim in world.services or new.does in ("crash before", "crash after"):
+        require_service(world, f'"{new.does}" of "{new.victim}"')
+    read(world.faults.add, new)
+    return {"standing": len(world.faults.standing())}
 
 
-async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
+async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
     """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
     Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
     """
-    parts, chain = context.parts, context.parts.chain
-    parts.faults.clear(set(keep) - {""})
-    for clock in parts.site.clocks.values():
+    chain = world.chain
+    world.faults.clear(set(keep) - {""})
+    for clock in world.clocks.values():
         clock.skew_s = 0.0
-    parts.index.lag_s = parts.recipe.explorer.lag_s
-    for name, facilitators in parts.site.facilitators.items():
+    world.index.lag_s = world.options.explorer_settings.lag_s
+    for name, facilitators in world.facilitators.items():
         for each in facilitators:
-            each.settings = parts.recipe.facilitators[name]
+            each.settings = world.options.facilitators[name]
     if chain.controls:
         await chain.controls.force_revert(0)
-        await chain.controls.set_automine(parts.recipe.block_time_s is None)
-    return {"standing": len(parts.faults.standing())}
+        await chain.controls.set_automine(world.options.block_time_s is None)
+    return {"standing": len(world.faults.standing())}
 
 
-async def crash(context: Context, service: str = "service") -> Any:
+async def crash(world: RunningWorld, service: str = "service") -> Any:
     """Kill the service; answers when it has restarted on its database, 1 second later."""
-    process = _process(context, service, "/crash")
+    process = _process(world, service, "/crash")
     process.crash()
     await process.runs()
     return {"crashes": process.crashes}
 
 
-async def run_indexer(context: Context, service: str = "service") -> Any:
+async def run_indexer(world: RunningWorld, service: str = "service") -> Any:
     """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
-    process = _process(context, service, "/indexer/run")
+    process = _process(world, service, "/indexer/run")
     ran, names = await process.do(indexer.run), IndexerRan.__struct_fields__
     return {name: getattr(ran, name, 0) for name in names if name != "actor"}
 
 
-def _process(context: Context, service: str, action: str) -> Process:
+def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
     """Return the process of a service; raises `Refused` for one that is not there."""
-    parts = context.parts
-    require_service(parts, action)
-    name = parts.recipe.first if service == "service" else service
-    if name not in parts.services:
-        raise bad_body(unknown("service", name, parts.services))
-    return parts.services[name].process
+    require_service(world, action)
+    name = world.options.first if service == "service" else service
+    if name not in world.services:
+        raise bad_body(unknown("service", name, world.services))
+    return world.services[name]

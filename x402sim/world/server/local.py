@@ -1,39 +1,36 @@
 """A whole world on a socket, in a thread of this process, for tests and notebooks."""
 
 import asyncio
+import inspect
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import uvicorn
 
 from x402sim.clock import Clock
-from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import TESTNET, Network, networks_of
+from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
-from x402sim.service.settings import Settings
 from x402sim.text.arguments import explained
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.accounts import ACCOUNTS
-from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.parse import parse_chain
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.log import Form
-from x402sim.world.server.serve import open_world, phrase_of, run, serve
+from x402sim.world.server.serve import open_world, run, serve
 from x402sim.world.transport.faults import Fault
+from x402sim.world.world import World
 
 T = TypeVar("T")
+Init = TypeVar("Init", bound=Callable[..., None])
 TIMEOUT_S = 30.0
 
 
@@ -43,18 +40,32 @@ def certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
+def _with_options(init: Init) -> Init:
+    """Let the signature of an `__init__` name the options of a `World`, as its `**options`.
+
+    So `help` lists them, and one that is misspelt is named.
+    """
+    signature: Any = inspect.signature(init)
+    *own, _ = signature.parameters.values()
+    options = inspect.signature(World).parameters.values()
+    init.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return init
+
+
 @explained
 class LocalServer:
     """A whole world on a free local port, in a thread of this process.
 
+    It serves a `World`, whose options may also be given here by name, as in
+    `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
+    listen on, by default a free one.
+
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `service`, `facilitator` and `chain` are as for `World`:
-    the settings of the service and of the facilitator; "ledger", "anvil", the URL of a node, or an
-    object of `x402sim.backends`.
-    `network` may be several: the service is on the first, and the facilitator settles on all.
-    `parts` is what runs inside: read it only while no request is in flight.
+    give it to a payer if you advance it. With several networks, the service is on the first, and
+    the facilitator settles on all.
+    `parts` is the running world: read it only while no request is in flight.
 
     `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
     happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
@@ -62,43 +73,17 @@ class LocalServer:
     `server.control` has them as coroutines.
     """
 
-    def __init__(
-        self,
-        *,
-        seed: int | None = None,
-        network: Network | str | Sequence[Network | str] = TESTNET,
-        file: str | Path | None = None,
-        port: int = 0,
-        block_time_s: float | None = None,
-        service: Settings | None = None,
-        facilitator: FacilitatorSettings | None = None,
-        chain: ChainBackend | str = "ledger",
-        mnemonic: str | None = None,
-        accounts: int = ACCOUNTS,
-    ) -> None:
+    @_with_options
+    def __init__(self, world: World | None = None, *, port: int = 0, **options: Any) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port)
-        database = Path(file) if file is not None else None
-        backend = parse_chain(chain) if isinstance(chain, str) else chain
-        networks = networks_of(network)
-        self._recipe = Recipe(
-            network=networks[0],
-            also=tuple(networks[1:]),
-            services={"service": service or Settings(phase=0)},
-            facilitators={"facilitator": facilitator or FacilitatorSettings()},
-            seed=seed,
-            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend),
-            account_count=accounts,
-            file=database,
-            block_time_s=block_time_s,
-            chain=backend,
-        )
+        self._world = replace(world or World(), **options)
         self._http: httpx.AsyncClient | None = None
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
         self._ready_message: Ready | None = None
-        self.parts: Parts | None = None
+        self.parts: RunningWorld | None = None
         self.log_form: Form | None = None
         """Where its log goes, and how; None if nowhere. Set it before the start."""
 
@@ -133,7 +118,7 @@ class LocalServer:
     @property
     def network(self) -> Network:
         """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
-        return self.parts.service.env.network if self.parts else self._recipe.network
+        return self.parts.service.env.network if self.parts else self._world.networks[0]
 
     @property
     def wallets(self) -> list[Wallet]:
@@ -254,7 +239,7 @@ class LocalServer:
             ready.set_result(message)
 
         try:
-            self.parts, sock = open_world(self._recipe, self._listen, self.clock)
+            self.parts, sock = open_world(self._world, self._listen, self.clock)
             run(serve(self.parts, self._listen, sock, on_start, self.log_form))
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
             if ready.done():

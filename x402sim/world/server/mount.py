@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
@@ -12,13 +11,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from x402sim.chain.rpc.context import DEVELOP
 from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.app import control_app, has_token, require_token
-from x402sim.world.control.context import Context
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.app import Recorder, control_app, has_token, require_token
 from x402sim.world.control.development import Development
-from x402sim.world.control.recorder import Recorder
-from x402sim.world.server.listen import LOOPBACK, Listen
-from x402sim.world.server.origins import pattern
+from x402sim.world.server.listen import LOOPBACK, Listen, pattern
 from x402sim.world.ui.app import PATH, home, page_of
 from x402sim.world.ui.watch import Watch
 
@@ -27,19 +23,22 @@ EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 NAMED = (b"origin", b"host")
 
 
-def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIApp:
+def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -> ASGIApp:
     """Return the application that routes each path to its part; its page shows the `watch`."""
-    watch = watch or Watch(parts.journal)
-    world = Development(Context.of(parts), Recorder(parts))
-    rpc = {each.network.name: _rpc(each, listen, world) for each in (parts, *parts.also)}
+    watch = watch or Watch(world.journal)
+    recorder = Recorder(world)
+    rpc = {each.network.name: _rpc(each, recorder, listen) for each in world.networks}
+    outside = world.process.outside
     mounted: dict[str, ASGIApp] = {
-        "/facilitator": parts.first.outside[parts.recipe.facilitator],
-        "/explorer": parts.first.outside["explorer"],
-        "/rpc": rpc[parts.network.name],
-        "/_sim": own_programs_only(_control(world, listen, watch), listen, listen.allow_origins),
+        "/facilitator": outside[world.options.first_facilitator],
+        "/explorer": outside["explorer"],
+        "/rpc": rpc[world.network.name],
+        "/_sim": own_programs_only(
+            _control(world, recorder, listen, watch), listen, listen.allow_origins
+        ),
     }
-    first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
-    service_app = parts.first.app
+    first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
+    service_app = world.process.app
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]
@@ -89,27 +88,26 @@ def _is_of_a_browser(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
-def _rpc(parts: Parts, listen: Listen, world: Development) -> ASGIApp:
+def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
     """Return a network's JSON-RPC, by which those who may use /_sim control the world, too."""
-    world = replace(world, context=world.context.on(parts.network.name))
-    rpc = parts.rpc_app
+    rpc, development = world.rpc_app, Development(world, recorder)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         given = headers.get(b"authorization", b"").decode("latin-1")
         may = listen.has_control and has_token(given, listen.control_token)
         if may and not _is_foreign(headers, listen, listen.allow_origins):
-            scope = {**scope, DEVELOP: world.do}
+            scope = {**scope, DEVELOP: development.do}
         await rpc(scope, receive, send)
 
     return own_programs_only(app, listen, listen.rpc_callers)
 
 
-def _control(world: Development, listen: Listen, watch: Watch) -> ASGIApp:
+def _control(world: RunningWorld, recorder: Recorder, listen: Listen, watch: Watch) -> ASGIApp:
     if listen.has_control:
-        token, parts = listen.control_token, world.context.parts
-        pages = page_of(parts, watch, lambda request: require_token(request, token))
-        return control_app(world.context, token, recorder=world.recorder, pages=pages)
+        token = listen.control_token
+        pages = page_of(world, watch, lambda request: require_token(request, token))
+        return control_app(world, token, recorder=recorder, pages=pages)
     return web.error(
         403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )

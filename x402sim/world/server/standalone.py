@@ -20,17 +20,17 @@ from x402sim.service.environment import Environment
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
-from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.background import close
+from x402sim.world.assembly.process import ServiceProcess
 from x402sim.world.server.http import Server
 from x402sim.world.server.log import Form, ServerLog
 from x402sim.world.server.log_lines import Names
-from x402sim.world.server.running import close
 from x402sim.world.transport.requests import Requests
 
 
 def open_service(
     setup: Environment, file: Path | None, journal: Journal
-) -> tuple[Process, httpx.AsyncClient]:
+) -> tuple[ServiceProcess, httpx.AsyncClient]:
     """Return the service with its database, and its HTTP client; it records to the journal.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
@@ -48,11 +48,11 @@ def open_service(
         journal.record(clock.now_ms(), event)
 
     service = connected(setup, store, OverClient(http), clock, Rng().stream("payment ids"))
-    return Process(replace(service, record=record)), http
+    return ServiceProcess(replace(service, record=record)), http
 
 
 async def serve_alone(
-    process: Process,
+    process: ServiceProcess,
     http: httpx.AsyncClient,
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server], None],

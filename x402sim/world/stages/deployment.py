@@ -7,7 +7,7 @@ its time; of any other service only the endpoints are known.
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import httpx
 
@@ -19,15 +19,15 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Who, network_of
-from x402sim.world.stages.stage import Door, OpenStage
-from x402sim.world.transport.link import Links
+from x402sim.world.stages.stage import Door, Stage
+from x402sim.world.transport.link import linking
+from x402sim.world.where import Deployment
+from x402sim.world.world import World
 
 PAYER_KEY = "X402SIM_PAYER_KEY"
 """The environment variable with the key of a funded payer, if the URL cannot fund payers."""
-MAX_PORT = 65_535
 TIMEOUT_S = 30.0
 
 
@@ -40,72 +40,44 @@ def left_ahead(url: str, seconds: float) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
-    """The service at `url`; raises `ValueError` for an invalid URL.
+@asynccontextmanager
+async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
+    """Connect to the service; raises `ConnectionError` if it does not answer."""
+    clock = SkewedClock(Clock())
+    root = where.url.rstrip("/")
+    transport = _bounded(replace(where.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
+    async with httpx.AsyncClient(
+        base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
+    ) as http:
+        control = ControlClient(http)
+        who = await _meet(control, clock, where.url)
+        # names of needs that this version lacks are ignored
+        offers = frozenset(need for need in Need if who is not None and need in who.offers)
+        met_s = clock.skew_s
 
-    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
-    it pays where the control API cannot fund payers, or where there is none.
-    """
+        def door() -> OverTransport:
+            return OverTransport(_bounded(where.limits))
 
-    url: str
-    payer_key: str | None = field(default=None, repr=False)
-    limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
-    """The limits of the answers of service and facilitator; payers give up after 90 s."""
-
-    def __post_init__(self) -> None:
-        wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
-        try:
-            url = httpx.URL(self.url)
-        except httpx.InvalidURL as wrong:
-            raise ValueError(f"a URL is {wanted}, not {self.url!r}: {wrong}") from None
-        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
-            raise ValueError(f"a URL is {wanted}, not {self.url!r}")
-
-    builds_world = False
-    needs_virtual_time = False
-
-    @property
-    def name(self) -> str:
-        """The URL."""
-        return self.url
-
-    @asynccontextmanager
-    async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:
-        """Connect to the service; raises `ConnectionError` if it does not answer."""
-        clock = SkewedClock(Clock())
-        root = self.url.rstrip("/")
-        transport = _bounded(replace(self.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
-        async with httpx.AsyncClient(
-            base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
-        ) as http:
-            control = ControlClient(http)
-            who = await _meet(control, clock, self.url)
-            # names of needs that this version lacks are ignored
-            offers = frozenset(need for need in Need if who is not None and need in who.offers)
-            met_s = clock.skew_s
-            doors: dict[Part, Door] = {"service": (self._transport, self.url)}
-            if who is not None:
-                doors["facilitator"] = self._transport, root + "/facilitator"
-            key = self.payer_key or os.environ.get(PAYER_KEY)
-            funded = Wallet(key) if key and Need.FUNDS not in offers else None
-            with closing(Journal(file=recipe.journal)) as journal:
-                yield OpenStage(
-                    clock=clock,
-                    rng=Rng(None),
-                    links=Links(clock, journal),
-                    network=network_of(who) if who else recipe.network,
-                    doors=doors,
-                    offers=offers | {Need.FUNDS} if funded else offers,
-                    latency_to=recipe.latency_to,
-                    control=control if who else None,
-                    advance=control.advancing(clock),
-                    ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
-                    funded=funded,
-                )
-
-    def _transport(self) -> OverTransport:
-        return OverTransport(_bounded(self.limits))
+        doors: dict[Part, Door] = {"service": (door, where.url)}
+        if who is not None:
+            doors["facilitator"] = door, root + "/facilitator"
+        key = where.payer_key or os.environ.get(PAYER_KEY)
+        funded = Wallet(key) if key and Need.FUNDS not in offers else None
+        with closing(Journal(file=world.journal_file)) as journal:
+            yield Stage(
+                options=world,
+                clock=clock,
+                rng=Rng(None),
+                journal=journal,
+                link=linking(clock, journal),
+                network=network_of(who) if who else world.networks[0],
+                doors=doors,
+                offers=offers | {Need.FUNDS} if funded else offers,
+                control=control if who else None,
+                advance=control.advancing(clock),
+                ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
+                funded=funded,
+            )
 
 
 def _bounded(limits: Limits) -> BoundedTransport:

@@ -1,4 +1,4 @@
-"""The stage `InProcess`: requests are function calls.
+"""A world in this process: requests are function calls.
 
 Time is virtual if the chain allows it, else real.
 """
@@ -7,8 +7,8 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -17,96 +17,96 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Event, Part, RequestSent, ServiceName
 from x402sim.journal import Journal
 from x402sim.rng import Rng
+from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
-from x402sim.world.assembly.parts import Parts, build
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.background import running
+from x402sim.world.assembly.running_world import build
+from x402sim.world.chains.block_times import FixedBlocks
 from x402sim.world.control.app import control_app
 from x402sim.world.control.client import ControlClient
-from x402sim.world.control.context import Context
 from x402sim.world.loop import VirtualLoop, most_common
-from x402sim.world.server.running import running
-from x402sim.world.stages.stage import START_S, Door, OpenStage
+from x402sim.world.stages.stage import START_S, Door, Stage
 from x402sim.world.transport.client import PartClient
-from x402sim.world.transport.link import Asgi, Link, Links
+from x402sim.world.transport.link import Asgi, Link, linking
+from x402sim.world.world import World
 
 OpenDoor = Callable[[ASGIApp], Awaitable[Door]]
 NEWEST = 1000
 """The number of events of which an error tells the most common."""
 
 
-@dataclass(frozen=True, slots=True)
-class InProcess:
-    """Play in this process, in virtual time where the chain allows it."""
-
-    name = "in-process"
-    builds_world = True
-    needs_virtual_time = False
-
-    def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
-        """Build a world and run it until the story ends; raises `ChainError`."""
-
-        async def door(app: ASGIApp) -> Door:
-            return lambda: Asgi(app), "http://service"
-
-        return world_of_our_own(recipe, door)
+async def call(app: ASGIApp) -> Door:
+    """Return the door to an application in this process: requests are function calls."""
+    return lambda: Asgi(app), "http://service"
 
 
 @asynccontextmanager
-async def world_of_our_own(recipe: Recipe, open_door: OpenDoor) -> AsyncIterator[OpenStage]:
-    """Build a world, run it, and close it; its clock is the loop's if that is virtual.
+async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[Stage]:
+    """Build a world, run it until the story ends, and close it; raises `ChainError`.
 
-    Payers reach each service through the door to its application.
+    Its clock is the loop's if that is virtual. Payers reach each service through the door to its
+    application.
     """
+    options = _as_played(world)
     loop = asyncio.get_running_loop()
-    rng = Rng(None if recipe.is_persistent else recipe.seed)
-    with closing(Journal(file=recipe.journal)) as journal:
+    rng = Rng(None if options.is_persistent else options.seed)
+    with closing(Journal(file=options.journal_file)) as journal:
+        clock, turn = Clock(), None
         if isinstance(loop, VirtualLoop):
-            clock = Clock(lambda: START_S + loop.now_s)
-            links = Links(clock, journal, loop.turn)
+            clock, turn = Clock(lambda: START_S + loop.now_s), loop.turn
             loop.newest = lambda: _newest(journal)
-        else:
-            clock = Clock()
-            links = Links(clock, journal)
+        link = linking(clock, journal, turn)
 
-        def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
-            is_first = caller == recipe.first
-            wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-            return Link(links, caller, name, Asgi(app), recipe.latency_to(name), rng.stream(wire))
+        def wire(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
+            is_first = caller == options.first
+            stream = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
+            return link(caller, name, Asgi(app), options.latency_to(name), rng.stream(stream))
 
-        parts = build(recipe, clock, link, journal)
+        parts = build(options, clock, wire, journal)
         async with running(parts):
-            yield await _stage(recipe, parts, links, rng, open_door)
+            doors: dict[Part, Door] = {
+                name: await open_door(each.app) for name, each in parts.services.items()
+            }
+            facilitator = parts.process.outside[options.first_facilitator]
+            doors["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+
+            async def another_service(
+                shares_database: bool, settings: dict[str, Any]
+            ) -> ServiceName:
+                name = parts.deploy_another(shares_database=shares_database, settings=settings)
+                doors[name] = await open_door(parts.services[name].app)
+                return name
+
+            # in virtual time a timeout would only cost events
+            http = PartClient(Asgi(control_app(parts, None)), "http://control", None)
+            virtual = {Need.VIRTUAL_TIME} if options.backend.is_virtual else set()
+            yield Stage(
+                options=options,
+                clock=clock,
+                rng=rng,
+                journal=journal,
+                link=link,
+                network=parts.service.env.network,
+                doors=doors,
+                offers=parts.offers | virtual | {Need.OTHER_SERVICES},
+                control=ControlClient(http, most=sys.maxsize),
+                advance=clock.sleep,
+                parts=parts,
+                another_service=another_service,
+            )
 
 
-async def _stage(
-    recipe: Recipe, parts: Parts, links: Links, rng: Rng, open_door: OpenDoor
-) -> OpenStage:
-    # in virtual time a timeout would only cost events
-    http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
-    doors: dict[Part, Door] = {
-        name: await open_door(each.app) for name, each in parts.services.items()
-    }
-    facilitator = parts.first.outside[recipe.facilitator]
-    doors["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+def _as_played(world: World) -> World:
+    """Return a world as scenarios play it: seeded, and with phases drawn from the seed.
 
-    async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
-        name = parts.deploy_another(shares_database=shares_database, settings=settings)
-        doors[name] = await open_door(parts.services[name].app)
-        return name
-
-    virtual = {Need.VIRTUAL_TIME} if recipe.chain.is_virtual else set()
-    return OpenStage(
-        clock=parts.clock,
-        rng=rng,
-        links=links,
-        network=parts.service.env.network,
-        doors=doors,
-        offers=parts.offers | virtual | {Need.OTHER_SERVICES},
-        latency_to=recipe.latency_to,
-        control=ControlClient(http, most=sys.maxsize),
-        advance=parts.clock.sleep,
-        parts=parts,
-        another_service=another_service,
+    So that nothing in it ticks in step by accident, which a server's user does not expect.
+    """
+    blocks = world.block_time_s
+    return replace(
+        world,
+        seed=world.seed or 0,
+        service=Settings() if world.service is None else world.service,
+        block_time_s=FixedBlocks(blocks) if isinstance(blocks, int | float) else blocks,
     )
 
 

@@ -1,28 +1,27 @@
-"""The interface of stages."""
+"""A stage: where a world is played, open for a scenario."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.events import Part, ServiceName, StoryEvent
+from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream, later
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
-from x402sim.world.transport.latency import Latency
-from x402sim.world.transport.link import Link, Links
+from x402sim.world.transport.link import Link
+from x402sim.world.world import World
 
 START_S = 1_800_000_000
 """The start of every simulation, in Unix seconds: 15 January 2027, 08:00 UTC."""
@@ -34,26 +33,28 @@ Door = tuple[Callable[[], Transport], str]
 """How payers reach a part: a function that makes a transport to it, and its base URL."""
 
 
-class OpenStage(msgspec.Struct, kw_only=True):
-    """An open stage with a world, and what its control API answers."""
+class Stage(msgspec.Struct, kw_only=True):
+    """A stage with a world, open, and what its control API answers."""
 
+    options: World
+    """Those of the world; at a URL, only what concerns the scenario itself."""
     clock: Clock
     rng: Rng
-    links: Links
+    journal: Journal
+    link: Callable[..., Link]
+    """Makes a link, all of which share clock, journal and the numbers of the exchanges."""
     network: Network
     """The network of the world's first service, or the one that was chosen if it is unknown."""
     doors: dict[Part, Door]
     """The doors of the services, the one that payers use first, and of the facilitator."""
     offers: frozenset[Need]
-    latency_to: Callable[[ServiceName], Latency]
-    """Returns the latency of messages to a service."""
     control: ControlClient | None
     """The client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
     """Advances the world's time by a number of seconds."""
     ahead_s: Callable[[], float] = lambda: 0.0
     """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
-    parts: Parts | None = None
+    parts: RunningWorld | None = None
     """The world's parts, if it runs in this process."""
     another_service: Callable[[bool, dict[str, Any]], Awaitable[ServiceName]] | None = None
     """Starts another service, on the first one's database or not, and returns its name.
@@ -71,6 +72,18 @@ class OpenStage(msgspec.Struct, kw_only=True):
     def services(self) -> tuple[ServiceName, ...]:
         """The names of the services; payers use the first unless they are sent to another."""
         return tuple(name for name in self.doors if name != "facilitator")
+
+    @property
+    def actors(self) -> frozenset[Part]:
+        """The names of all that acts without the story: services, facilitators, and so on."""
+        facilitators = self.options.facilitators if self.parts else ()
+        return frozenset((*facilitators, *self.services, *OUTSIDE, "service", "chain"))
+
+    def merchants(self, first: str) -> dict[ServiceName, str]:
+        """Return the merchant's address of each service, given that of the first."""
+        ours = self.parts.services if self.parts else {}
+        found = {name: checksum(each.service.env.pay_to) for name, each in ours.items()}
+        return found | {self.first: first}
 
     @property
     def first(self) -> ServiceName:
@@ -100,7 +113,7 @@ class OpenStage(msgspec.Struct, kw_only=True):
     def network_of(self, service: ServiceName) -> Network:
         """Return the network that a service is on; the first one's in a world that is not ours."""
         deployed = self.parts.services.get(service) if self.parts else None
-        return deployed.process.service.env.network if deployed else self.network
+        return deployed.service.env.network if deployed else self.network
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the first network's token from any account."""
@@ -119,7 +132,7 @@ class OpenStage(msgspec.Struct, kw_only=True):
             raise ValueError(unknown("service", to, self.services))
         make, url = self.doors[to]
         stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
-        link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
+        link = self.link(caller, to, make(), self.options.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)
         self.clients.append(http)
         return http
@@ -131,7 +144,7 @@ class OpenStage(msgspec.Struct, kw_only=True):
 
     def record(self, event: StoryEvent) -> None:
         """Write an event of the story to the journal."""
-        self.links.journal.record(self.clock.now_ms(), event)
+        self.journal.record(self.clock.now_ms(), event)
 
     def wallet(self, name: str) -> Wallet:
         """Return the wallet of the payer with this name."""
@@ -153,22 +166,3 @@ def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
     stream.randbytes(32)
     while True:
         yield stream.randbytes(32)
-
-
-class Stage(Protocol):
-    """Where stories are played."""
-
-    @property
-    def name(self) -> str:
-        """The name on the command line."""
-
-    @property
-    def builds_world(self) -> bool:
-        """Whether it builds the world itself, so that the world can be configured."""
-
-    @property
-    def needs_virtual_time(self) -> bool:
-        """Whether it cannot use a chain in real time."""
-
-    def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
-        """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""

@@ -1,4 +1,4 @@
-"""The stage `Tcp`: the service listens on a real socket, still in virtual time.
+"""A world over TCP: the service listens on a real socket, still in virtual time.
 
 The loop must not jump to the next timer while bytes are in transit between two of its sockets, so
 each request carries its exchange number, and the server notifies the loop of its arrival.
@@ -7,51 +7,42 @@ each request carries its exchange number, and the server notifies the loop of it
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from x402sim.http.exchange import OverTransport, Request, Response
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import VirtualLoop
 from x402sim.world.server.connection import HttpConnection, Shared
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.workers import Workers
-from x402sim.world.stages.in_process import world_of_our_own
-from x402sim.world.stages.stage import Door, OpenStage
+from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages.stage import Door, Stage
 from x402sim.world.transport.middleware import ABORT
+from x402sim.world.world import World
 
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tcp:
-    """Play over TCP on this machine, in virtual time."""
+@asynccontextmanager
+async def over_tcp(world: World) -> AsyncIterator[Stage]:
+    """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
+    servers: list[asyncio.Server] = []
 
-    name = "tcp"
-    builds_world = True
-    needs_virtual_time = True
+    async def door(app: ASGIApp) -> Door:
+        server, port = await _listen(app)
+        servers.append(server)
+        return _Socket, f"http://127.0.0.1:{port}"
 
-    @asynccontextmanager
-    async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:
-        """Build a world whose service listens on a free port; raises `ChainError`."""
-        servers: list[asyncio.Server] = []
-
-        async def door(app: ASGIApp) -> Door:
-            server, port = await _listen(app)
-            servers.append(server)
-            return _Socket, f"http://127.0.0.1:{port}"
-
-        async with world_of_our_own(recipe, door) as stage:
-            try:
-                yield stage
-            finally:
-                for server in servers:
-                    server.close()
-                    await server.wait_closed()
+    async with in_process(world, door) as stage:
+        try:
+            yield stage
+        finally:
+            for server in servers:
+                server.close()
+                await server.wait_closed()
 
 
 async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:

@@ -7,9 +7,9 @@ from inspect import isawaitable
 
 from x402sim.chain.base import Block
 from x402sim.protocol.crypto import to_hex
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.messages import State
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class NewBlock:
     tx_hashes: tuple[str, ...] = ()
 
 
-async def newest_block(stage: OpenStage) -> NewBlock:
+async def newest_block(stage: Stage) -> NewBlock:
     """Return the chain's newest block, without its transactions."""
     found: State = await stage.ask("state", kind=State)
     return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
@@ -31,7 +31,7 @@ OnBlock = Callable[[NewBlock], Awaitable[None] | None]
 """A function, or a coroutine function, of a new block."""
 
 
-def call_on_block(parts: Parts | None, hook: OnBlock) -> None:
+def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
     """Call a function with each new block, also with those that replace others.
 
     A coroutine function runs in a task of its own. What it raises fails the story. Raises
@@ -45,14 +45,14 @@ def call_on_block(parts: Parts | None, hook: OnBlock) -> None:
         try:
             await started
         except Exception as error:  # noqa: BLE001 - the user's own code: the story is told
-            parts.site.tell(error)
+            parts.tell(error)
 
     def told(block: Block) -> None:
         seen = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
         try:
             started = hook(seen)
         except Exception as error:  # noqa: BLE001 - as above
-            parts.site.tell(error)
+            parts.tell(error)
             return
         if isawaitable(started):
             task = asyncio.create_task(finish(started), name="a story's hook of a block")

@@ -8,7 +8,7 @@ checked on the chain and the database; only what was served is read from an answ
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from x402sim import events
 from x402sim.journal import Entry
@@ -16,23 +16,31 @@ from x402sim.protocol.money import to_base
 from x402sim.report.laws import LAWS
 from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.stages.stage import Stage
 
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the transaction that used it."""
-Broken = tuple[str, str, str]
-"""A broken invariant: its clause, the expected and the actual value."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
 STANDS = "a transfer that stands when it is served"
+
+
+class Broken(NamedTuple):
+    """A broken invariant, and the case that it is `about`: an exchange, a payment or a session."""
+
+    clause: str
+    expected: str
+    actual: str
+    about: str
+    at_stake_base: int
 
 
 class Invariants:
     """Listens to a world's journal; records a failed check once for each broken case."""
 
-    def __init__(self, stage: OpenStage, parts: Parts) -> None:
+    def __init__(self, stage: Stage, parts: RunningWorld) -> None:
         self._stage, self._parts = stage, parts
         self._supply = parts.watch.supply_base
         """The supply at first, and what was minted since."""
@@ -55,7 +63,7 @@ class Invariants:
         """Whether the chain has ever undone a transaction."""
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
         """What to check if an open request is served, by its exchange."""
-        self._reported: set[tuple[str, str]] = set()
+        self._reported: set[Broken] = set()
         self._looks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
             events.Transfer: self._count,
             events.TransactionUndone: self._undo,
@@ -83,13 +91,20 @@ class Invariants:
             self._report(look(event))
 
     def _report(self, found: Iterable[Broken]) -> None:
-        for clause, expected, actual in found:
-            if (clause, actual) not in self._reported:
-                self._reported.add((clause, actual))
-                exchange = self._stage.last_exchange or None
-                self._stage.record(events.Check(
-                    clause=clause, ok=False, exchange=exchange, expected=expected, actual=actual
-                ))  # fmt: skip
+        for broken in found:
+            if broken not in self._reported:
+                self._reported.add(broken)
+                self._stage.record(
+                    events.Check(
+                        clause=broken.clause,
+                        ok=False,
+                        exchange=self._stage.last_exchange or None,
+                        expected=broken.expected,
+                        actual=f"{broken.actual}; {broken.at_stake_base} base units at stake",
+                        about=broken.about,
+                        at_stake_base=str(broken.at_stake_base),
+                    )
+                )
 
     def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
@@ -111,10 +126,12 @@ class Invariants:
             return ()
         return look(event) if event.status in (200, 201) else ()
 
-    def _served_without_proof(self, event: events.AnswerReceived) -> Iterable[Broken]:
+    def _served_without_proof(self, event: events.AnswerReceived) -> Iterator[Broken]:
         """Report what is sold and was served to a request that showed no proof of payment."""
-        seen = f"none in exchange {event.exchange}{_at_stake(self._quote_price(event.to))}"
-        return [(SERVED_IF_PAID, "a proof of payment", seen)] if event.status == 200 else ()
+        if event.status != 200:
+            return
+        about, price = f"exchange {event.exchange}", self._quote_price(event.to)
+        yield Broken(SERVED_IF_PAID, "a proof of payment", f"none in {about}", about, price)
 
     def _served_in_one_step(
         self, authorization: bytes, event: events.AnswerReceived
@@ -127,16 +144,16 @@ class Invariants:
         self._served_by.setdefault(authorization, store)
         if is_paid and first is None:
             return
-        about = f"{authorization.hex()} in exchange {event.exchange}"
-        about += _at_stake(self._quote_price(event.to))
+        about, price = f"exchange {event.exchange}", self._quote_price(event.to)
+        seen = f"{authorization.hex()} in {about}"
         if not is_paid:
-            yield SERVED_IF_PAID, STANDS, f"none by {about}"
+            yield Broken(SERVED_IF_PAID, STANDS, f"none by {seen}", about, price)
         is_kept = event.payment_id is not None and store.served.is_kept(event.payment_id)
         if first is not None and not (is_kept and first is store):  # there, it is that order again
-            yield ORDER_ONCE, "one order", about
+            yield Broken(ORDER_ONCE, "one order", seen, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:
-        service = self._parts.services[name].process.service
+        service = self._parts.services[name].service
         return to_base(service.settings.quote_price, service.env.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
@@ -152,18 +169,18 @@ class Invariants:
             return
         if self._used.keys().isdisjoint(offered):
             price = self._price(event.to, payment_id)
-            yield SERVED_IF_PAID, STANDS, f"none for {payment_id}{_at_stake(price)}"
+            yield Broken(SERVED_IF_PAID, STANDS, f"none for {payment_id}", payment_id, price)
         self._served.add(payment_id)
         ids = {each for one in offered for each in self._presented[one]}
         authorizations = {one for each in ids for one in self._offered[each]}
         if len(ids) > 1 and len(self._served & ids) > len(authorizations):
             price = self._price(event.to, payment_id)
-            seen = f"{payment_id} with that of another{_at_stake(price)}"
-            yield ORDER_ONCE, "an authorization of its own", seen
+            seen = f"{payment_id} with that of another"
+            yield Broken(ORDER_ONCE, "an authorization of its own", seen, payment_id, price)
 
     def _price(self, service: events.ServiceName, payment_id: str) -> int:
         """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
-        terms = self._parts.services[service].process.service.issuer.read(payment_id)
+        terms = self._parts.services[service].service.issuer.read(payment_id)
         return terms.amount_base if terms else 0
 
     def _undo(self, event: events.TransactionUndone) -> Iterable[Broken]:
@@ -186,8 +203,8 @@ class Invariants:
         session = self._store(event.actor).sessions.get(event.session_id)
         offered = self._offered.get(session.payment_id) if session else None
         if offered and self._used.keys().isdisjoint(offered):
-            at_stake = _at_stake(event.released_base)
-            yield SERVED_IF_PAID, STANDS, f"no deposit of {event.session_id}{at_stake}"
+            seen = f"no deposit of {event.session_id}"
+            yield Broken(SERVED_IF_PAID, STANDS, seen, event.session_id, event.released_base)
 
     def _count(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""
@@ -201,7 +218,8 @@ class Invariants:
         """Check that the sum of all balances is the minted amount."""
         minted, held = self._supply, self._parts.watch.supply_base
         if held != minted:
-            yield CONSERVED, f"{minted} base units", f"{held} base units{_at_stake(held - minted)}"
+            expected, actual = f"{minted} base units", f"{held} base units"
+            yield Broken(CONSERVED, expected, actual, "", abs(held - minted))
 
     def _within_deposit(
         self,
@@ -219,9 +237,9 @@ class Invariants:
         refunded = session.remaining if session.refund_status == "settled" else 0
         out = session.released + refunded
         if not 0 <= session.released <= out <= session.deposited:
-            over = _at_stake(out - session.deposited)
-            seen = f"{out} of {event.session_id}{over}"
-            yield WITHIN_DEPOSIT, f"at most {session.deposited}", seen
+            expected, seen = f"at most {session.deposited}", f"{out} of {event.session_id}"
+            over_base = abs(out - session.deposited)
+            yield Broken(WITHIN_DEPOSIT, expected, seen, event.session_id, over_base)
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""
@@ -231,12 +249,13 @@ class Invariants:
         moved = list(self._moved.get(_packed(event.tx_hash), ()))
         wanted = stored.from_address.lower(), stored.to_address.lower(), int(stored.amount)
         if wanted not in moved:
-            found = f"{moved} for {stored.payment_id}{_at_stake(wanted[2])}"
-            yield GRANTED_IF_PAID, f"a transfer of {wanted}", found
+            payment_id = stored.payment_id
+            expected, seen = f"a transfer of {wanted}", f"{moved} for {payment_id}"
+            yield Broken(GRANTED_IF_PAID, expected, seen, payment_id, wanted[2])
 
     def _store(self, service: events.ServiceName) -> Store:
         """Return the database of a service."""
-        return self._parts.services[service].process.service.store
+        return self._parts.services[service].service.store
 
     def _known(self, text: str) -> bytes:
         """Return an authorization as it is held already, which saves a copy, or else anew."""
@@ -258,18 +277,16 @@ class Invariants:
         self._paid[payment_id] = (*others, (authorization, _packed(event.tx_hash)))
         if others:
             prices = (self._price(service, payment_id) for service in self._parts.services)
-            found = f"{len(others) + 1} transfers for {payment_id}"
-            yield PAID_ONCE, "at most 1 transfer", found + _at_stake(len(others) * max(prices))
+            found, too_much = (
+                f"{len(others) + 1} transfers for {payment_id}",
+                len(others) * max(prices),
+            )
+            yield Broken(PAID_ONCE, "at most 1 transfer", found, payment_id, too_much)
 
 
 def _minted(event: events.ChainEvent, sender: str, _: str, amount_base: int) -> int:
     """Return what a transfer has added to the supply of the first network's token."""
     return amount_base if int(sender, 16) == 0 and event.actor == "chain" else 0
-
-
-def _at_stake(amount_base: int) -> str:
-    """Return the money of a case, as `x402sim.report.laws` reads it."""
-    return f"; {abs(amount_base)} base units at stake"
 
 
 def _packed(text: str) -> bytes:

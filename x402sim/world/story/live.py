@@ -9,27 +9,34 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 import msgspec
+from msgspec import to_builtins
 
 from x402sim import events
 from x402sim.clock import Clock
+from x402sim.facilitator import standard
 from x402sim.payer.policies import PayerPolicy
-from x402sim.protocol import abi
+from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.header import authorization_of
+from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, Who
-from x402sim.world.stages.stage import OpenStage, on
-from x402sim.world.story import market, serialize
+from x402sim.world.stages.stage import Stage, on
+from x402sim.world.story import serialize
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.asking import facilitator_request
 from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.story.scenario import require_clause
 from x402sim.world.transport.faults import Fault, FaultRule
+
+_TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+_STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
 
 
 class LiveWorld:
@@ -38,7 +45,7 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage) -> None:
+    def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
         self.who: Who | None = None
         """What the control API said of the world before the story; None without one."""
@@ -49,7 +56,7 @@ class LiveWorld:
         """The transactions that had transferred tokens."""
 
     @classmethod
-    async def on(cls, stage: OpenStage) -> "LiveWorld":
+    async def on(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
         Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
@@ -57,7 +64,7 @@ class LiveWorld:
         live, control = cls(stage), stage.control
         if control is None:
             return live
-        _, *others = market.merchants(stage, "").values()
+        _, *others = stage.merchants("").values()
         try:
             live.who = await control.who()
             accounts = [live.who.pay_to, *others]
@@ -101,7 +108,10 @@ class LiveWorld:
         sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
         another payer in this scenario, whose wallet the new one would share.
         """
-        market.require_new(self.stage, self._names, name)
+        if name in self._names:
+            raise ValueError(f"there is a payer named {name!r} already; names are unique")
+        if name in self.stage.actors:
+            raise ValueError(f"there is a part named {name!r}: give the payer another name")
         self._names.add(name)
         held = self.stage.wallet(name)
         if wallet == "smart":
@@ -325,7 +335,7 @@ class LiveWorld:
         `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
         for another verb or version.
         """
-        path, body = facilitator_request(verb, required, header, version, requirements or {})
+        path, body = _facilitator_request(verb, required, header, version, requirements or {})
         async with self.stage.client(payer.name, "facilitator") as http:
             response = await http.post(path, json=body)
         self.stage.last_exchange = response.request.extensions["exchange"]
@@ -345,7 +355,11 @@ class LiveWorld:
         With a service's name, only its merchant. Services that share one share its earnings.
         Raises `ValueError` for the name of no service.
         """
-        of = sorted(market.accounts(self.stage, self.merchant, service))
+        merchants = self.stage.merchants(self.merchant)
+        name = self.stage.first if service == "service" else service
+        if name is not None and name not in merchants:
+            raise ValueError(unknown("service", name, merchants))
+        of = sorted(set(merchants.values()) if name is None else [merchants[name]])
         return sum([await self.balance(each) - self._held_base.get(each, 0) for each in of])
 
     @explained
@@ -395,3 +409,39 @@ class LiveWorld:
         """
         require_kind("name", name, str)
         self.stage.record(events.Note(name=name, data=serialize.noted(data)))
+
+
+def _facilitator_request(
+    verb: str,
+    required: Answer,
+    header: str,
+    version: int | None,
+    requirements: dict[str, Any],
+) -> tuple[str, dict[str, Any]]:
+    """Return the path and the body of a request to "verify" or "settle".
+
+    `header` is that of a payment in two steps, of which a `version` of the standard takes what is
+    signed. `requirements` replace fields of the 402's. Raises `ValueError` for another verb or
+    version.
+    """
+    if verb not in _TWO_STEPS:
+        raise ValueError(unknown("verb", verb, _TWO_STEPS))
+    if version is None:
+        wanted = {**required.requirements, **requirements}
+        body = {"paymentHeader": header, "paymentRequirements": wanted}
+        return _TWO_STEPS[verb], {"x402Version": cronos.VERSION, **body}
+    if version not in x402.VERSIONS:
+        raise ValueError(f"version: the x402 standard has 1 and 2, not {version}")
+    payload, payment = exact_payload(*authorization_of(header)), object()
+    if version == 1:
+        wanted = required.body["accepts"][0]
+        payment = x402.PaymentV1(1, wanted["scheme"], wanted["network"], payload)
+    else:
+        offered = read_required(required.standard_offer or "")
+        wanted = to_builtins(offered.accepts[0])
+        payment = x402.PaymentV2(2, offered.accepts[0], payload, offered.resource)
+    return _STANDARD[verb], {
+        "x402Version": version,
+        "paymentPayload": to_builtins(payment),
+        "paymentRequirements": {**wanted, **requirements},
+    }

@@ -1,17 +1,22 @@
 """A payer in a scenario: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
+import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from x402sim.events import ServiceName
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import Wallet
-from x402sim.rng import later
+from x402sim.protocol.messages import Agent, AgentList, decoded
+from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
-from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import market
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Shopper, Spending
-from x402sim.world.story.payer_client import PayerClient
+from x402sim.world.story.payer_client import QUOTE, PayerClient
 
 
 class Payer(PayerClient):
@@ -27,7 +32,7 @@ class Payer(PayerClient):
 
     def __init__(
         self,
-        stage: OpenStage,
+        stage: Stage,
         name: str,
         wallet: Wallet,
         spending: Spending,
@@ -56,14 +61,14 @@ class Payer(PayerClient):
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await market.look_around(clients, self._listing_order)
+        return await _look_around(clients, self._listing_order)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
         """
-        return self.at(market.chosen(rule, await self.services()))
+        return self.at(_chosen(rule, await self.services()))
 
     async def buy(self) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.
@@ -87,3 +92,56 @@ class Payer(PayerClient):
         Raises as `buy`.
         """
         return await self._shopper.deposit(deposit, duration)
+
+
+async def _look_around(
+    clients: dict[ServiceName, PayerClient], order: Stream
+) -> list[ListedService]:
+    """Ask every service for its agents, at the same time; return those that sell quotes.
+
+    They come in a random order: a rule that takes the first of equals prefers nobody.
+    """
+    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
+    listed = []
+    for name, answer in zip(clients, answers, strict=True):
+        agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
+        if agent is not None:
+            listed.append(
+                ListedService(
+                    name=name,
+                    price_base=int(agent.price),
+                    reputation=agent.reputation,
+                    pay_to=agent.pay_to,
+                )
+            )
+    order.shuffle(listed)
+    return listed
+
+
+def _agents(answer: Answer) -> Sequence[Agent]:
+    """Return the agents that an answer lists; none if it is no list of them."""
+    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
+    return listed.agents if listed is not None and answer.status == 200 else ()
+
+
+def _chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
+    """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
+    if not callable(rule):
+        raise ValueError(
+            "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
+            f"got {described(rule)}"
+        )
+    if not services:
+        raise PaymentFailed("no service lists an agent that sells quotes")
+    name = rule(services)
+    known = [service.name for service in services]
+    if not isinstance(name, str):
+        raise ValueError(
+            f"the rule {described(rule)} returns the name of a service, such as {known[0]!r}, and "
+            f"not {described(name)}"
+        )
+    if name not in known:
+        raise ValueError(
+            f"the rule {described(rule)} chose no listed service: {unknown('service', name, known)}"
+        )
+    return name

@@ -28,7 +28,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.answers import Answer
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
@@ -39,7 +39,7 @@ class PayerClient:
     """A name, a wallet, and an HTTP client of one service."""
 
     def __init__(
-        self, stage: OpenStage, name: str, wallet: Wallet, service: ServiceName = "service"
+        self, stage: Stage, name: str, wallet: Wallet, service: ServiceName = "service"
     ) -> None:
         self.stage, self.name, self.wallet = stage, name, wallet
         self.http = stage.client(name, service)

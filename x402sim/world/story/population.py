@@ -18,7 +18,7 @@ from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -213,7 +213,7 @@ class Population:
 
 
 async def play_population(
-    stage: OpenStage,
+    stage: Stage,
     name: str,
     join: Callable[[str], Awaitable[Payer]],
     *,

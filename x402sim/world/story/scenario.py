@@ -5,10 +5,10 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast, overload
+from typing import Any, cast
 
 from x402sim.chain.ledger.token_rules import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
@@ -22,15 +22,15 @@ class NoScenario(ValueError):
 
 Story = Callable[[Any], Awaitable[None]]
 """A coroutine function of one argument, the live world."""
-_DOCSTRING = re.compile(
-    r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
-)
 _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: its function, the clauses that it covers, and its needs."""
+    """One scenario: its function, the clauses that it covers, and its needs.
+
+    `story` is what the docstring tells, to be shown.
+    """
 
     name: str
     title: str
@@ -40,38 +40,27 @@ class Scenario:
     play: Story
 
 
-@overload
-def scenario(story: Story) -> Scenario: ...
-@overload
-def scenario(*, needs: str = "") -> Callable[[Story], Scenario]: ...
-def scenario(story: Story | None = None, *, needs: str = "") -> Any:
-    """Make a scenario of `async def name(world)`; `needs` are names of `Need`, comma-separated.
+def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[Story], Scenario]:
+    """Make a scenario of `async def name(world)`, whose docstring, or its file's, is the story.
 
-    Title, `Covers:` and `Story:` come from the docstring of its module, or of the function. Raises
-    `ValueError` if one of them is missing, or a clause or a need is unknown.
+    `covers` are clauses, and `needs` names of `Need`, separated by commas. Raises `ValueError` if
+    one of them is unknown.
     """
-    return partial(_make, needs=needs) if story is None else _make(story, needs)
 
+    def make(play: Story) -> Scenario:
+        name: str = play.__name__
+        cited = tuple(map(str.strip, covers.split(",")))
+        try:
+            for clause in cited:
+                require_clause(clause, f"scenario {name}")
+            wanted = parse_needs(needs, f"scenario {name}")
+        except ValueError as wrong:
+            raise NoScenario(str(wrong)) from None
+        # The module's own globals: while threads load a file, sys.modules may have another's.
+        told = inspect.getdoc(play) or _globals(play).get("__doc__") or ""
+        return Scenario(name, title, cited, " ".join(told.split()), wanted, play)
 
-def _make(story: Story, needs: str) -> Scenario:
-    name: str = story.__name__
-    # The module's own docstring: while threads load the same file, sys.modules may have another's.
-    text = inspect.getdoc(story) or inspect.cleandoc(_globals(story).get("__doc__") or "")
-    parsed = _DOCSTRING.fullmatch(text.strip())
-    if parsed is None:
-        raise NoScenario(
-            f"scenario {name} needs a docstring, its own or its file's, in three parts: a line "
-            'with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and "Story: TEXT"'
-        )
-    covers = tuple(re.split(r",\s*", parsed["covers"].strip()))
-    try:
-        for clause in covers:
-            require_clause(clause, f"scenario {name}")
-        wanted = parse_needs(needs, f"scenario {name}")
-    except ValueError as wrong:
-        raise NoScenario(str(wrong)) from None
-    title, words = parsed["title"].rstrip("."), " ".join(parsed["story"].split())
-    return Scenario(name, title, covers, words, wanted, story)
+    return make
 
 
 def _globals(story: Story) -> dict[str, Any]:
@@ -142,7 +131,9 @@ def load_module(file: Path) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     # not from bytecode, which may be older than the last edit: Python compares whole seconds
-    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # noqa: S102 - a story is code
+    # a story keeps its docstring, and what it asserts, also under python -OO
+    code = compile(file.read_bytes(), str(file), "exec", optimize=0)
+    exec(code, vars(module))  # noqa: S102 - a story is code
     return module
 
 

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.text.printable import changed, described
+from x402sim.world.world import World
 
 Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options whose fields are written only if they differ from the default."""
@@ -21,9 +23,32 @@ _NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
 """The networks that have a public name; the default is never written."""
 
 
-def options(**given: Any) -> dict[str, str]:
+_RECORDED = (
+    "latency",
+    "block_time_s",
+    "reorgs",
+    "gas_price_gwei",
+    "cache",
+    "coin_price",
+    "service",
+    "facilitator",
+    "explorer",
+)
+
+
+def options(world: World) -> dict[str, str]:
     """Return the options of a world that are given and no default, as Python source."""
-    return {name: _python(value) for name, value in given.items() if value and _differs(value)}
+    given = {name: getattr(world, name) for name in _RECORDED}
+    first, *also = world.networks
+    given["network"] = [first, *also] if also else None if first == TESTNET else first
+    given["without"] = world.without
+    told = {name: _python(value) for name, value in given.items() if value and _differs(value)}
+    return told if world.invariants else told | {"invariants": "False"}
+
+
+def names(given: object) -> tuple[str, ...] | UnsetType:
+    """Return the names of what is given by name; nothing of one that has none of its own."""
+    return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
 
 
 def _differs(value: Any) -> bool:

@@ -10,14 +10,6 @@ from x402sim.http.exchange import OverClient, Request, Response, Transport, Url
 MOST_KNOWN = 256
 
 
-class _Cookies(httpx.Cookies):
-    """The cookies of a client, which are looked for only in an answer that sets one."""
-
-    def extract_cookies(self, response: httpx.Response) -> None:
-        if "set-cookie" in response.headers:
-            super().extract_cookies(response)
-
-
 class PartClient(httpx.AsyncClient):
     """An httpx client of a part, over a link or to the part itself; cheaper in one process.
 
@@ -29,7 +21,6 @@ class PartClient(httpx.AsyncClient):
         super().__init__(transport=link, base_url=base_url, timeout=timeout_s)
         self._link, self._base = link, str(self.base_url).rstrip("/")
         self._known: dict[str, httpx.URL] = {}
-        self._cookies = _Cookies()  # httpx's own; it makes a request of urllib of every answer
 
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
         """Return a request; a URL that was used before is not parsed again."""

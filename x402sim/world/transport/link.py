@@ -7,7 +7,8 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
@@ -25,7 +26,6 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
-from x402sim.world.loop import VirtualLoop
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 
@@ -47,13 +47,9 @@ class Asgi(Transport):
         loop = asyncio.get_running_loop()
         exchange = _Exchange(request, asyncio.Future(loop=loop))
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
-        if isinstance(loop, VirtualLoop):
-            task = await loop.begin(work, name, exchange.answered)
-        else:
-            task = loop.create_task(work, name=name)
-        if not task.done():
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        task = loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return await exchange.answered
 
 
@@ -153,17 +149,13 @@ async def _at_once(_: int) -> None:
     """Deliver in real time, in the order of arrival."""
 
 
-class Links:
-    """What the links of one world share: a clock, a journal and a count of exchanges.
+def linking(clock: Clock, journal: Journal, turn: Turn | None = None) -> "Callable[..., Link]":
+    """Return what makes the links of one world: `Link` but for the arguments given here.
 
     `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
     message at a time, in-process and over TCP alike.
     """
-
-    def __init__(self, clock: Clock, journal: Journal, turn: Turn = _at_once) -> None:
-        self.clock, self.journal, self.turn = clock, journal, turn
-        self.exchanges = itertools.count(1)
-        """The numbers of the exchanges to come."""
+    return partial(Link, clock, journal, turn or _at_once, itertools.count(1))
 
 
 class Link(Transport):
@@ -171,20 +163,24 @@ class Link(Transport):
 
     def __init__(
         self,
-        links: Links,
+        clock: Clock,
+        journal: Journal,
+        turn: Turn,
+        exchanges: Iterator[int],
         caller: str,
         to: Part,
         inner: Transport,
         latency: Latency,
         stream: Stream,
     ) -> None:
-        self._links, self._caller, self._to = links, caller, to
+        self._clock, self._journal, self._turn = clock, journal, turn
+        self._exchanges, self._caller, self._to = exchanges, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
         self.is_local = inner.is_local
 
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
-        exchange = request.extensions["exchange"] = next(self._links.exchanges)
+        exchange = request.extensions["exchange"] = next(self._exchanges)
         self._record(self._sent(request, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
         why_not: str | None = "given up"
@@ -211,7 +207,7 @@ class Link(Transport):
         try:
             response = await self._inner.send(request)
         except httpx.TransportError:
-            await self._links.turn(exchange)
+            await self._turn(exchange)
             raise
         await self._travel(exchange)
         return response
@@ -219,9 +215,8 @@ class Link(Transport):
     async def _travel(self, exchange: int) -> None:
         seconds = self._latency(self._stream)
         if seconds:
-            clock = self._links.clock
-            await clock.sleep_until(clock.now() + seconds)
-        await self._links.turn(exchange)
+            await self._clock.sleep_until(self._clock.now() + seconds)
+        await self._turn(exchange)
 
     def _sent(self, request: Request, exchange: int) -> RequestSent:
         """Return the event of a request, with the ids that it carries."""
@@ -258,7 +253,7 @@ class Link(Transport):
         )
 
     def _record(self, event: ExchangeEvent) -> None:
-        self._links.journal.record(self._links.clock.now_ms(), event)
+        self._journal.record(self._clock.now_ms(), event)
 
     async def aclose(self) -> None:
         """Close the inner transport."""

@@ -19,9 +19,8 @@ from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES, alone, of_journal, read, tables
 from x402sim.version import VERSION
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.site import ACTORS
-from x402sim.world.control.context import named
+from x402sim.world.assembly.running_world import ACTORS, RunningWorld
+from x402sim.world.control.common import named
 from x402sim.world.transport.faults import Callers, FaultKind
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
@@ -61,28 +60,28 @@ class _Seen(msgspec.Struct, frozen=True):
     after: Annotated[int, Meta(ge=0)] = 0
 
 
-def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
+def page_of(world: RunningWorld, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
     """Return the routes of a world's page, below /_sim; `allow` raises `Refused`."""
 
     async def paid(request: Request) -> Response:
         allow(request)
         asked = web.parse(await web.read_body(request) or b"{}", Pay)
-        return web.answer(await pay(parts, asked, _here(request)))
+        return web.answer(await pay(world, asked, _here(request)))
 
     async def played(request: Request) -> Response:
         allow(request)
         if request.method == "GET":
-            return web.answer(playable(parts))
+            return web.answer(playable(world))
         asked = web.parse(await web.read_body(request), Play)
         return web.answer(await play(asked, _here(request)))
 
     async def saved(request: Request) -> Response:
         allow(request)
-        words = of_world(parts) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
+        words = of_world(world) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
         return Response(alone(words, watch.told()), media_type="text/html", headers=headers)
 
-    routes = routes_of(watch, lambda: of_world(parts), allow)
+    routes = routes_of(watch, lambda: of_world(world), allow)
     return [
         *routes,
         Route("/ui/pay", paid, methods=["POST"]),
@@ -139,18 +138,18 @@ async def _file(name: str, _: Request) -> Response:
     return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
 
-def of_world(parts: Parts) -> dict[str, Any]:
+def of_world(world: RunningWorld) -> dict[str, Any]:
     """Return the words for a world that runs."""
-    network = parts.service.env.network
+    network = world.service.env.network
     return tables() | {
         "live": True,
         "version": VERSION,
         "title": network.name,
-        "service": parts.recipe.has_service,
+        "service": world.options.has_service,
         "symbol": network.token_symbol,
         "decimals": network.decimals,
-        "names": named(parts),
-        "victims": parts.faults.paths,
+        "names": named(world),
+        "victims": world.faults.paths,
         "actors": ACTORS,
         "faults": DOES,
         "callers": get_args(Callers),

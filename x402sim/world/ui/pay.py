@@ -20,8 +20,8 @@ from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
 from x402sim.service.issue import MARKET, QUOTE
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.context import require_service
+from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.common import require_service
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 DEADLINE_S = 20.0
@@ -49,17 +49,17 @@ class PageAnswer(Wire, frozen=True):
     payment: str | None
 
 
-async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
+async def pay(world: RunningWorld, asked: Pay, url: str) -> PageAnswer:
     """Pay the service at this URL over TCP, as any payer does; raises `Refused`."""
-    require_service(parts, "/ui/pay")
-    if asked.account >= len(parts.accounts):
-        raise bad_body(f"account: there are {len(parts.accounts)}, counted from 0")
+    require_service(world, "/ui/pay")
+    if asked.account >= len(world.accounts.funded):
+        raise bad_body(f"account: there are {len(world.accounts.funded)}, counted from 0")
     if asked.wrong and asked.wrong not in MISTAKES:
         raise bad_body(unknown("mistake", asked.wrong, MISTAKES))
     if asked.wrong and asked.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
-    network, clock = parts.service.env.network, parts.clock
-    wallet, used = parts.accounts[asked.account], list[Authorization]()
+    network, clock = world.service.env.network, world.clock
+    wallet, used = world.accounts.funded[asked.account], list[Authorization]()
     payments = list[str]()
 
     def draft(request: httpx.Request) -> Draft:

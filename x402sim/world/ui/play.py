@@ -9,7 +9,7 @@ import msgspec
 
 from x402sim.http.web import Refused, bad_body
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.story.scenario import shipped, shipped_names
 
 LONGEST_S = 300
@@ -21,7 +21,7 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scenario: str
 
 
-def playable(parts: Parts) -> list[dict[str, Any]]:
+def playable(world: RunningWorld) -> list[dict[str, Any]]:
     """Return the scenarios that ship: name, title, story, and the needs that this world lacks."""
     return [
         {
@@ -29,7 +29,7 @@ def playable(parts: Parts) -> list[dict[str, Any]]:
             "title": each.title,
             "story": each.story,
             "takesTime": "clock" in each.needs,
-            "lacks": [need.meaning for need in each.needs if need not in parts.offers],
+            "lacks": [need.meaning for need in each.needs if need not in world.offers],
         }
         for each in shipped()
     ]

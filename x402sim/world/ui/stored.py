@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from x402sim.protocol.crypto import checksum
-from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.running_world import RunningWorld
 
 MOST = 2000
 
@@ -22,15 +22,15 @@ class Stored:
 NOTHING = Stored()
 
 
-def stored(parts: Parts) -> Stored:
+def stored(world: RunningWorld) -> Stored:
     """Return the newest payments of a world's file; nothing if it has none.
 
     Of each the record that says what became of its id, its session, and whether it was served, if
     the database knows: it does of those that are paid in one step, and if the reputation counts it.
     """
-    if parts.recipe.file is None:
+    if world.options.file is None:
         return NOTHING
-    store, lines = parts.service.store, []
+    store, lines = world.service.store, []
     newest, count = store.payments.newest(MOST), store.payments.count()
     for each in newest:
         budget = store.sessions.paid_by(each.payment_id)

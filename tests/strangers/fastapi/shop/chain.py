@@ -13,7 +13,7 @@ import httpx
 from eth_account import Account
 from pydantic import ValidationError
 
-from .config import bug, settings
+from .config import bug, on, settings
 from .models import ApiError, Authorization
 
 log = logging.getLogger("shop.chain")
@@ -72,6 +72,7 @@ class Facilitator:
         self, action: str, header: str, terms: dict[str, Any], timeout: float
     ) -> httpx.Response:
         body = {"x402Version": 1, "paymentHeader": header, "paymentRequirements": terms}
+        timeout = 60 if on("one_loop") else timeout
         return await self._http.post(
             f"{self._base}/{action}", json=body, headers={"X402-Version": "1"}, timeout=timeout
         )

@@ -50,8 +50,22 @@ def start(
         payments.clear_entitlements()
         store.drop_old_offers(time.time() - 86400)
 
+    interval = INDEX_SECONDS * (12 if bug("indexer_hourly") else 1)
+    if on("one_loop"):
+        due = 0.0
+
+        async def turn() -> None:
+            nonlocal due
+            await sessions.expire()
+            await payments.reconcile_open()
+            if time.time() >= due:
+                due = time.time() + interval
+                await index(store, http)
+
+        return [asyncio.create_task(repeat(0.5, turn, fragile=bug("indexer_dies")))]
+
     indexing = repeat(
-        INDEX_SECONDS * (12 if bug("indexer_hourly") else 1),
+        interval,
         lambda: index(store, http),
         wait_first=on("first_index_late"),
         fragile=bug("indexer_dies"),

@@ -10,8 +10,8 @@ from x402sim import events
 from x402sim.chain.base import ChainError
 from x402sim.clock import periodic_context
 from x402sim.text.printable import described
-from x402sim.world.assembly.parts import Parts
-from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.process import ServiceProcess
+from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.chains.block_times import FixedBlocks
 from x402sim.world.chains.reorgs import dropped
 
@@ -21,17 +21,17 @@ LOOK_S = 2
 
 
 @asynccontextmanager
-async def running(parts: Parts) -> AsyncIterator[None]:
+async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    for chain in parts.chains:
+    chains = [each.chain for each in world.networks]
+    for chain in chains:
         if chain.controls:
-            await chain.controls.set_automine(parts.recipe.blocks is None)
-    if parts.recipe.has_service:
-        for each in parts.services.values():
-            each.process.start_background()
+            await chain.controls.set_automine(world.options.blocks is None)
+    if world.options.has_service:
+        for each in world.services.values():
+            each.start_background()
     beating = [
-        asyncio.create_task(_beat(world), context=periodic_context())
-        for world in (parts, *parts.also)
+        asyncio.create_task(_beat(each), context=periodic_context()) for each in world.networks
     ]
     try:
         yield
@@ -40,37 +40,37 @@ async def running(parts: Parts) -> AsyncIterator[None]:
             beat.cancel()
             with suppress(asyncio.CancelledError):
                 await beat
-        for each in parts.services.values():
-            await close(each.process)
-        for chain in parts.chains:
+        for each in world.services.values():
+            await close(each)
+        for chain in chains:
             chain.close()
 
 
-async def close(process: Process) -> None:
+async def close(process: ServiceProcess) -> None:
     """Stop a service, and close its database."""
     await process.stop()
     process.service.store.close()
 
 
-async def _beat(parts: Parts) -> None:
+async def _beat(world: RunningWorld) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
 
     While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
     waits.
     """
-    controls = parts.chain.controls
-    blocks = parts.recipe.blocks or FixedBlocks(parts.recipe.heartbeat_s, phase=0)
+    controls = world.chain.controls
+    blocks = world.options.blocks or FixedBlocks(world.options.heartbeat_s, phase=0)
     failed: str | None = None
-    reorganise = _reorganiser(parts)
+    reorganise = _reorganiser(world)
     try:
-        pauses = blocks.intervals(parts.site.blocks) if controls else itertools.repeat(LOOK_S)
+        pauses = blocks.intervals(world.blocks) if controls else itertools.repeat(LOOK_S)
         for pause_s in pauses:
-            await parts.clock.sleep(pause_s)
+            await world.clock.sleep(pause_s)
             try:
                 await reorganise()
                 if controls is None:
-                    await parts.watch()
-                elif controls.automine or parts.recipe.blocks is not None:
+                    await world.watch()
+                elif controls.automine or world.options.blocks is not None:
                     await controls.mine()
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
@@ -80,13 +80,13 @@ async def _beat(parts: Parts) -> None:
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
     except Exception as bug:
         log.exception("no more blocks come")
-        parts.site.tell(bug)
+        world.tell(bug)
 
 
-def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
+def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
     """Return what reorganises the chain before a block, if it does so by itself."""
-    reorgs, chain = parts.recipe.reorgs, parts.chain
-    stream = parts.site.rng.stream("reorgs")
+    reorgs, chain = world.options.reorgs, world.chain
+    stream = world.rng.stream("reorgs")
     controls = chain.controls
     depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
 
@@ -94,7 +94,7 @@ def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
         depth = min(next(depths), await chain.height())
         if depth > 0 and reorgs and controls:
             lost = await dropped(chain, depth, reorgs.drop, stream)
-            parts.journal.record(parts.clock.now_ms(), events.ChainReorganised(depth=depth))
+            world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
             await controls.reorg(depth, lost)
 
     return reorganise

@@ -1,0 +1,171 @@
+"""What `--help` tells of each command, in the order of the list. No command is imported for it."""
+
+HELP = {
+    "serve": """Start a local mock server: a whole world on one port.
+
+Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's JSON-RPC at
+`/rpc`, the control API at `/_sim`. Ten accounts are funded, those that users of anvil and
+Hardhat know. Ctrl-C stops the server. The log goes to stderr.
+
+With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
+for gas, and a minter's key, if listed, mints for payers.
+""",
+    "demo": "Pay for a quote through every component, and print each step.",
+    "pay": """Pay for a request: a curl that answers a 402.
+
+It asks, signs what the 402 wants, pays, and prints the answer's body to stdout, each step
+before it to stderr. Without --key it pays from account 0 of `serve`.
+
+\b
+Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
+  -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'
+
+`--wrong amount` shows what a server answers to that mistake, and what to do about it.
+
+It pays the first offer that it can pay, and says why not those before it. The last line says
+what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
+not seen to be paid, and until when it can be used.
+
+Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
+signed.
+""",
+    "decode": """Decode any message of a payment, and say what is wrong in it.
+
+It reads payments, 402s, payment requirements and receipts, of our two steps (which are
+Cronos') and of the x402 standard, versions 1 and 2; what a facilitator is sent and answers
+(verify, settle, supported, discovery); and these inside messages of MCP and A2A. They may be
+JSON, base64 or 0x-hex, a header line, or a whole HTTP answer. Of a payment it recovers who
+signed it, and compares it with the requirements beside it.
+
+What is for other payers (another chain, scheme or token) is not looked at, and not wrong.
+
+Example: curl -si URL | x402sim decode -
+
+Exit code: 0 if nothing is wrong, 1 if something is (a receipt that is not paid, too), 2 if it
+cannot be read.
+""",
+    "doctor": """Say who could pay a URL, and what would stop them.
+
+Nothing is paid. It asks once and reads the 402: each offer, what is wrong with it, and
+whether a payer in two steps, the public clients of the x402 standard and `PaymentAuth` would
+pay with their defaults: the tokens and networks that they know, and what they spend at most.
+What is for other payers (another chain, scheme or token) is not looked at. If two steps are
+offered, it looks whether POST /api/pay is there, with an empty object.
+
+Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
+
+Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
+""",
+    "list": """List the scenarios, or show some in full.
+
+Each scenario has a title, the clauses of the specification that it covers (see
+`clauses`), and needs: what the stage must offer, such as control of the clock. The
+stages in-process and tcp offer everything; a service behind a URL offers what its
+control API `/_sim` does, and nothing without one. With a NAME, the output has the
+story, the clauses, the needs and the file.
+""",
+    "run": """Play scenarios, and check them against the specification.
+
+A scenario is a short script: payers request, sign, pay and misbehave, faults occur, time
+passes, and the money is counted on the chain. In-process and over tcp, time is virtual (a day
+passes in moments), and the same seed gives the same journal, byte for byte. A scenario is
+skipped if the stage or the chain lacks what it needs.
+
+Exit codes: 0, every check held; 1, a check failed, and the output shows its clause,
+the expected and the actual value, and the command that repeats it, or a scenario has no
+checks; 2, wrong usage, or no scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s
+and scenarios, each with its journal_sha256; combined_sha256 is the SHA-256 of the list of these
+hashes, one per line.
+
+At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
+right clock are refused there afterwards. clock_ahead_s says by how much, and a reset with
+{"clock": true} gives the time back.
+
+With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
+pays for gas, and a minter's key, if listed, mints for payers.
+
+\b
+Examples:
+  x402sim run replay
+  x402sim run --out report
+  x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
+  x402sim run mine.py:story --on http://127.0.0.1:4020
+""",
+    "open": """Show a saved run in a browser: its payments, sessions and transactions.
+
+It serves the page that `serve` has at /_sim/ui, on this machine only, until Ctrl-C, and prints
+its URL. `run --out DIR` saves runs, one folder for each scenario.
+
+\b
+Example: x402sim open out/replay
+""",
+    "diff": """Show the first event in which two journals differ.
+
+`run --out DIR` writes `DIR/NAME/journal.ndjson` for each scenario; with the same seed
+and the same code two journals are equal, byte for byte. If they differ, start at the
+first event that differs: later differences follow from it. The output shows the events
+before it, and every field that differs.
+
+Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
+""",
+    "events": """Show every event that a journal can hold, with its fields.
+
+Example: x402sim events payment "session opened"
+""",
+    "sweep": """Play an experiment for every combination of values and seeds.
+
+It summarizes the results. An experiment is a plain function of its parameters and `seed`,
+which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
+Values are numbers, true, false, null or texts. All cells are played with the same seeds
+(common random numbers). The summary has means with 95 % confidence intervals: a bootstrap, or
+Wilson's for what is true or false. Seeds are counted, as rows of one seed may depend on each
+other; if you know that they do not: --unit row.
+
+With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
+same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
+summary.csv summarizes them; the table that is printed has what this call asks for. If what
+results depend on has changed, such as a global variable, it is told: --fresh begins anew.
+
+Exit code 1: at least one point failed; the output has its error, and the line that replays it.
+
+\b
+Examples:
+  x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
+  x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
+""",
+    "conformance": """Check a running service against the specification.
+
+With the URL alone, the suite tests statuses, message shapes and payment checks, and pays
+nothing. With `--payer-key`, it also checks payments, bindings, replays and sessions; it
+prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
+`--world`, it also injects faults and counts money on the ledger; the world
+(`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
+mints what payers need. A service with other paths or other messages, such as one of x402
+version 2, needs a target file: `x402sim target init URL` writes it.
+""",
+    "service": """Start the service only, against an external world.
+
+The world is a facilitator, an explorer and a node. Environment variables configure it:
+PRIVATE_KEY (the server wallet, which receives deposits and pays refunds), FACILITATOR_URL,
+EXPLORER_URL and RPC_URL are required; NETWORK (--network replaces it), MERCHANT_ADDRESS,
+TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not
+expected: 12) have defaults.
+`serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
+The log goes to stderr.
+""",
+    "decisions": """List our decisions where the specification is silent.
+
+Example: x402sim decisions 4.1 7/final
+""",
+    "clauses": """List the clauses of the specification, and what keeps each.
+
+Example: x402sim clauses 5 7/nonce
+""",
+    "target": "Write a target file, for a service that differs from ours.",
+    "target init": """Look at a service without paying it, and write what was found out into a target file.
+
+Each key says how its value was found; what only a payment would show is left as a comment.
+""",
+}
+"""The help of each command: its first sentence is that of the list. A backspace (`\\b`) begins a
+paragraph that is shown as it is."""

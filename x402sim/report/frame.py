@@ -1,0 +1,229 @@
+"""How a frame is declared: by a table of its columns, from which all else is made.
+
+The frame itself, its docstring (which the guide and `help` show) and the units in its `attrs`
+follow from the table. A column `x_base` is an amount in base units, exact; a frame has its twin
+`x`, in whole tokens as floats, beside it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, Literal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from x402sim.journal import Journal
+from x402sim.protocol.money import MAX_STORED
+from x402sim.report.columns import Table, objects, since
+from x402sim.report.reading import Reading
+from x402sim.spec.markdown import table as markdown
+
+_EXACT = 1 << 53
+"""Integers up to this one are floats."""
+BASE_UNITS, TOKENS = "base units", "tokens"
+"""The units of the two columns of an amount."""
+
+
+def _of_arrow(dtype: Any, arrow: pa.DataType, values: Any) -> Any:
+    return dtype.__from_arrow__(_arrow(arrow, values))
+
+
+def _in_numpy(arrow: pa.DataType, values: Any) -> Any:
+    return _arrow(arrow, values).to_numpy(zero_copy_only=False)
+
+
+def _arrow(arrow: pa.DataType, values: Any) -> pa.Array:
+    return values.cast(arrow) if isinstance(values, pa.Array) else pa.array(values, arrow)
+
+
+def _category(values: Any) -> pd.Categorical:
+    """Return categories in the order of their first appearance."""
+    if isinstance(values, pa.DictionaryArray):
+        made = values.indices.dictionary_encode()
+        return _categorical(made.indices, values.dictionary.take(made.dictionary))
+    made = pa.array(values, pa.string()).dictionary_encode()
+    return _categorical(made.indices, made.dictionary)
+
+
+def _categorical(indices: pa.Array, names: pa.Array) -> pd.Categorical:
+    known = pd.Index(names.to_pylist(), dtype="str")  # of none, pandas would not know that
+    return pd.Categorical.from_codes(indices.fill_null(-1).to_numpy(), known, validate=False)
+
+
+def _amount(values: list[int | None]) -> Any:
+    """Return base units as Int64 if even all of them together fit into 63 bits.
+
+    A token's amounts go up to 2^256. Where they do not fit, the column holds Python
+    integers (dtype object), so that neither a value nor a sum is ever wrong.
+    """
+    is_small = _largest(values) * len(values) <= MAX_STORED  # they need not be added up
+    if is_small or sum(map(abs, filter(None, values))) <= MAX_STORED:
+        return _MAKE["Int64"](values)
+    return objects(values)
+
+
+def _listed(values: Any) -> list[int | None]:
+    """Return amounts as Python's integers, which have no limit."""
+    return values if isinstance(values, list) else list(values.tolist())
+
+
+def _largest(values: list[int | None]) -> int:
+    return max(map(abs, filter(None, values)), default=0)
+
+
+def _in_tokens(values: list[int | None], decimals: int) -> Any:
+    """Return whole tokens as floats: of each amount the nearest there is."""
+    unit = 10**decimals
+    if unit <= _EXACT and _largest(values) <= _EXACT:
+        return _MAKE["float64"](values) / unit
+    return _MAKE["float64"]([None if value is None else value / unit for value in values])
+
+
+Dtype = Literal["Int64", "float64", "UTC", "string", "bool", "category"]
+_MAKE: dict[Dtype, Callable[[Any], Any]] = {
+    "Int64": partial(_of_arrow, pd.Int64Dtype(), pa.int64()),
+    "float64": partial(_in_numpy, pa.float64()),
+    "UTC": partial(_of_arrow, pd.DatetimeTZDtype("ms", "UTC"), pa.timestamp("ms", "UTC")),
+    "string": partial(_of_arrow, pd.StringDtype(), pa.large_string()),
+    "bool": partial(_in_numpy, pa.bool_()),
+    "category": _category,
+}
+"""What makes a column of values (None: missing): of one dtype, also if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a frame.
+
+    `among` are all categories; without them, they are those that there are, by first appearance.
+    One that `may_lack` is in a frame only if its values are given.
+    """
+
+    name: str
+    dtype: Dtype
+    meaning: str
+    unit: str = ""
+    among: tuple[str, ...] = ()
+    may_lack: bool = False
+
+    def of(self, values: Any) -> Any:
+        """Return the column of these values (None: missing)."""
+        if self.unit == BASE_UNITS:
+            return _amount(_listed(values))
+        if self.among:
+            known = pa.array(self.among, pa.string())
+            return _categorical(pc.index_in(_arrow(pa.string(), values), value_set=known), known)
+        return _MAKE[self.dtype](values)
+
+
+def moment(meaning: str) -> list[Column]:
+    """Return the two columns that say when something happened."""
+    return [Column("t_s", "float64", meaning, "s"), Column("at", "UTC", meaning)]
+
+
+def amount(name: str, meaning: str) -> list[Column]:
+    """Return the two columns of an amount: exact in base units, and in tokens."""
+    exact = Column(f"{name}_base", "Int64", meaning, BASE_UNITS)
+    return [exact, Column(name, "float64", meaning, TOKENS)]
+
+
+def alike(names: tuple[str, ...], dtype: Dtype, meaning: str) -> list[Column]:
+    """Return columns that have one meaning together."""
+    return [Column(name, dtype, meaning) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The declaration of a frame: what it is `about`, its columns in order, and `more` about it."""
+
+    about: str
+    columns: tuple[Column, ...]
+    more: str = ""
+
+    @property
+    def text(self) -> str:
+        """The declaration as Markdown; columns of one meaning share a row."""
+        rows = []
+        for meaning, same in groupby(self.columns, attrgetter("meaning")):
+            told = [(each.name, each.dtype, each.unit) for each in same]
+            cells = (dict.fromkeys(filter(None, cell)) for cell in zip(*told, strict=True))
+            rows.append((*map(", ".join, cells), meaning))
+        table = markdown(("column", "dtype", "unit", "meaning"), rows)
+        return "\n\n".join(filter(None, (self.about, table.strip(), self.more)))
+
+    def of_columns(
+        self, given: Mapping[str, Any], reading: Reading, events: Table | None = None
+    ) -> pd.DataFrame:
+        """Return the frame of values given by name; `t_s` and amounts in tokens follow from them.
+
+        What is not given are the fields of the same names of `events`, and when these happened.
+        """
+        known = dict(given)
+        if events is not None:
+            known = {"at": events.arrow("at_ms"), **given}
+        made: dict[str, Any] = {}
+        for column in self.columns:
+            name = column.name
+            if name in known:
+                made[name] = column.of(known[name])
+            elif name == "t_s":
+                made[name] = column.of(since(_arrow(pa.int64(), known["at"]), reading.start_ms))
+            elif f"{name}_base" in known:
+                made[name] = _in_tokens(_listed(known[f"{name}_base"]), reading.decimals)
+            elif not column.may_lack:
+                made[name] = column.of(events.arrow(name) if events else known[name])
+        frame = pd.DataFrame(made, copy=False)
+        frame.attrs["units"] = {
+            each.name: each.unit for each in self.columns if each.unit and each.name in made
+        }
+        return frame
+
+    def of_objects(
+        self,
+        found: Sequence[Any],
+        reading: Reading,
+        given: Mapping[str, Any] | None = None,
+        **own: Callable[[Any], Any],
+    ) -> pd.DataFrame:
+        """Return the frame of objects: a column is `given`, told by `own`, or an attribute.
+
+        Moments are attributes in `_ms`, and columns in `_s`.
+        """
+
+        def values(column: Column) -> Any:
+            name = column.name
+            if name in own:
+                return list(map(own[name], found))
+            if name != "at" and column.unit != "s":
+                return list(map(attrgetter(name), found))
+            at_ms = pa.array(map(attrgetter(f"{name.removesuffix('_s')}_ms"), found), pa.int64())
+            return at_ms if name == "at" else since(at_ms, reading.start_ms)
+
+        known = dict(given or {})
+        follow = {"t_s", *known, *(each.name for each in self.columns if each.unit == TOKENS)}
+        known |= {each.name: values(each) for each in self.columns if each.name not in follow}
+        return self.of_columns(known, reading)
+
+
+def frame(
+    about: str, *columns: Column | list[Column], more: str = ""
+) -> Callable[[Callable[[Journal, Form], pd.DataFrame]], Callable[[Journal], pd.DataFrame]]:
+    """Declare the frame that a function makes of a journal and this form; see `Form`."""
+    flat = chain.from_iterable([each] if isinstance(each, Column) else each for each in columns)
+    form = Form(about, tuple(flat), more)
+
+    def declare(
+        make: Callable[[Journal, Form], pd.DataFrame],
+    ) -> Callable[[Journal], pd.DataFrame]:
+        def table(journal: Journal) -> pd.DataFrame:
+            return make(journal, form)
+
+        table.__name__ = table.__qualname__ = make.__name__
+        table.__module__, table.__doc__ = make.__module__, form.text
+        return table
+
+    return declare

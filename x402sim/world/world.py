@@ -1,0 +1,435 @@
+"""The options of a world: one frozen object for scenarios, servers and tests."""
+
+from __future__ import annotations  # so that help(World) shows short names of types
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.types import ASGIApp
+
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
+from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.protocol.networks import TESTNET, Network, networks_of
+from x402sim.protocol.phrase import KNOWN
+from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
+from x402sim.report.run import Run
+from x402sim.service.environment import Environment
+from x402sim.service.settings import Settings
+from x402sim.service.state import Service
+from x402sim.text.arguments import AboveZero, explained, require_kind
+from x402sim.text.printable import changed, described
+from x402sim.text.suggest import unknown
+from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
+from x402sim.world.chains.gas_prices import GasPrice, Gwei
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.chains.reorgs import Reorganises
+from x402sim.world.transport.cache import SharedCache
+from x402sim.world.transport.latency import Latency, LatencySpec, constant, latency_of
+from x402sim.world.where import Deployment, InProcess, Tcp, Where, parse_where
+
+if TYPE_CHECKING:
+    from x402sim.world.story.scenario import Scenario, Story
+
+Part_ = TypeVar("Part_")
+PartSettings = TypeVar("PartSettings", Settings, FacilitatorSettings)
+TABLES: dict[str, Any] = {
+    "settlement": SETTLEMENT,
+    "freshness": FRESHNESS,
+    "verification": VERIFICATION,
+    **TOKEN_TABLES,
+}
+"""The rule tables from which a rule can be left out."""
+_SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,39}")
+_FACILITATOR_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
+"""The names of other actors."""
+
+
+def _unchanged(part: Part_) -> Part_:
+    return part
+
+
+def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
+    return app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """A function for each part of a world that can be changed: it gets the part, and returns one.
+
+    `service` and `app` run at each start of the service, also after a crash, and lose what they
+    hold in memory. `app` wraps the ASGI application of the service.
+    """
+
+    setup: Callable[[Environment], Environment] = _unchanged
+    service: Callable[[Service], Service] = _unchanged
+    app: Callable[[Service, ASGIApp], ASGIApp] = _no_middleware
+    facilitator: Callable[[Facilitator], Facilitator] = _unchanged
+
+
+@explained
+@dataclass(frozen=True, kw_only=True, repr=False)
+class World:
+    """The whole world of a pay-per-request API: service, facilitator, explorer, chain, payers.
+
+    A `World` is a description, and never changes. `play` builds the world, lets a scenario act in
+    it (as a `LiveWorld`) and returns the `Run`; `LocalServer(world)` serves it. Every option has a
+    default; the same options give the same journal, byte for byte, wherever time is virtual.
+
+    seed
+        Seed of all randomness: keys, ids, latencies. Default 0 for a scenario; a server draws its
+        secrets anew, and has the accounts that users of anvil and Hardhat know.
+    on
+        Stage: "in-process" (virtual time, the default), "tcp" (the same through a real
+        socket), the URL of a running service (real time), or `Deployment(url, payer_key)`. A server
+        is a place of its own, and takes no other.
+    chain
+        Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
+        that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
+        X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
+    latency
+        Latency in seconds of one message in one direction, by who receives the request:
+        "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
+        A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
+        of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
+        Default: none.
+    block_time_s
+        Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
+        The first block comes at a time drawn from the seed; on a server, after as many seconds.
+        Objects: `FixedBlocks(5, phase=0)`, `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+    reorgs
+        How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
+        needs block_time_s. Default None: only when a scenario says so (`world.reorg`).
+    gas_price_gwei
+        What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
+        a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
+        is drawn from the seed. Default 5000, Cronos's minimum.
+    cache
+        `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
+        requests with what somebody else has paid for. Default: none.
+    coin_price
+        How many tokens a native coin costs, which `run.costs` needs to give fees in tokens.
+    explorer
+        `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
+    service
+        `Settings` of the service: its price, intervals, limits, policies and decisions. Or of
+        several services by name, 1 to 20, each with a merchant, a server wallet and a database of
+        its own. Payers use the first unless they are sent to another (`payer.at(name)`).
+    facilitator
+        `FacilitatorSettings` of the facilitator. Or of several by name, each with an account of its
+        own: `Settings(facilitator=name)` chooses one, and services use the first by default.
+    network
+        Its name, such as "base-sepolia", or a `Network` of your own; default "cronos-testnet". Or
+        several: services are on the first, but for those with `Settings(network=name)`. With a URL
+        as stage, the network is the one that the control API of the service reports; `play` raises
+        `ValueError` if you name another. Without a control API, it is the one given here.
+    without
+        Rules to leave out, to test which check notices: ((table, clause), ...), for example
+        (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
+        "verification" (facilitator), "transfer", "receive" and "cancel" (token).
+    invariants
+        Whether to check after every event that money is conserved, no session spends more than
+        its deposit, and access is granted for paid money only; default True.
+    journal
+        File that the journal is written to as it grows, as NDJSON, such as "run.ndjson"; frames are
+        read from there. For long runs: memory grows with the open payments, not with the events.
+        An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
+        x402sim and Python. Default: in memory.
+    file
+        SQLite database of the first service, with the chain in FILE.chain; both are continued if
+        they exist. Payment ids are then drawn without the seed, as they must never repeat.
+        Default: in memory.
+    mnemonic
+        Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: they are drawn from the seed,
+        or without a seed those of anvil and Hardhat, but not on an existing node.
+    accounts
+        How many accounts are funded, 1 to 100; default 10.
+    has_service
+        Whether the world has a service of its own; default True. If not, it is for yours.
+    unlocked
+        Whether the chain's JSON-RPC signs for the funded accounts; default True.
+    heartbeat_s
+        Seconds between empty blocks where no block time is given; default 60.
+    hooks
+        `Hooks`, functions that change parts as they are built; for tests of this kit.
+
+    The objects are in `x402sim.backends`. Raises `ValueError` for an invalid option.
+
+    >>> from x402sim import LiveWorld, World
+    >>> async def story(world: LiveWorld) -> None:
+    ...     alice = await world.payer("alice", balance="1.00")
+    ...     world.expect(await alice.buy(), 200, clause="4.1/receipt")
+    >>> World(seed=1, latency={"facilitator": 0.2}, block_time_s=5).play(story).outcome
+    'passed'
+    """
+
+    seed: int | None = None
+    on: InProcess | Tcp | Deployment | str = "in-process"
+    chain: ChainBackend | str = "ledger"
+    latency: Mapping[str, LatencySpec] | None = None
+    block_time_s: float | BlockTimes | None = None
+    reorgs: Reorganises | None = None
+    gas_price_gwei: GasPrice | None = None
+    cache: SharedCache | None = None
+    coin_price: AboveZero | None = None
+    service: Settings | Mapping[str, Settings] | None = None
+    facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None
+    explorer: ExplorerSettings | None = None
+    network: Network | str | Sequence[Network | str] | None = None
+    without: tuple[tuple[str, str], ...] = ()
+    invariants: bool = True
+    journal: str | Path | None = None
+    file: str | Path | None = None
+    mnemonic: str | None = None
+    accounts: int = ACCOUNTS
+    has_service: bool = True
+    unlocked: bool = True
+    heartbeat_s: float = 60
+    hooks: Hooks = Hooks()
+
+    def __post_init__(self) -> None:
+        self._require_own_world()
+        _ = self.services, self.facilitators, self.latencies, self.journal_file
+        if self.blocks is None and self.reorgs is not None:
+            raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
+        self._require_own_chains()
+        price = self.gas_price_gwei
+        if price is not None and not callable(price) and not hasattr(price, "prices"):
+            require_kind("gas_price_gwei", price, Gwei)
+        if not 1 <= self.accounts <= MOST_ACCOUNTS:
+            raise ValueError(f"fund 1 to {MOST_ACCOUNTS} accounts, not {self.accounts}")
+        for each in self.without:
+            if not isinstance(each, tuple) or len(each) != 2:
+                raise ValueError(f"without: expected pairs of a table and a clause, got {each!r}")
+            table, clause = each
+            if table not in TABLES:
+                raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
+            clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
+            if clause not in clauses:
+                raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    def __repr__(self) -> str:
+        return changed(replace(self, mnemonic=None))  # a phrase is a secret
+
+    def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
+        """Play a scenario, the shipped scenario of this name, or any `async def name(world)`.
+
+        A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
+        the finished run, which holds the scenario's failures and errors: `raise_for_failure` raises
+        them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
+        `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
+        be opened.
+
+        In a notebook, where an event loop runs already, it is called in the same way. A run of more
+        than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
+        Ctrl-C ends the scenario; the journal, if it is in a file, says where.
+        """
+        from x402sim.world.story.play import play  # it plays what these options describe
+
+        return play(self, scenario, progress=progress)
+
+    # --- what the options say --------------------------------------------------------------
+
+    @cached_property
+    def where(self) -> Where:
+        """Where its scenarios are played."""
+        return parse_where(self.on) if isinstance(self.on, str) else self.on
+
+    @cached_property
+    def backend(self) -> ChainBackend:
+        """The chain backend."""
+        return parse_chain(self.chain) if isinstance(self.chain, str) else self.chain
+
+    @cached_property
+    def networks(self) -> tuple[Network, ...]:
+        """The networks: each has a chain, a token and a JSON-RPC of its own."""
+        return tuple(networks_of(TESTNET if self.network is None else self.network))
+
+    @cached_property
+    def services(self) -> dict[ServiceName, Settings]:
+        """The settings of each service by name; by default one, whose intervals start at once."""
+        services = _by_name("service", self.service, Settings(phase=0))
+        for name in services:
+            if not _SERVICE_NAME.fullmatch(name) or name in _TAKEN:
+                raise ValueError(
+                    f"service: {name!r} is no name for a service: expected up to 40 letters, "
+                    "digits, spaces, '_', '.' and '-', and none of "
+                    f"{', '.join(sorted(_TAKEN))}"
+                )
+        return services
+
+    @cached_property
+    def facilitators(self) -> dict[str, FacilitatorSettings]:
+        """The settings of each facilitator by name."""
+        facilitators = _by_name("facilitator", self.facilitator, FacilitatorSettings())
+        for name in facilitators:
+            is_free = name == "facilitator" or name not in {*_TAKEN, *self.services}
+            if not _FACILITATOR_NAME.fullmatch(name) or not is_free:
+                raise ValueError(
+                    f"facilitator: {name!r} is no name for a facilitator: expected up to 40 small "
+                    "letters, digits and '-', and not the name of another part"
+                )
+        for name, settings in self.services.items():
+            if settings.facilitator is not None and settings.facilitator not in facilitators:
+                hint = unknown("facilitator", settings.facilitator, facilitators)
+                raise ValueError(f"the settings of {name!r}: {hint}")
+        return facilitators
+
+    @property
+    def first(self) -> ServiceName:
+        """The name of the first service."""
+        return next(iter(self.services))
+
+    @property
+    def first_facilitator(self) -> str:
+        """The name of the first facilitator."""
+        return next(iter(self.facilitators))
+
+    @property
+    def explorer_settings(self) -> ExplorerSettings:
+        """The settings of the explorers."""
+        return self.explorer or ExplorerSettings()
+
+    @cached_property
+    def blocks(self) -> BlockTimes | None:
+        """When blocks come; None if each transaction is mined immediately."""
+        given = self.block_time_s
+        if given is None or not isinstance(given, int | float):
+            return given
+        return FixedBlocks(given, phase=0)
+
+    @cached_property
+    def latencies(self) -> dict[Part, Latency]:
+        """The latencies that are given, by who receives the messages."""
+        parts = dict.fromkeys(("service", *OUTSIDE, *self.services, *self.facilitators))
+        if not isinstance(self.latency, Mapping | None):
+            raise ValueError(
+                'latency: expected seconds by part, such as {"service": 0.1}, got '
+                f"{described(self.latency)}. Possible parts: {', '.join(parts)}"
+            )
+        found: dict[Part, Latency] = {}
+        for to, spec in (self.latency or {}).items():
+            if to not in parts:
+                raise ValueError(f"latency: {unknown('part', to, parts)}")
+            try:
+                found[to] = latency_of(spec)
+            except ValueError as wrong:
+                raise ValueError(f"latency of {to!r}: {wrong}") from None
+        return found
+
+    def latency_to(self, part: Part) -> Latency:
+        """Return the latency of messages to a part: its own, or that of its kind, or none."""
+        kind = "facilitator" if part in self.facilitators else "service"
+        if part in OUTSIDE:
+            kind = part
+        return self.latencies.get(part) or self.latencies.get(kind) or constant(0)
+
+    @cached_property
+    def database(self) -> Path | None:
+        """The file of the database; None keeps it in memory."""
+        return None if self.file is None else Path(self.file)
+
+    @cached_property
+    def journal_file(self) -> Path | None:
+        """The file of the journal; raises `ValueError` if its name says something else."""
+        file = None if self.journal is None else Path(self.journal)
+        if file is not None and file.suffix in (".parquet", ".csv", ".json"):
+            raise ValueError(
+                f"journal: a run writes NDJSON, not {file.suffix[1:]}: name it {file.stem}.ndjson; "
+                "`Run.save` writes its frames as Parquet and CSV"
+            )
+        return file
+
+    @property
+    def phrase(self) -> str | None:
+        """The phrase of the funded accounts; None if they are drawn from the seed.
+
+        On an existing node, anybody could take what the known accounts receive.
+        """
+        is_known = self.mnemonic is None and self.seed is None and self.backend.is_virtual
+        return KNOWN if is_known else self.mnemonic
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether the database or the chain outlives the world, so that ids must never repeat."""
+        return self.file is not None or not self.backend.is_virtual
+
+    def rules(self, table: str) -> Any:
+        """Return one of `TABLES` without the rules that are left out; raises `KeyError`."""
+        rules = TABLES[table]
+        for name, clause in self.without:
+            if name == table:
+                rules = without(rules, clause)
+        return rules
+
+    @property
+    def without_token_rules(self) -> tuple[tuple[str, str], ...]:
+        """The token's rules that are left out: (name of the table, clause)."""
+        return tuple(each for each in self.without if each[0] in TOKEN_TABLES)
+
+    # --- what is impossible ----------------------------------------------------------------
+
+    def _require_own_world(self) -> None:
+        """Raise `ValueError` if an option is given that cannot be used where it is played."""
+        where, chain = self.where, self.backend
+        if isinstance(where, Tcp) and not chain.is_virtual:
+            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
+        if not isinstance(where, Deployment):
+            return
+        if chain != DEFAULT_CHAIN:
+            said = f"chain {chain.name} cannot be combined with {where.name}"
+            raise ValueError(f"{said}, which has its own")
+        for option in _OF_OUR_OWN:
+            if getattr(self, option) is not None:
+                raise ValueError(f"{option}: {where.name} has its own, which cannot be set here")
+
+    def _require_own_chains(self) -> None:
+        """Raise `ValueError` unless each network can have a chain of its own."""
+        for what in ("name", "chain_id"):
+            seen = [getattr(each, what) for each in self.networks]
+            if len(seen) != len(set(seen)):
+                raise ValueError(f"networks: each needs a {what} of its own, got {seen}")
+        names = [each.name for each in self.networks]
+        for name, settings in self.services.items():
+            known = names[:1] if name == self.first else names
+            if settings.network is not None and settings.network not in known:
+                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
+        if len(names) > 1 and not self.backend.is_virtual:
+            raise ValueError(f"networks: {self.backend.name} is one network, not several")
+
+
+_OF_OUR_OWN = (
+    "service",
+    "facilitator",
+    "explorer",
+    "reorgs",
+    "gas_price_gwei",
+    "cache",
+    "file",
+    "mnemonic",
+)
+"""The options that only a world of our own can have, in the order in which they are refused."""
+
+
+def _by_name(
+    option: str, given: PartSettings | Mapping[str, PartSettings] | None, default: PartSettings
+) -> dict[str, PartSettings]:
+    """Return the settings of the parts of a kind by name, or of the one part by the option's."""
+    if not isinstance(given, Mapping):
+        one = default if given is None else given
+        require_kind(option, one, type(default))
+        return {option: one}
+    if not 1 <= len(given) <= MOST_SERVICES:
+        raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
+    for name, settings in given.items():
+        require_kind(f"{option}[{name!r}]", settings, type(default))
+    return dict(given)
