@@ -138,7 +138,7 @@ class ServiceRig(Buyer):
     @property
     def earned(self) -> int:
         state = self.parts.chain.machine.state
-        return state.balances.get(self.service.setup.pay_to, 0)
+        return state.balances.get(self.service.env.pay_to, 0)
 
     def transfers(self, wallet: Wallet | None = None) -> int:
         """Count the token transfers, of one sender if a wallet is given."""

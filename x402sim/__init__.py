@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from x402sim.experiments.sweep import sweep as sweep
     from x402sim.journal import Journal as Journal
     from x402sim.payer.auth import PaymentAuth as PaymentAuth
-    from x402sim.payer.errors import (
+    from x402sim.payer.core import (
         PaidNotServed as PaidNotServed,
         PaymentFailed as PaymentFailed,
         SpendingCapExceeded as SpendingCapExceeded,
@@ -62,15 +62,15 @@ _HOME = {
     "LiveWorld": "world.story.live",
     "LocalServer": "world.server.local",
     "Network": "protocol.networks",
-    "PaidNotServed": "payer.errors",
+    "PaidNotServed": "payer.core",
     "Payer": "world.story.payer",
     "PaymentAuth": "payer.auth",
-    "PaymentFailed": "payer.errors",
+    "PaymentFailed": "payer.core",
     "Run": "report.run",
     "Scenario": "world.story.scenario",
     "SessionAuth": "payer.session",
     "Settings": "service.settings",
-    "SpendingCapExceeded": "payer.errors",
+    "SpendingCapExceeded": "payer.core",
     "Wallet": "payer.wallet",
     "World": "world.world",
     "compare": "experiments.compare",

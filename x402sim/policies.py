@@ -40,56 +40,47 @@ services, each a `ListedService`, and returns the name of one: `cheapest`, `best
 `mixed(share)`, or one of your own.
 """
 
-from x402sim.payer.policies import PayerPolicy as PayerPolicy
-from x402sim.payer.policies.budget import AtMost as AtMost, NoLimit as NoLimit
-from x402sim.payer.policies.choosing import (
+from x402sim.payer.policies import (
+    AtMost as AtMost,
+    GiveUp as GiveUp,
     ListedService as ListedService,
+    NewAuthorization as NewAuthorization,
+    NoLimit as NoLimit,
+    OpenSessions as OpenSessions,
+    PayAndWait as PayAndWait,
+    PayEach as PayEach,
+    PayerPolicy as PayerPolicy,
+    SameAuthorization as SameAuthorization,
+    SameThenNew as SameThenNew,
+    StartOver as StartOver,
     best_reputation as best_reputation,
     cheapest as cheapest,
     mixed as mixed,
 )
-from x402sim.payer.policies.retry import (
-    GiveUp as GiveUp,
-    NewAuthorization as NewAuthorization,
-    SameAuthorization as SameAuthorization,
-    SameThenNew as SameThenNew,
-    StartOver as StartOver,
-)
-from x402sim.payer.policies.sessions import (
-    OpenSessions as OpenSessions,
-    PayAndWait as PayAndWait,
-    PayEach as PayEach,
-)
-from x402sim.service.policies import ServicePolicy as ServicePolicy
-from x402sim.service.policies.lost_answer import (
+from x402sim.service.policies import (
     AskOnce as AskOnce,
-    Forget as Forget,
-    Reconcile as Reconcile,
-    SettleAgain as SettleAgain,
-)
-from x402sim.service.policies.reputation import (
-    MatchedPayments as MatchedPayments,
-    ServedShare as ServedShare,
-    Track as Track,
-)
-from x402sim.service.policies.serving import (
     CacheControl as CacheControl,
-    EndedSession as EndedSession,
-    FailToServe as FailToServe,
-    NeverRefund as NeverRefund,
-    NoStore as NoStore,
-    PayBack as PayBack,
-    RefundAtExpiry as RefundAtExpiry,
-    ServeBeforeSettle as ServeBeforeSettle,
-    ServeConfirmed as ServeConfirmed,
-    ServeSettled as ServeSettled,
-)
-from x402sim.service.policies.settling import (
     ClaimAfterSettle as ClaimAfterSettle,
     ClaimAfterVerify as ClaimAfterVerify,
     ClaimFirst as ClaimFirst,
+    EndedSession as EndedSession,
+    FailToServe as FailToServe,
+    Forget as Forget,
+    MatchedPayments as MatchedPayments,
+    NeverRefund as NeverRefund,
     NoClaim as NoClaim,
+    NoStore as NoStore,
+    PayBack as PayBack,
+    Reconcile as Reconcile,
+    RefundAtExpiry as RefundAtExpiry,
+    ServeBeforeSettle as ServeBeforeSettle,
+    ServeConfirmed as ServeConfirmed,
+    ServedShare as ServedShare,
+    ServeSettled as ServeSettled,
+    ServicePolicy as ServicePolicy,
+    SettleAgain as SettleAgain,
     SkipVerify as SkipVerify,
+    Track as Track,
     VerifyFirst as VerifyFirst,
 )
 

@@ -11,14 +11,12 @@ from time import process_time
 
 import httpx
 import msgspec
-from starlette.responses import Response
 
 from tests.bench.rounds import NotMeasured, Work, cpu
 from tests.rig import ORDER
 from x402sim import World
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
-from x402sim.http import web
 from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import proofs
 from x402sim.payer.wallet import Wallet
@@ -36,7 +34,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.networks import TESTNET
 from x402sim.rng import Rng
-from x402sim.service import gate, payments, quotes
+from x402sim.service import content, gate, payments
 from x402sim.service.issue import PAY, QUOTE
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
 from x402sim.world.assembly.running_world import RunningWorld, build
@@ -85,15 +83,14 @@ class Place:
     def direct(self) -> Work:
         """Call the service's functions, which call the facilitator's; only the node is asked by HTTP."""
         service = replace(self.parts.service, facilitator=_Direct(self.parts))
-        order, price = decode(BODY, QuoteRequest), service.setup.quote_price_base
+        order, price = decode(BODY, QuoteRequest), service.env.quote_price_base
 
         async def live() -> None:
             required = service.issuer.issue(QUOTE, price, service.clock.now_s())
             receipt = await payments.pay(service, self._sign(required))
             shown = {"x-payment-id": receipt.payment_id}
-            granted = await gate.find_pass(service, shown, QUOTE, price)
-            quotes.quote(service.settings, order)
-            await gate.spend(service, granted, Response(), web.UNKNOWN)
+            await gate.find_pass(service, shown, QUOTE, price)
+            content.quote(service.settings, order)
 
         return _repeated(live)
 
@@ -146,20 +143,20 @@ class _Direct(FacilitatorClient):
         )
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
-        rejected = await engine.verify(self._facilitator, _asked(payment, requirements))
+        rejected = await engine.verify(self._facilitator, _requested(payment, requirements))
         return Verdict(is_valid=rejected is None)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        moved = await engine.settle(self._facilitator, _asked(payment, requirements))
+        moved = await engine.settle(self._facilitator, _requested(payment, requirements))
         assert isinstance(moved, engine.Transferred), moved
         auth = moved.authorization
         parties = checksum(auth.from_), checksum(auth.to)
         return Moved(to_hex(moved.tx_hash), *parties, str(auth.value), requirements.network)
 
 
-def _asked(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Asked:
+def _requested(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Requested:
     wanted = msgspec.convert(requirements, RequiredPayment, from_attributes=True)
-    return engine.Asked(payment.signed, wanted)
+    return engine.Requested(payment.signed, wanted)
 
 
 def _repeated(live: Callable[[], Awaitable[None]]) -> Work:

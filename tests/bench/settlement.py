@@ -53,9 +53,9 @@ def settlements() -> Iterator[tuple[Work, Work]]:
         sender, token = checksum(RELAYER.address_bytes), checksum(TOKEN)
 
         def ours(times: int) -> float:
-            asked = [_asked(*each) for each in _signed(times)]
+            requested = [_requested(*each) for each in _signed(times)]
             began = time.perf_counter()
-            for each in asked:
+            for each in requested:
                 settled = town.run(engine.settle(facilitator, each))
                 assert isinstance(settled, engine.Transferred), settled
             return time.perf_counter() - began
@@ -79,8 +79,8 @@ def _signed(times: int) -> list[tuple[Authorization, bytes]]:
     return [(auth, signature_of(auth)) for auth in auths]
 
 
-def _asked(auth: Authorization, signature: bytes) -> engine.Asked:
+def _requested(auth: Authorization, signature: bytes) -> engine.Requested:
     payment = read_header(encode_header(auth, signature, TESTNET))
     parties = checksum(auth.to), checksum(TOKEN)
     wanted = RequiredPayment("exact", TESTNET.name, *parties, str(auth.value), 300)
-    return engine.Asked(payment, wanted)
+    return engine.Requested(payment, wanted)

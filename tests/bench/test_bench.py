@@ -45,7 +45,7 @@ def test_a_payment_of_each_kind_moves_the_same_money() -> None:
         assert work(1) > 0
         assert service.store.counts()["payments"] == number
         balances = place.parts.chain.machine.state.balances
-        assert balances[service.setup.pay_to] == number * service.setup.quote_price_base
+        assert balances[service.env.pay_to] == number * service.env.quote_price_base
 
 
 def test_payments_that_fail_are_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:

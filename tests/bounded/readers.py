@@ -23,7 +23,7 @@ from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Settings, Wallet, W
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.control_api import ChainView, ControlApi
 from x402sim.suite.probe import Probe
@@ -39,17 +39,17 @@ KEY = b"k" * 32
 Reader = Callable[[str, float], Any]
 
 
-def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Setup]:
+def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Environment]:
     settings = Settings(
         verify_timeout_s=deadline_s, settle_timeout_s=deadline_s, explorer_timeout_s=deadline_s
     )
-    setup = Setup(
+    setup = Environment(
         private_key=KEY, facilitator_url=url, explorer_url=url, rpc_url=url, settings=settings
     )
     return httpx.AsyncClient(timeout=None), setup
 
 
-def _upstream(call: Callable[[Transport, Setup], Any]) -> Reader:
+def _upstream(call: Callable[[Transport, Environment], Any]) -> Reader:
     async def read(url: str, deadline_s: float) -> None:
         http, setup = service(url + "/200", deadline_s)
         async with http:

@@ -22,10 +22,9 @@ from tests.cli.test_decode import (
 )
 from x402sim import Wallet
 from x402sim.protocol.explain import explain
-from x402sim.protocol.kinds import TABLE
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
-from x402sim.protocol.recognize import recognize
+from x402sim.protocol.recognize import TABLE, recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.x402 import encode_payment, requirements_v1, requirements_v2, to_base64
 

@@ -13,13 +13,13 @@ from tests.explore.case import Service, Way
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, encode_header
-from x402sim.protocol.identifiers import named
 from x402sim.protocol.messages import PaymentRequirements, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     encode_payment,
+    named,
     requirements_v1,
     requirements_v2,
 )

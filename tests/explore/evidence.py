@@ -137,7 +137,7 @@ class Door:
     ) -> None:
         headers = httpx.Headers(scope["headers"])
         sight = Sight(
-            secret=service.setup.secret,
+            secret=service.env.secret,
             path=scope["path"],
             payment_id=headers.get("x-payment-id"),
             session_id=headers.get("x-session-id"),

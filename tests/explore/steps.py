@@ -63,7 +63,7 @@ class Scene:
     def secrets(self) -> dict[Service, bytes]:
         """Return the secret of each service, which tells the services apart."""
         running = self.parts.services.items()
-        return {cast(Service, name): each.service.setup.secret for name, each in running}
+        return {cast(Service, name): each.service.env.secret for name, each in running}
 
     async def show(self, payer: Payer, order: Order) -> Answer:
         """Ask for what an order was for, with its payment id as the proof."""

@@ -9,8 +9,7 @@ from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
 from x402sim.clock import Clock
 from x402sim.facilitator.discovery import MAX_RESOURCES, Catalogue
-from x402sim.protocol.discovery import Item
-from x402sim.protocol.x402 import RequirementsV2, Resource, StandardPayment
+from x402sim.protocol.x402 import Item, RequirementsV2, Resource, StandardPayment
 
 PATH, URL = "/discovery/resources", "http://shop.test/quote"
 TERMS = RequirementsV2("exact", "eip155:338", "10000", "0x00", "0x00", 300)

@@ -22,7 +22,7 @@ from tests.money import Law
 from tests.mutants.change import all_of
 from tests.mutants.rows import MUTANTS
 from x402sim.http import web
-from x402sim.service import quotes
+from x402sim.service import content
 
 
 async def _attacked(seed: int, count: int, mutant: str | None = None) -> Attack:
@@ -53,7 +53,7 @@ def test_the_attack_notices_a_defect(monkeypatch):
     def broken(*_: object) -> None:
         raise web.Refused(500, "Internal server error")
 
-    monkeypatch.setattr(quotes, "quote", broken)
+    monkeypatch.setattr(content, "quote", broken)
     result = asyncio.run(_attacked(11, 300))
     assert any("500" in violation for violation in result.violations)
 

@@ -119,7 +119,7 @@ class Town(Buyer):
             times = self.sessions[session_id]
             view = (await self.http.get(f"/api/sessions/{session_id}")).json()
             found += session_is_right(session_id, view, 50_000, (times * 10_000, times * 10_000))
-        wallet = to_hex(self.parts.service.setup.wallet)
+        wallet = to_hex(self.parts.service.env.wallet)
         refunds = Counter(each.amount for each in ledger.transfers if each.sender == wallet)
         found += refunds_are_the_rest((wallet, "everybody"), Counter(), refunds)  # none has ended
         return found

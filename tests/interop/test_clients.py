@@ -11,8 +11,7 @@ import pytest
 from tests.cli.test_decode_kinds import SOLANA, USDC_V1, USDC_V2, YEN
 from tests.interop import programs
 from tests.interop.table import THOROUGH
-from x402sim.payer.clients import CLIENTS, DEFAULT_TOKENS, Client
-from x402sim.payer.diagnosis import examine
+from x402sim.payer.diagnosis import CLIENTS, DEFAULT_TOKENS, Client, examine
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import NETWORKS
 

@@ -54,7 +54,7 @@ def sessions(claimed: Claimed) -> Change:
 
         async def spend(service: Service, request: Request, serve: Serve) -> Answer:
             session_id = request.headers.get("x-session-id", "")
-            price_base = service.setup.quote_price_base
+            price_base = service.env.quote_price_base
             if session_id not in budgets or not budgets.debit(session_id, price_base):
                 return await serve(request)
             reply = await serve(free(request))

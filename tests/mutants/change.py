@@ -13,7 +13,7 @@ from typing import Any
 
 from x402sim import World
 from x402sim.protocol.rules import Presented
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.state import Service
 
 Change = Callable[[World], World]
@@ -38,7 +38,7 @@ def setting(**values: Any) -> Change:
 def decision(**values: Any) -> Change:
     """Change decisions of the service; here they may have impossible values."""
 
-    def change(setup: Setup) -> Setup:
+    def change(setup: Environment) -> Environment:
         decisions = copy(setup.settings.decisions)
         for name, value in values.items():
             object.__setattr__(decisions, name, value)

@@ -51,7 +51,7 @@ async def compared_too_early(service: Service, request: Request, serve: Serve) -
     """Serve a session that had enough left a moment ago."""
     session_id, price_base = (
         request.headers.get("x-session-id", ""),
-        service.setup.quote_price_base,
+        service.env.quote_price_base,
     )
     if not service.store.sessions.can_pay(session_id, price_base, service.clock.now_ms()):
         return await serve(request)

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import PAY, QUOTE
 from tests.mutants.wrapper import overriding
 from x402sim import World
-from x402sim.service.entitlements import Entitlement
+from x402sim.service.state import Entitlement
 
 gate = Kind("gate")
 

@@ -25,7 +25,7 @@ from tests.mutants.wrapper import collaborator, overriding
 from x402sim import Settings, World
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.upstream.calls import Unavailable
-from x402sim.service.upstream.rpc import NonceState
+from x402sim.service.upstream.chain import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import Target, load
@@ -132,12 +132,12 @@ def asked_afterwards(world: World) -> World:
     def insert_pending(it: Any, claim: Any) -> Any:
         """Note which nonce a service claims."""
         if claim.nonce is not None:
-            claimed.add((it.service.setup.secret, claim.nonce))
+            claimed.add((it.service.env.secret, claim.nonce))
         return it.inner.insert_pending(claim)
 
     async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
         """Ask about no other nonce, but about refunds."""
-        if (it.service.setup.secret, nonce) in claimed or authorizer == it.service.setup.wallet:
+        if (it.service.env.secret, nonce) in claimed or authorizer == it.service.env.wallet:
             return await it.inner.nonce_state(authorizer, nonce)
         return NonceState(height=0, head_s=0, is_used=False, use=None)
 

@@ -10,9 +10,9 @@ from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim import World
 from x402sim.protocol.crypto import parse_address
-from x402sim.service.policies.reputation import Reputation
+from x402sim.service.policies import Reputation
 from x402sim.service.upstream.calls import Unavailable
-from x402sim.service.upstream.rpc import OnChain
+from x402sim.service.upstream.chain import OnChain
 
 indexer = Kind("indexer")
 EVERY = 10**6
@@ -73,7 +73,7 @@ class AsksAgain(Settled):
 
     def unindexed(self, limit: int) -> list[Any]:
         batch = list(self.inner.unindexed(limit))
-        newest = {*self.settled[:1]} - {stored.attempt for stored in batch}
+        newest = {*self.settled[:1]} - {stored.number for stored in batch}
         return [*map(self.inner.attempt, newest), *batch][:limit]
 
 

@@ -39,7 +39,7 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
             return await it.inner.settle(payment, requirements)
         except OutcomeUnknown as lost:
             auth = payment.authorization
-            if auth is None or auth.from_ == it.service.setup.wallet or not when(lost):
+            if auth is None or auth.from_ == it.service.env.wallet or not when(lost):
                 raise
             lost_nonces.add(auth.nonce)
             raise Unavailable(str(lost)) from lost
@@ -95,7 +95,7 @@ def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = Fals
 
     async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
         state = await it.inner.nonce_state(authorizer, nonce)
-        if state.use is None or authorizer == it.service.setup.wallet:
+        if state.use is None or authorizer == it.service.env.wallet:
             return state
         use = altered(
             state.use,
@@ -179,6 +179,6 @@ reconciliation("any-amount-counts", "kit/3/pending-resolved",
 async def unused_is_over(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """A nonce that is still unused counts as never to be paid, while its transaction waits."""
     state = await it.inner.nonce_state(authorizer, nonce)
-    if state.is_used or authorizer == it.service.setup.wallet:
+    if state.is_used or authorizer == it.service.env.wallet:
         return state
     return altered(state, head_s=FAR_S)

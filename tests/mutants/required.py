@@ -169,7 +169,7 @@ required("ids-are-times", "kit/2.2/payment-id",
     ids(lambda luck, expires_s, n: f"pay_{expires_s}{n:03}"))  # fmt: skip
 required("ids-come-again", "2.2/payment-id",
     "Two requests for the same resource in the same second get the same payment id.",
-    collaborator(issuer=lambda _, service: Issuer(service.setup, NoLuck())))  # fmt: skip
+    collaborator(issuer=lambda _, service: Issuer(service.env, NoLuck())))  # fmt: skip
 required("ids-with-another-prefix", "2.2/payment-id", "Payment ids begin with payment_.",
     ids(lambda luck, expires_s, n: f"payment_{luck[:20].hex()}"))  # fmt: skip
 required("ids-of-four-digits", "kit/2.2/payment-id",

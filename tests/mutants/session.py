@@ -169,7 +169,7 @@ class Refunds(Wrapper):
         self, payment: PresentedPayment, nonce: bytes, value: int | None = None
     ) -> PresentedPayment | None:
         """Return a refund with another nonce, and another amount; None if it is no refund."""
-        auth, setup = payment.authorization, self.service.setup
+        auth, setup = payment.authorization, self.service.env
         if auth is None or auth.from_ != setup.wallet:
             return None
         other = replace(auth, nonce=nonce, value=auth.value if value is None else value)
@@ -296,7 +296,7 @@ async def debited(
     reply, order = await serve(request), request.json
     session_id = request.headers.get("x-session-id")
     if reply.status == 200 and session_id is not None and isinstance(order, dict) and when(order):
-        price_base = service.setup.quote_price_base
+        price_base = service.env.quote_price_base
         service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
     return reply
 
@@ -368,7 +368,7 @@ async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
     terms = service.issuer.read(request.field("paymentId"))
     asked = authorization(request.field("paymentHeader"))
     if reply.error == INVALID_SIGNATURE and terms and asked and terms.resource == SESSIONS:
-        setup, now_s = service.setup, service.clock.now_s()
+        setup, now_s = service.env, service.clock.now_s()
         auth = replace(
             asked,
             from_=setup.wallet,
@@ -415,7 +415,7 @@ async def debited_at_once(service: Service, request: Request, serve: Serve) -> A
     reply = await serve(request)
     session_id = request.headers.get("x-session-id")
     if reply.status == 400 and session_id is not None:
-        price_base = service.setup.quote_price_base
+        price_base = service.env.quote_price_base
         service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
     return reply
 
@@ -473,7 +473,7 @@ def owes_until_it_has_failed(world: World) -> World:
 @session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
 def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
     """The refund goes to the merchant's own wallet."""
-    wallet = checksum(it.service.setup.wallet)
+    wallet = checksum(it.service.env.wallet)
     return [altered(due, to_address=wallet) for due in it.inner.refunds_due(*of)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from x402sim.payer.policies.budget import Bill
+from x402sim.payer.policies import Bill
 from x402sim.policies import AtMost, NoLimit, PayerPolicy
 
 

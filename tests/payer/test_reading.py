@@ -11,8 +11,8 @@ from tests.strategies import authorizations, json_values, uint256
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import read_settlement
-from x402sim.protocol.foreign import foreign_in
 from x402sim.protocol.messages import Receipt
+from x402sim.protocol.ways import foreign_in
 
 KEY = b"k" * 32
 REQUEST = httpx.Request("GET", "http://shop/x")

@@ -22,7 +22,7 @@ from tests.payer.shop import (
     served,
 )
 from x402sim import PaymentAuth, SessionAuth, Wallet
-from x402sim.payer.errors import PaidNotServed
+from x402sim.payer.core import PaidNotServed
 from x402sim.world.loop import run_virtual
 
 REUSE = pytest.mark.parametrize("reuse", [True, False])

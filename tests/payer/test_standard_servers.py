@@ -11,7 +11,7 @@ import pytest
 from tests.payer.shop import LOST, URL, ask
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
-from x402sim.payer.errors import PaidNotServed, PaymentFailed
+from x402sim.payer.core import PaidNotServed, PaymentFailed
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.messages import encode

@@ -14,7 +14,7 @@ from tests.bounded.hostile_peer import wanted
 from tests.payer.shop import LOST, Reply, Shop, all_at_once, ask, opened, receipt, served
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
-from x402sim.payer.errors import PaidNotServed
+from x402sim.payer.core import PaidNotServed
 from x402sim.payer.purchases import EXPIRY_MARGIN_S
 
 BALANCE = "Insufficient USDC balance"

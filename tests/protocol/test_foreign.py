@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from x402sim.protocol.foreign import challenged, foreign_in
+from x402sim.protocol.ways import challenged, foreign_in
 
 LONG = 60_000
 

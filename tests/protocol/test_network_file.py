@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from x402sim import MAINNET, TESTNET, LocalServer, Network
 from x402sim.cli import app
-from x402sim.protocol.network_file import choose_network, known_networks
+from x402sim.protocol.networks import choose_network, known_networks
 
 ROW = """
 [[network]]

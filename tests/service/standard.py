@@ -85,7 +85,7 @@ def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings:
     old = rig.service.settings
     decisions = replace(old.decisions, **(decide or {}))
     new = replace(old, decisions=decisions, **settings)
-    object.__setattr__(rig.service.setup, "settings", new)
+    object.__setattr__(rig.service.env, "settings", new)
 
 
 def failed(error: str) -> dict[str, Any]:

@@ -227,8 +227,8 @@ async def test_a_payment_fails_if_the_database_is_restored_meanwhile(rig: Servic
 async def test_deposits_go_where_refunds_can_be_paid_from(rig: ServiceRig) -> None:
     """The merchant may be another account than the server wallet, which holds the escrow."""
     merchant = parse_address("0x" + "22" * 20)
-    setup = replace(rig.service.setup, recipient=merchant)
-    object.__setattr__(rig.service, "setup", setup)
+    setup = replace(rig.service.env, recipient=merchant)
+    object.__setattr__(rig.service, "env", setup)
     object.__setattr__(rig.service, "issuer", Issuer(setup, Rng(1).stream("x")))
     quote = (await rig.ask()).json()["paymentRequirements"]
     assert parse_address(quote["payTo"]) == merchant

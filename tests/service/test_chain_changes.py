@@ -16,8 +16,8 @@ from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
-from x402sim.service import grant, indexer, sessions
-from x402sim.service.reconcile import reconcile
+from x402sim.service import indexer, sessions
+from x402sim.service.reconcile import grant, reconcile, revoke, suspend
 
 
 async def record(rig: ServiceRig, required: httpx.Response) -> dict[str, Any]:
@@ -276,9 +276,9 @@ async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: Servi
     await submit(rig, stored.header)
     assert await reconcile(rig.service) == 1
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
-    grant.revoke(rig.service, stored, 1)
+    revoke(rig.service, stored, 1)
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
-    assert grant.grant(rig.service, stored, "0x1")  # it was made after all
+    assert grant(rig.service, stored, "0x1")  # it was made after all
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
     shown = rig.service.store.sessions.get(session["sessionId"])
     assert shown is not None
@@ -344,7 +344,7 @@ async def test_many_hopeless_headers_delay_no_other(
 async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str) -> None:
     stored, store = rig.service.store.payments.get(await rig.buy()), rig.service.store
     assert stored is not None
-    copy, payments, attempt = store.copy(), store.payments, stored.attempt
+    copy, payments, attempt = store.copy(), store.payments, stored.number
     made: dict[str | None, Callable[[], object]] = {
         "settled": lambda: payments.mark_settled(attempt, "0x1", None),
         "pending": lambda: payments.undo(attempt),
@@ -367,10 +367,10 @@ async def test_a_move_that_another_process_has_made_is_no_error(rig: ServiceRig)
     assert stored is not None
     told: list[Any] = []
     service = replace(rig.service, record=told.append)
-    assert not grant.grant(service, stored, "0x1")
+    assert not grant(service, stored, "0x1")
     assert rig.service.store.payments.get(stored.payment_id) == stored
     for _ in range(2):
-        grant.suspend(service, stored)
+        suspend(service, stored)
     for _ in range(2):
-        grant.revoke(service, stored, 1)
+        revoke(service, stored, 1)
     assert [type(each).__name__ for each in told] == ["PaymentUndone", "PaymentFailed"]

@@ -13,8 +13,8 @@ from x402sim.http.web import Connection
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service import gate, sessions
-from x402sim.service.entitlements import Entitlement
 from x402sim.service.proofs import is_entitled
+from x402sim.service.state import Entitlement
 
 DAY = 24 * 3600
 
@@ -37,7 +37,7 @@ async def test_unpaid_is_402_with_requirements(rig: ServiceRig) -> None:
         "paymentRequirements": {
             "scheme": "exact",
             "network": "cronos-testnet",
-            "payTo": checksum(rig.service.setup.pay_to),
+            "payTo": checksum(rig.service.env.pay_to),
             "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
             "maxAmountRequired": "10000",
             "maxTimeoutSeconds": 300,

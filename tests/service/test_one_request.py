@@ -44,7 +44,7 @@ async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: Se
         sys.settrace(before)
     assert answer.status_code == in_one_step.status_code == 200
     assert 150 < run < 300
-    assert ("payments", "attempts") in calls
+    assert ("payments", "reconcile") in calls
     assert [each for each in calls if PLACES[each[0]] > PLACES[each[1]]] == []
 
 

@@ -37,11 +37,11 @@ from x402sim.events import AnswerNotWritten, Event
 from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
-from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    PAYMENT_IDENTIFIER,
     RESPONSE_HEADERS,
     Version,
     read_required,
@@ -56,12 +56,10 @@ from x402sim.protocol.x402_reasons import (
     SIGNATURE,
     VALID_AFTER,
 )
-from x402sim.service import gate
+from x402sim.service import gate, one_step
 from x402sim.service.app import service_app
 from x402sim.service.issue import AGENTS, PAY
-from x402sim.service.policies import ServicePolicy
-from x402sim.service.policies.lost_answer import SettleAgain
-from x402sim.service.policies.serving import ServeConfirmed
+from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.service.store import Store
@@ -897,6 +895,7 @@ async def spent(
     """Spend the pass of a request with this payment; return the content that answers it."""
     headers = {name.lower().replace("_", "-"): value for name, value in payment.items()}
     service, content = service or rig.service, Response()
-    granted = await gate.find_pass(service, headers, QUOTE, 10_000)
-    await gate.spend(service, granted, content, connection)
+    paid = await gate.find_pass(service, headers, QUOTE, 10_000)
+    assert isinstance(paid, one_step.OneStep)
+    await one_step.spend(service, paid, content, connection)
     return content

@@ -12,7 +12,7 @@ from x402sim import Wallet
 from x402sim.chain.base import ChainError
 from x402sim.cli import app
 from x402sim.protocol.crypto import ORDER, from_hex, parse_address, parse_key
-from x402sim.service.setup import setup_from_env
+from x402sim.service.environment import read_environment
 from x402sim.suite.parse_options import parse
 from x402sim.world.chains.node import keys_of
 
@@ -48,9 +48,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "parse_key": parse_key,
     "from_hex": lambda key: from_hex(key, 32),
     "an address": parse_address,
-    "PRIVATE_KEY": lambda key: setup_from_env({**ENV, "PRIVATE_KEY": key}),
-    "MERCHANT_ADDRESS": lambda key: setup_from_env({**ENV, "MERCHANT_ADDRESS": key}),
-    "TOKEN_ADDRESS": lambda key: setup_from_env({**ENV, "TOKEN_ADDRESS": key}),
+    "PRIVATE_KEY": lambda key: read_environment({**ENV, "PRIVATE_KEY": key}),
+    "MERCHANT_ADDRESS": lambda key: read_environment({**ENV, "MERCHANT_ADDRESS": key}),
+    "TOKEN_ADDRESS": lambda key: read_environment({**ENV, "TOKEN_ADDRESS": key}),
     "X402SIM_CHAIN_KEYS": lambda key: keys_of((), {"X402SIM_CHAIN_KEYS": f"{key};"}),
     "Node(keys=)": lambda key: keys_of((f"{key};",), {}),
     "--payer-key": lambda key: parse("http://127.0.0.1:1", payer_key=key),
@@ -114,4 +114,4 @@ def test_a_wrong_setting_is_named(name: str, value: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("url", ["host/v2/5ec4e7", "//u:5ec4e7@host", "ws://host?key=5ec4e7"])
 def test_no_error_shows_the_key_in_a_url(url: str) -> None:
-    assert "5ec4e7" not in _told(lambda: setup_from_env({**ENV, "RPC_URL": url}))
+    assert "5ec4e7" not in _told(lambda: read_environment({**ENV, "RPC_URL": url}))

@@ -12,9 +12,9 @@ from x402sim.policies import ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
+from x402sim.service.environment import Environment, read_environment
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup, setup_from_env
 from x402sim.world.server.standalone import open_service
 
 ENV = {
@@ -32,13 +32,13 @@ CONNECTED = {"private_key": b"k" * 32, "secret": b"s" * 32} | dict.fromkeys(
 
 @pytest.mark.clause("2.8/settings")
 def test_the_settings_come_from_the_environment() -> None:
-    setup = setup_from_env(ENV)
+    setup = read_environment(ENV)
     assert (setup.network.name, setup.settings.final_depth) == ("cronos-testnet", 12)
-    assert setup_from_env({**ENV, "FINAL_DEPTH": "0"}).settings.final_depth == 0
+    assert read_environment({**ENV, "FINAL_DEPTH": "0"}).settings.final_depth == 0
     assert setup.pay_to == setup.wallet
     assert setup.wallet == parse_address("0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A")
     merchant, token = "0x" + "22" * 20, "0x" + "33" * 20
-    other = setup_from_env(
+    other = read_environment(
         {**ENV, "NETWORK": "cronos-mainnet", "MERCHANT_ADDRESS": merchant, "TOKEN_ADDRESS": token}
     )
     assert other.network.chain_id == MAINNET.chain_id
@@ -49,9 +49,9 @@ def test_the_settings_come_from_the_environment() -> None:
 @pytest.mark.parametrize("missing", ENV)
 def test_a_missing_setting_is_named(missing: str) -> None:
     with pytest.raises(ValueError, match=missing):
-        setup_from_env({k: v for k, v in ENV.items() if k != missing})
+        read_environment({k: v for k, v in ENV.items() if k != missing})
     with pytest.raises(ValueError, match=missing):
-        setup_from_env({**ENV, missing: ""})
+        read_environment({**ENV, missing: ""})
 
 
 def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
@@ -66,7 +66,7 @@ def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
 @pytest.mark.clause("2.2/payment-id", "2.1/requirements", "2.1/description-shown")
 def test_an_id_is_good_only_where_it_was_issued() -> None:
     def issuer(**changed: object) -> Issuer:
-        setup = Setup(**CONNECTED | changed)  # type: ignore[arg-type]
+        setup = Environment(**CONNECTED | changed)  # type: ignore[arg-type]
         return Issuer(setup, Rng(1).stream("salts"))
 
     required = issuer().issue("/api/perp/quote", 10_000, now_s=0)
@@ -84,7 +84,7 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
 @pytest.mark.clause("2.2/payment-id")
 def test_ids_are_sealed_with_a_random_secret_that_the_database_keeps(tmp_path: Path) -> None:
     def issuer(file: Path | None) -> Issuer:
-        process, _ = open_service(setup_from_env(ENV), file, Journal(limit=1))
+        process, _ = open_service(read_environment(ENV), file, Journal(limit=1))
         process.service.store.close()
         return process.service.issuer
 
@@ -134,6 +134,6 @@ def test_a_world_takes_the_settings_of_its_service() -> None:
     run = World(service=Settings(quote_price="0.25")).play(story)
     assert run.outcome == "passed", run.reason
     with pytest.raises(ValueError, match="cronos-testnet: expected at most 6 fraction digits"):
-        Setup(**CONNECTED, settings=Settings(quote_price="0.0000001"))  # type: ignore[arg-type]
+        Environment(**CONNECTED, settings=Settings(quote_price="0.0000001"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="service: expected Settings, got"):
         World(service="0.25")  # type: ignore[arg-type]

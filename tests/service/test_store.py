@@ -150,13 +150,13 @@ def test_a_round_costs_the_same_however_much_is_waiting(look):
 def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_start():
     """It waits for twice as long each time, from the first wait to the longest."""
     store = waiting(50)
-    first, second, third, *_ = (each.attempt for each in store.payments.pending(0.0, 3))
+    first, second, third, *_ = (each.number for each in store.payments.pending(0.0, 3))
     store.put_off("payments", {first: Wait(9.0, 4.0), second: Wait(8.0, 4.0)})
-    due = [each.attempt for each in store.payments.pending(9.0, 99)]
+    due = [each.number for each in store.payments.pending(9.0, 99)]
     assert (due[0], due[-2:], len(due)) == (third, [second, first], 50)
-    assert first not in {each.attempt for each in store.payments.pending(8.9, 99)}
+    assert first not in {each.number for each in store.payments.pending(8.9, 99)}
     store.end_waits("payments")
-    assert [each.attempt for each in store.payments.pending(0.0, 2)] == [first, second]
+    assert [each.number for each in store.payments.pending(0.0, 2)] == [first, second]
     store.close()
     waits, last_s = [], 0.0
     for _ in range(4):

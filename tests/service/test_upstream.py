@@ -21,7 +21,7 @@ from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
 from x402sim.service.upstream.facilitator import Verdict
@@ -70,7 +70,7 @@ def call(bodies: list[bytes], act: Callable[[Transport], Coroutine[Any, Any, Any
     return seen
 
 
-SETUP = Setup(
+SETUP = Environment(
     private_key=b"k" * 32, facilitator_url="http://f", explorer_url="http://e", rpc_url="http://r"
 )
 chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})

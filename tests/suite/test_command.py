@@ -21,8 +21,8 @@ from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import from_hex
 from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
+from x402sim.service.environment import read_environment
 from x402sim.service.issue import Issuer
-from x402sim.service.setup import setup_from_env
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
     """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
     assert duo.ready["service"] is None
-    setup = setup_from_env(duo.env)
+    setup = read_environment(duo.env)
     forger = Issuer(replace(setup, secret=setup.private_key), Rng().stream("salts"))
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
     asked = json.loads(encode(forged))

@@ -155,7 +155,7 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     def opens(parts: RunningWorld) -> None:
         wire = Asgi(parts.process.outside[parts.options.first_facilitator])
         facilitator = httpx.AsyncClient(transport=wire, base_url="http://there", timeout=90)
-        pay_to = checksum(parts.service.setup.pay_to)
+        pay_to = checksum(parts.service.env.pay_to)
         parts.process._app = Toyshop(facilitator, pay_to, *faults).app
 
     world = World(network=BASE_SEPOLIA, seed=1)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, events
-from x402sim.payer.policies.choosing import Choose
+from x402sim.payer.policies import Choose
 from x402sim.policies import (
     FailToServe,
     ListedService,
@@ -18,7 +18,7 @@ from x402sim.policies import (
     mixed,
 )
 from x402sim.population import Buy, Every
-from x402sim.service.policies.reputation import Reputation
+from x402sim.service.policies import Reputation
 
 
 def listed(name: str, price_base: int, reputation: int) -> ListedService:

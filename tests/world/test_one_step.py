@@ -27,8 +27,7 @@ from x402sim import (
 )
 from x402sim.payer.standard import choose, read_standard, sign
 from x402sim.policies import OpenSessions, PayerPolicy
-from x402sim.protocol.supported import PaymentFlow
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.protocol.x402 import PAYMENT_HEADERS, PaymentFlow
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
 MARKET = "/api/perp/market"

@@ -93,7 +93,7 @@ def test_a_world_without_a_seed_has_known_accounts_and_new_secrets_each_time_it_
             ids.add(httpx.get(server.url + "/api/perp/market").json()["paymentId"])
             wallets.add(server.wallets[0].address)
             assert server.parts is not None
-            ids.add(server.parts.service.setup.secret)
+            ids.add(server.parts.service.env.secret)
     assert len(ids) == 4
     assert wallets == {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"}
     assert len({world.play("replay").sha256, World(seed=0).play("replay").sha256}) == 1

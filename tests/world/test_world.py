@@ -20,11 +20,11 @@ from starlette.types import Receive, Scope, Send
 from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.http.exchange import Request, Url
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
-from x402sim.service import attempts
-from x402sim.service.store.payment_records import PaymentRecords, Stored
+from x402sim.service import payments
+from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
 from x402sim.world.loop import run_virtual
@@ -533,7 +533,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: object) -> None:
         """Find no earlier attempt."""
 
-    def insert_pending(stored: PaymentRecords, wanted: Stored) -> Stored | None:
+    def insert_pending(stored: PaymentRecords, wanted: Attempt) -> Attempt | None:
         """Forget earlier attempts, as a service without a record would."""
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
@@ -546,7 +546,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
-    monkeypatch.setattr(attempts, "_earlier_attempt", forgetful)
+    monkeypatch.setattr(payments, "_earlier_attempt", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

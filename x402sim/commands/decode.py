@@ -16,11 +16,9 @@ from x402sim.commands.steps import print_facts, print_findings
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding
-from x402sim.protocol.kinds import MessageKind
 from x402sim.protocol.messages import BadMessage
-from x402sim.protocol.network_file import known_networks
-from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Recognized, messages_in, recognize
+from x402sim.protocol.networks import Network, known_networks
+from x402sim.protocol.recognize import MessageKind, Recognized, messages_in, recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
 
@@ -63,7 +61,7 @@ def decode(
             "kind": found.kind.name.lower(),
             "dialect": found.of,
             "encoding": found.encoding,
-            "content": found.said,
+            "content": found.fields,
             "parts": [{"title": each.title, "facts": data_of(each.facts)} for each in decoded],
             "findings": [asdict(each) for each in findings],
         }
@@ -87,11 +85,11 @@ def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iter
     """
     if found.kind is not MessageKind.REQUIRED or found.dialect is not Dialect.V2:
         return
-    copies = [Enclosed("the body", found.said)]
+    copies = [Enclosed("the body", found.fields)]
     for each in others:
         with suppress(BadMessage):
             if (other := recognize(each)).row is found.row:
-                copies.append(Enclosed(other.name, other.said))
+                copies.append(Enclosed(other.name, other.fields))
     yield from of_copies(copies)
     if is_answer and len(copies) == 1 and not found.name:
         yield IN_THE_BODY

@@ -23,9 +23,8 @@ from x402sim.commands.common import (
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
-from x402sim.protocol.network_file import choose_network
-from x402sim.protocol.networks import Network
-from x402sim.protocol.values import Amount, Change, Named, data_of
+from x402sim.protocol.networks import Network, choose_network
+from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.world.server.local import LocalServer
 from x402sim.world.ui.pay import ORDER
 
@@ -86,13 +85,13 @@ def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]
     yield Step(title, price_base > 0, {"behind": [_few_words(each) for each in seen]})
     after, network = _balances(server), server.network
     balances = [
-        Change(_amount(old, network), _amount(new, network))
+        change(_amount(old, network), _amount(new, network))
         for old, new in zip(before, after, strict=True)
     ]
     mined: dict[str, Any] = {"payer": balances[0], "merchant": balances[1]}
     for each in seen:
         if isinstance(each, TransactionMined):
-            mined |= {"block": each.block, "gas": Named(each.gas, f"paid by {each.sender}", " ")}
+            mined |= {"block": each.block, "gas": meant(each.gas, f"paid by {each.sender}", " ")}
     has_moved = after == [before[0] - price_base, before[1] + price_base]
     title = "The token has moved the money, and the facilitator has paid the gas"
     yield Step(title, has_moved and "gas" in mined, mined)

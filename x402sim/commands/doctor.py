@@ -25,8 +25,7 @@ from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
-from x402sim.protocol.network_file import known_networks
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import Network, known_networks
 from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
 from x402sim.text.printable import printable
@@ -88,7 +87,7 @@ def _as_json(
             "dialect": way.dialect.value,
             "resource": way.resource,
             "amount": data_of(amount_of(way, known)),
-            "requirements": way.said,
+            "requirements": way.fields,
         }
         for way in found.ways
     ]
@@ -127,15 +126,15 @@ def _row(number: str, cells: list[str]) -> None:
 
 def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
     """Return an offer's fields, those in units that are known in words."""
-    said, amount = way.said, amount_of(way, known)
+    fields, amount = way.fields, amount_of(way, known)
     return [
         way.dialect.value.replace("version ", "v"),
-        str(said.get("scheme")),
-        str(said.get("network")),
-        _short(said.get("asset")),
+        str(fields.get("scheme")),
+        str(fields.get("network")),
+        _short(fields.get("asset")),
         amount.short if isinstance(amount, Amount) else str(amount),
-        _short(said.get("payTo")),
-        f"{said.get('maxTimeoutSeconds')} s",
+        _short(fields.get("payTo")),
+        f"{fields.get('maxTimeoutSeconds')} s",
     ]
 
 

@@ -5,15 +5,14 @@ from typing import Any
 
 import httpx
 
-from x402sim.payer.core import PAYMENT_ID
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import Draft
 from x402sim.payer.reading import UNKNOWN
-from x402sim.protocol.answers import is_paid, is_pending
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.refusals import Refusal, is_final
-from x402sim.protocol.values import Answer, amount_in, data_of
+from x402sim.protocol.values import Fact, amount_in, answer, data_of
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, VERSIONS, json_in
 from x402sim.text.times import moment, readable
@@ -103,7 +102,7 @@ def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
     return [each for each in (*found, body if "txHash" in body else {}) if "success" in each]
 
 
-def said(response: httpx.Response) -> Answer:
+def said(response: httpx.Response) -> Fact:
     """Return what an answer says of a refusal: its status, error, reason and `final`."""
     read, body, words = _read(response), _body(response), []
     words += [body.get("error"), body.get("reason")]
@@ -114,7 +113,7 @@ def said(response: httpx.Response) -> Answer:
     final = f" (final: {str(body['final']).lower()})" if "final" in body else ""
     kept = [each for each in texts if not any(each in other and each != other for other in texts)]
     told_all = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
-    return Answer(response.status_code, f"{readable(told_all)}{final}".strip())
+    return answer(response.status_code, f"{readable(told_all)}{final}".strip())
 
 
 def _read(response: httpx.Response) -> bytes:

@@ -31,11 +31,11 @@ from x402sim.commands.common import (
 from x402sim.commands.outcome import Outcome, failure, in_vain, said
 from x402sim.commands.purchase import Local, Purchase, local_server
 from x402sim.commands.steps import Step, print_facts, print_step
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.network_file import known_networks
+from x402sim.protocol.networks import known_networks
 from x402sim.protocol.values import data_of
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown

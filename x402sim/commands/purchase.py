@@ -13,25 +13,22 @@ from x402sim.commands.outcome import Outcome, outcome_of, receipts_in, said
 from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.flow import FlowAuth
 from x402sim.payer.guard import origin_of
-from x402sim.payer.mistakes import Draft, Mistake, draft_of, paid_in, request_of
+from x402sim.payer.mistakes import Draft, Mistake, Watched, copy_of, draft_of, paid_in, request_of
 from x402sim.payer.pick import Picked, pick
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Watched, copy_of
 from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.foreign import Foreign, foreign_in
 from x402sim.protocol.messages import decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.protocol.values import Answer, Window, amount_in, amount_of
-from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
+from x402sim.protocol.values import amount_in, amount_of, answer, window
+from x402sim.protocol.ways import Dialect, Foreign, Way, foreign_in, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
 )
@@ -222,7 +219,7 @@ class Purchase:
                 "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
             )
         if all(way.network(self.local.known) is None for way in ways):
-            named = ", ".join(dict.fromkeys(repr(way.said.get("network"))[:80] for way in ways))
+            named = ", ".join(dict.fromkeys(repr(way.fields.get("network"))[:80] for way in ways))
             return PaymentFailed(
                 f"the 402 asks for a payment on {named}; known are {', '.join(self.local.known)}. "
                 "Describe the network and its token in a file: --network-file"
@@ -252,13 +249,13 @@ class Purchase:
             "amount": amount_in(str(auth.value), self.network),
             "from": checksum(auth.from_),
             "to": checksum(auth.to),
-            "valid": Window(auth.valid_after, auth.valid_before, now_s),
+            "valid": window(auth.valid_after, auth.valid_before, now_s),
             "nonce": to_hex(auth.nonce),
         }
         self.tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
 
     def _seen(self, request: httpx.Request, response: httpx.Response) -> None:
-        status = Answer(response.status_code)
+        status = answer(response.status_code)
         facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
         if (dialect := paid_in(request)) is not None:
@@ -299,8 +296,8 @@ class Purchase:
         way = picked or next((each for each in ways if each.network(known)), ways[0])
         facts = {
             "price": amount_of(way, known),
-            "pay to": way.said.get("payTo"),
-            "network": way.said.get("network"),
+            "pay to": way.fields.get("payTo"),
+            "network": way.fields.get("network"),
             "payable in": list(dict.fromkeys(each.dialect.value for each in ways)),
         }
         return facts | ({"payment id": way.payment_id} if way.payment_id else {})

@@ -32,8 +32,7 @@ from x402sim.commands.common import (
 )
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.messages import decoded
-from x402sim.protocol.network_file import choose_network
-from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.running_world import RunningWorld

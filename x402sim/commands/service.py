@@ -19,8 +19,8 @@ from x402sim.commands.common import (
     stop_on_signals,
 )
 from x402sim.journal import Journal
-from x402sim.protocol.network_file import choose_network
-from x402sim.service.setup import setup_from_env
+from x402sim.protocol.networks import choose_network
+from x402sim.service.environment import read_environment
 from x402sim.world.server import listen as at, standalone
 from x402sim.world.server.serve import run
 
@@ -47,7 +47,7 @@ def service(
         chosen = None  # which leaves it to NETWORK
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
-        setup = setup_from_env(os.environ, chosen)
+        setup = read_environment(os.environ, chosen)
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
         journal = Journal(limit=1)  # of which the log is told each event as it comes

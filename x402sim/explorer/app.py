@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from x402sim.explorer import blockscout, cronos, etherscan
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import Answer, Fields
+from x402sim.explorer.objects import Answer
 from x402sim.http import page, web
 
 DIALECTS = (etherscan, cronos, blockscout)
@@ -34,25 +34,17 @@ def explorer_app(index: Index) -> Starlette:
         return page.answer(request, INDEX, {}, media_type="text/plain")
 
     def route(path: str, reply: Answer) -> Route:
-        async def asked(request: Request) -> Response:
-            return web.answer(await reply(index, await _fields_of(request)))
+        async def answered(request: Request) -> Response:
+            fields = dict(request.query_params)
+            if request.method == "POST":  # the fields of a form replace those of the URL
+                body = await web.read_body(request)
+                try:
+                    fields |= dict(parse_qsl(body.decode(), keep_blank_values=True))
+                except ValueError as wrong:
+                    raise web.bad_body(f"expected a form: {wrong}") from wrong
+            return web.answer(await reply(index, fields))
 
-        return Route(path, asked, methods=["GET", "POST"])
+        return Route(path, answered, methods=["GET", "POST"])
 
     routes = [route(*each) for dialect in DIALECTS for each in dialect.ANSWERS.items()]
     return web.Application([Route("/", listed, methods=["GET"]), *routes])
-
-
-async def _fields_of(request: Request) -> Fields:
-    """Return the fields of a request; those of a form replace those of the URL.
-
-    Raises `Refused` 400 and 413 for a body that is no form.
-    """
-    fields = dict(request.query_params)
-    if request.method == "POST":
-        body = await web.read_body(request)
-        try:
-            fields |= dict(parse_qsl(body.decode(), keep_blank_values=True))
-        except ValueError as wrong:
-            raise web.bad_body(f"expected a form: {wrong}") from wrong
-    return fields

@@ -5,7 +5,7 @@ It has a path of its own, since its `/api` has the names of Etherscan's and othe
 transaction that waits is not found, as an unknown one is.
 """
 
-from x402sim.chain.base import Block, Log, Transaction, TxReceipt
+from x402sim.chain.base import Log
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import OUTCOMES, Answer, ByHash, Fields, ok
 from x402sim.protocol.crypto import Hash, to_hex
@@ -40,15 +40,8 @@ async def _info(index: Index, tx_hash: Hash) -> Json | None:
     block = await index.block(receipt.block_number) if receipt is not None else None
     if tx is None or receipt is None or block is None:
         return None
-    return _shown(tx, receipt, block, await index.height())
-
-
-_ACTIONS: dict[str, ByHash] = {"gettxinfo": _info, **OUTCOMES}
-
-
-def _shown(tx: Transaction, receipt: TxReceipt, block: Block, newest: int) -> Json:
-    """Return a mined transaction: numbers as decimal strings, the rest as 0x-hex."""
-    return {
+    newest = await index.height()
+    return {  # numbers as decimal strings, the rest as 0x-hex
         "hash": to_hex(tx.hash),
         "from": to_hex(tx.call.sender),
         "to": to_hex(tx.call.to),
@@ -65,6 +58,9 @@ def _shown(tx: Transaction, receipt: TxReceipt, block: Block, newest: int) -> Js
         "revertReason": receipt.revert_reason or "",
         "next_page_params": None,
     }
+
+
+_ACTIONS: dict[str, ByHash] = {"gettxinfo": _info, **OUTCOMES}
 
 
 def _log(log: Log) -> Json:

@@ -15,11 +15,11 @@ from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import (
-    Asked,
     Facilitator,
     InvalidPayment,
     NotTransferred,
     PendingTransfer,
+    Requested,
     Transferred,
 )
 from x402sim.http import web
@@ -73,14 +73,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
         return web.answer(cronos.Supported(kinds=[kind]))
 
     async def verify(request: Request) -> Response:
-        asked = await _asked(request)
-        rejected = await engine.verify(facilitator, asked) if asked else _UNREAD
+        requested = await _requested(request)
+        rejected = await engine.verify(facilitator, requested) if requested else _UNREAD
         reason = cronos.invalid_reason(rejected.why, rejected.value) if rejected else None
         return web.answer(cronos.VerifyAnswer(is_valid=reason is None, invalid_reason=reason))
 
     async def settle(request: Request) -> Response:
-        asked = await _asked(request)
-        outcome = await engine.settle(facilitator, asked) if asked else _UNREAD
+        requested = await _requested(request)
+        outcome = await engine.settle(facilitator, requested) if requested else _UNREAD
         if not isinstance(outcome, PendingTransfer):
             return web.answer(_settle_answer(facilitator, outcome))
         if outcome.unavailable:
@@ -95,7 +95,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
     ]
 
 
-async def _asked(request: Request) -> Asked | None:
+async def _requested(request: Request) -> Requested | None:
     """Read the header X402-Version and the body of verify or settle; raises `Refused` 400. None for
     a payment header that cannot be decoded.
 
@@ -112,7 +112,7 @@ async def _asked(request: Request) -> Asked | None:
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
         raise web.Refused(400, "Unsupported x402Version", wanted)
     signed = present(body.payment_header).signed
-    return Asked(signed, body.payment_requirements) if signed else None
+    return Requested(signed, body.payment_requirements) if signed else None
 
 
 def _settle_answer(

@@ -9,9 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from x402sim.clock import Clock
-from x402sim.protocol.discovery import BAZAAR, Item, declared_in
 from x402sim.protocol.messages import Wire, encode
-from x402sim.protocol.x402 import AnyRequirements, RequirementsV1, StandardPayment
+from x402sim.protocol.x402 import (
+    BAZAAR,
+    AnyRequirements,
+    Item,
+    RequirementsV1,
+    StandardPayment,
+    declared_in,
+)
 
 PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20

@@ -35,8 +35,8 @@ from x402sim.protocol.rules import (
 )
 
 MINED_REASONS = (Cause.EARLY, Cause.LATE)
-"""Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
-the call, as it does so at the time of its newest block. Any other failed on the chain.
+"""Why a mined transaction failed, where its reason is reported: what a node cannot find when it
+tries the call, as it does so at the time of its newest block. Any other failed on the chain.
 """
 
 
@@ -58,7 +58,7 @@ class Facilitator:
     """What was sent and not mined in time, in the dialects that ask for it again."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Requested(msgspec.Struct, frozen=True):
     """The input of verify and settle.
 
     `network` and `terms` are of the dialect: what it calls the network that is supported, and what
@@ -103,7 +103,7 @@ class Transferred(msgspec.Struct, frozen=True):
 class PendingTransfer(msgspec.Struct, frozen=True):
     """The transfer was sent, and nobody knows yet whether it is mined.
 
-    `unavailable` says why the chain could not be asked; it is empty if the wait timed out.
+    `unavailable` says why the chain could not be queried; it is empty if the wait timed out.
     """
 
     tx_hash: Hash
@@ -113,15 +113,16 @@ class PendingTransfer(msgspec.Struct, frozen=True):
 SettleResult = Transferred | NotTransferred | InvalidPayment | PendingTransfer
 
 
-async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | None:
+async def verify(facilitator: Facilitator, requested: Requested) -> InvalidPayment | None:
     """Return why a payment is invalid for its requirements, or None; nothing changes.
 
-    A payer that is a contract is asked whether the signature is its own. Raises `ChainUnavailable`
-    if the chain does not say whether the payer is one: then its key's signature is not enough.
+    A payer that is a contract is queried whether the signature is its own. Raises
+    `ChainUnavailable` if the chain does not say whether the payer is one: then its key's signature
+    is not enough.
     """
     network = facilitator.network
-    named = replace(network, name=asked.network) if asked.network is not None else network
-    case = Verification(asked.payment, asked.requirements, named, asked.terms)
+    named = replace(network, name=requested.network) if requested.network is not None else network
+    case = Verification(requested.payment, requested.requirements, named, requested.terms)
     if (wallet := await _wallet_says(facilitator, case)) is not None:
         case = structs.replace(case, wallet=wallet)
     rules = facilitator.rules if case.terms is None else (*STANDARD, *facilitator.rules)
@@ -132,20 +133,20 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     return InvalidPayment(broken.refusal, broken.reason(case), told)
 
 
-async def _without_wrapper(facilitator: Facilitator, asked: Asked) -> Asked:
+async def _without_wrapper(facilitator: Facilitator, requested: Requested) -> Requested:
     """Return the same request with the signature that the token takes: of a wallet that is
     deployed, the one in the wrapper (EIP-6492).
 
     Raises `ChainUnavailable`.
     """
-    payment, inner = asked.payment, unwrapped(asked.payment.signature)
+    payment, inner = requested.payment, unwrapped(requested.payment.signature)
     try:
         is_deployed = bool(await facilitator.chain.code(payment.authorization.from_))
     except ChainError as unknown:
         raise ChainUnavailable(f"whether the payer is a contract is not known: {unknown}") from None
     if not is_deployed:
-        return asked
-    return structs.replace(asked, payment=structs.replace(payment, signature=inner))
+        return requested
+    return structs.replace(requested, payment=structs.replace(payment, signature=inner))
 
 
 async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
@@ -159,8 +160,8 @@ async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | N
         if not await chain.code(auth.from_):
             return None
         digest = transfer_digest(auth, facilitator.network.domain)
-        asked = abi.is_valid_signature(digest, payment.signature)
-        answer = await chain.call(Call(facilitator.account, auth.from_, asked))
+        question = abi.is_valid_signature(digest, payment.signature)
+        answer = await chain.call(Call(facilitator.account, auth.from_, question))
     except Reverted:
         return False
     except ChainError as unknown:
@@ -169,22 +170,22 @@ async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | N
 
 
 async def verify_and_simulate(
-    facilitator: Facilitator, asked: Asked
+    facilitator: Facilitator, requested: Requested
 ) -> InvalidPayment | NotTransferred | None:
     """Verify, and try the call on the chain without sending it; nothing changes.
 
     Raises `ChainUnavailable`.
     """
-    if asked.payment.signature.endswith(UNDEPLOYED):
-        asked = await _without_wrapper(facilitator, asked)
-    rejected = await verify(facilitator, asked)
+    if requested.payment.signature.endswith(UNDEPLOYED):
+        requested = await _without_wrapper(facilitator, requested)
+    rejected = await verify(facilitator, requested)
     if rejected is not None or not facilitator.settings.simulates_verify:
         return rejected
-    tried = await _tried(facilitator, asked.payment, facilitator.chain.call)
+    tried = await _tried(facilitator, requested.payment, facilitator.chain.call)
     return tried if isinstance(tried, NotTransferred) else None
 
 
-async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
+async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult:
     """Verify again, simulate the call, send it, and wait until it is mined.
 
     The payer pays no gas (1/payer-pays-no-gas), and if the call is simulated first, a refusal
@@ -192,12 +193,16 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
-    if asked.terms is not None and asked.payment.signature.endswith(UNDEPLOYED):
-        asked = await _without_wrapper(facilitator, asked)
-    payment, tx_hash = asked.payment, None
-    if asked.terms is not None:
+    if requested.terms is not None and requested.payment.signature.endswith(UNDEPLOYED):
+        requested = await _without_wrapper(facilitator, requested)
+    payment, tx_hash = requested.payment, None
+    if requested.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)
-    rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
+    if requested.terms is not None and tx_hash is not None:
+        # what was sent in time may be mined later: it is verified inside its window
+        terms = structs.replace(requested.terms, now_s=payment.authorization.valid_after + 1)
+        requested = structs.replace(requested, terms=terms)
+    rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
     if tx_hash is None:
@@ -208,18 +213,11 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
             return sent
         tx_hash = Hash(sent)
     outcome = await _wait(facilitator, payment.authorization, tx_hash)
-    if asked.terms is not None:
+    if requested.terms is not None:
         facilitator.pending.pop(payment.authorization, None)
         if isinstance(outcome, PendingTransfer):
             facilitator.pending[payment.authorization] = tx_hash
     return outcome
-
-
-def _in_its_window(asked: Asked) -> Asked:
-    """Return the same request inside the window: what was sent in time may be mined later."""
-    assert asked.terms is not None
-    terms = structs.replace(asked.terms, now_s=asked.payment.authorization.valid_after + 1)
-    return structs.replace(asked, terms=terms)
 
 
 async def _tried(

@@ -3,7 +3,7 @@
 Both versions have the same three paths; the body of verify and settle says which it is. Refusals
 are answered 200, with the standard's words (`protocol.x402_reasons`); only a body that is no JSON
 object with the three fields is a 400. What was sent and is not mined in time is
-"settlement_pending" with its hash; asked again, settle waits for the same transaction.
+"settlement_pending" with its hash; requested again, settle waits for the same transaction.
 Decision: 4.1/standard-reasons.
 """
 
@@ -21,30 +21,32 @@ from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
-    Asked,
     Facilitator,
     InvalidPayment,
     PendingTransfer,
+    Requested,
     Transferred,
 )
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import Hash, checksum, parse_address, to_hex
 from x402sim.protocol.differences import times, too_late
-from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
-from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 from x402sim.protocol.ways import network_called, object_in
 from x402sim.protocol.x402 import (
+    BAZAAR,
+    SCHEME,
     AnyRequirements,
     RequirementsV1,
     RequirementsV2,
     StandardPayment,
+    Unsupported,
     Version,
+    unsupported_in,
 )
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
@@ -70,7 +72,7 @@ class _Unread(Exception):
 class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
-    asked: Asked
+    requested: Requested
     payment: StandardPayment
     wanted: AnyRequirements
 
@@ -84,9 +86,20 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     """Return the routes of this dialect, for a facilitator on each of some networks."""
 
     async def supported(_: Request) -> Response:
-        return web.answer(_supported(facilitators))
+        kinds = [
+            x402.SupportedKind(
+                x402_version=version,
+                scheme=SCHEME,
+                network=x402.network_name(version, each.network),
+            )
+            for each in facilitators
+            for version in x402.VERSIONS
+        ]
+        accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
+        signers = {"eip155:*": list(accounts)}
+        return web.answer(x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers))
 
-    async def asked(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
+    async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
         body: x402.FacilitatorRequest
         body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
@@ -97,10 +110,34 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         return next(chosen, facilitators[0]), body
 
     async def verify(request: Request) -> Response:
-        return web.answer(await _verified(*await asked(request)))
+        facilitator, body = await addressed(request)
+        judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
+        read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
+        return web.answer(
+            x402.Verified(
+                is_valid=reason is None,
+                invalid_reason=reason,
+                invalid_message=message,
+                payer=read.payer if read else None,
+            )
+        )
 
     async def settle(request: Request) -> Response:
-        return web.answer(await _settled(*await asked(request), catalogue))
+        facilitator, body = await addressed(request)
+        judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
+        read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
+        if read and reason is None:
+            catalogue.add(read.payment, read.wanted)
+        return web.answer(
+            x402.Settlement(
+                success=reason is None,
+                transaction=to_hex(tx_hash) if tx_hash else "",
+                network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
+                payer=read.payer if read else None,
+                error_reason=reason,
+                error_message=message,
+            )
+        )
 
     async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
         try:
@@ -121,62 +158,19 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     ]
 
 
-def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
-    kinds = [
-        x402.SupportedKind(
-            x402_version=version,
-            scheme=SCHEME,
-            network=x402.network_name(version, each.network),
-        )
-        for each in facilitators
-        for version in x402.VERSIONS
-    ]
-    accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
-    signers = {"eip155:*": list(accounts)}
-    return x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers)
-
-
-async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
-    judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
-    read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
-    return x402.Verified(
-        is_valid=reason is None,
-        invalid_reason=reason,
-        invalid_message=message,
-        payer=read.payer if read else None,
-    )
-
-
-async def _settled(
-    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
-) -> x402.Settlement:
-    judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
-    read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
-    if read and reason is None:
-        catalogue.add(read.payment, read.wanted)
-    return x402.Settlement(
-        success=reason is None,
-        transaction=to_hex(tx_hash) if tx_hash else "",
-        network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
-        payer=read.payer if read else None,
-        error_reason=reason,
-        error_message=message,
-    )
-
-
 async def _judged(
     facilitator: Facilitator,
     body: x402.FacilitatorRequest,
-    judge: Callable[[Facilitator, Asked], Awaitable[engine.SettleResult | None]],
+    judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
     unexpected: str,
 ) -> tuple[_Read | None, Hash | None, str | None, str | None]:
-    """Return what was asked, what was sent for it, and why it is refused: the standard's word, or
-    `unexpected` for a chain that does not answer, and both values.
+    """Return what was requested, what was sent for it, and why it is refused: the standard's word,
+    or `unexpected` for a chain that does not answer, and both values.
     """
     read = None
     try:
         read = _read(facilitator, body)
-        outcome = await judge(facilitator, read.asked)
+        outcome = await judge(facilitator, read.requested)
     except _Unread as unread:
         return read, None, *unread.args
     except ChainUnavailable as error:  # nothing was sent
@@ -196,7 +190,7 @@ async def _why(
     if isinstance(outcome, PendingTransfer):
         return x402_reasons.PENDING, WAITS
     if isinstance(outcome, InvalidPayment):
-        if odd := _wrong_form(read.wanted, read.asked.network):  # then it fits no payment
+        if odd := _wrong_form(read.wanted, read.requested.network):  # then it fits no payment
             return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
@@ -239,7 +233,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
     ours = x402.network_name(version, facilitator.network)
     payment = _payment(version, bytes(body.payment_payload), ours)
-    kind = _AskedV1 if version == 1 else RequirementsV2
+    kind = _RequestedV1 if version == 1 else RequirementsV2
     try:
         wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
@@ -254,7 +248,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
-    asked = Asked(
+    requested = Requested(
         signed,
         RequiredPayment(
             scheme=wanted.scheme,
@@ -269,10 +263,10 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
     )
-    return _Read(asked, payment, wanted)
+    return _Read(requested, payment, wanted)
 
 
-class _AskedV1(RequirementsV1, frozen=True):
+class _RequestedV1(RequirementsV1, frozen=True):
     """Requirements of version 1, with all that its text demands of them."""
 
     resource: str
@@ -282,7 +276,7 @@ class _AskedV1(RequirementsV1, frozen=True):
 def _payment(version: Version, said: bytes, ours: str) -> StandardPayment:
     """Read the payment in a request; raises `_Unread`.
 
-    One of another network, which we cannot read, is told by its network.
+    One of another network, which we cannot read, is refused for its network.
     """
     try:
         return x402.payment_of(version, said)

@@ -172,7 +172,7 @@ def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None
         while True:
             try:
                 yield waits_for
-            except BaseException as raised:  # noqa: BLE001 - the work is told
+            except BaseException as raised:  # noqa: BLE001 - the work gets it
                 waits_for = steps.throw(raised)
             else:
                 waits_for = next(steps)

@@ -132,6 +132,17 @@ def connection(request: Request) -> Connection:
     return found
 
 
+async def require_client(connection: Connection) -> None:
+    """Raise `ClientDisconnect` if the client has hung up: nothing is spent for it then.
+
+    From this look on there may be no turn of the event loop until the answer is written, or the
+    client could leave unnoticed after something was spent.
+    """
+    await connection.drained()
+    if connection.is_closed():
+        raise ClientDisconnect
+
+
 def header(request: Request, name: bytes) -> str | None:
     """Return the first header of a name in lower case, if there is one."""
     for each, value in request.scope["headers"]:

@@ -17,8 +17,16 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import PAY_PATH, PAYMENT_ID, proofs, settlement, signed_header
-from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import (
+    PAY_PATH,
+    PAYMENT_ID,
+    PaidNotServed,
+    PaymentFailed,
+    SpendingCapExceeded,
+    proofs,
+    settlement,
+    signed_header,
+)
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
 from x402sim.payer.purchases import Payment, Purchases, bought_by
 from x402sim.payer.reading import (
@@ -30,7 +38,6 @@ from x402sim.payer.reading import (
 from x402sim.payer.standard import (
     Choice,
     ForeignRequired,
-    StandardOffer,
     choose,
     foreign_required,
     proof,
@@ -82,7 +89,7 @@ class PaymentAuth(FlowAuth):
     that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
     pay, the first is taken that this payer can pay: `choices` tells which, and why the others were
     rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what
-    the servers said of them.
+    the servers reported of them.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
     strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
@@ -264,7 +271,15 @@ class PaymentAuth(FlowAuth):
                 else:
                     offer = choose(required, self.network, self._over_caps)
                     self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
-                    payment = self._sign_one_step(offer)
+                    now_s, most_s = self.clock.now_s(), self.max_window_s
+                    auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
+                    payment = Payment(
+                        auth=auth,
+                        proof=proof(offer, header),
+                        shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+                        version=offer.accepted.version,
+                        note=shortened(offer, auth),
+                    )
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -285,17 +300,6 @@ class PaymentAuth(FlowAuth):
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
             settlement=settlement(offer.payment_id, header, sent_back),
-        )
-
-    def _sign_one_step(self, offer: StandardOffer) -> Payment:
-        now_s, most_s = self.clock.now_s(), self.max_window_s
-        auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
-        return Payment(
-            auth=auth,
-            proof=proof(offer, header),
-            shown=f"authorization {to_hex(auth.nonce)[:12]}…",
-            version=offer.accepted.version,
-            note=shortened(offer, auth),
         )
 
     def _over_caps(self, amount_base: int) -> str:
@@ -357,9 +361,9 @@ class PaymentAuth(FlowAuth):
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown = None
-                    said = settlement_in(response, payment.version)
-                    if said is not None and said.success:
-                        self.settlements.append(said)
+                    reported = settlement_in(response, payment.version)
+                    if reported is not None and reported.success:
+                        self.settlements.append(reported)
                     return response
                 answer: Receipt | str = read_refusal(response, payment.version, payment)
             else:

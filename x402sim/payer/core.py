@@ -1,4 +1,4 @@
-"""The client core: what a payer signs and sends in two steps, and what to do next.
+"""The client core: what a payer signs and sends in two steps, what to do next, and how it fails.
 
 A payer asks, signs the 402, settles it and repeats the request with the proof. Here is all of that
 as data, without I/O and without a clock. Around it are transports and policies: httpx
@@ -19,11 +19,39 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
+
+
+class PaymentFailed(Exception):
+    """The payment was not made, or it is not known whether it was.
+
+    The text says which, what the server answered, and what to do about it. What the server
+    answered is escaped. `why` is the text without what a program that goes on is to do, `todo`.
+    """
+
+    def __init__(self, why: str, todo: str = "") -> None:
+        self.why = printable(why)
+        super().__init__(f"{self.why}. {printable(todo)}" if todo else self.why)
+
+
+class PaidNotServed(PaymentFailed):
+    """The server took a payment and answers 402 again; nothing more was signed.
+
+    The text says what was paid, and how to go on.
+    """
+
+
+class SpendingCapExceeded(PaymentFailed):
+    """The server asks for more than this payer may spend; nothing was signed.
+
+    The text says what was required, what is allowed, and which option raises it.
+    """
+
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 PAY_PATH = "/api/pay"
-"""Where a payment in two steps is settled, unless a payer is told otherwise."""
+"""Where a payment in two steps is settled, unless a payer sets another path."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 """The errors that say that a payment is made: nonces are random, so only this payer has used it."""
 

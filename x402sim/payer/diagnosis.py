@@ -1,29 +1,277 @@
 """Examines the answer to an unpaid request: what its 402 offers, who could pay it, what stops them.
 
-Each kind of payer reads the answer and signs, as it would to pay; nothing is sent.
+Each kind of payer reads the answer and signs, as it would to pay; nothing is sent. A row of
+`CLIENTS` is one public client of the x402 standard with its defaults, as it was tried in November
+2026: npm `x402` 1.2 and `@x402/core` 2.27, and `x402` 2.25 for Python. They differ in what they
+cannot read, in the tokens that they know, and in what they spend at most.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
-from x402sim.payer.clients import CLIENTS, Client, default_decimals
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.pick import pick, stopping
 from x402sim.payer.reading import is_header_value, read_offer
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.findings import IN_THE_BODY, Finding, of_way
-from x402sim.protocol.foreign import CHALLENGE, foreign_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
-from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import PAYMENT_FLOW
-from x402sim.protocol.ways import Dialect, Way, object_in, ways_in, ways_of
-from x402sim.protocol.x402 import REQUIRED_HEADER, from_base64, json_in
+from x402sim.protocol.money import parse_base, to_base, to_decimal
+from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, family_of
+from x402sim.protocol.ways import CHALLENGE, Dialect, Way, foreign_in, object_in, ways_in, ways_of
+from x402sim.protocol.x402 import PAYMENT_FLOW, REQUIRED_HEADER, SCHEME, from_base64, json_in
+
+Reads = Callable[[Way], str]
+"""Returns why an offer cannot be read; "" if it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client: what it reads, and what it pays by default."""
+
+    name: str
+    dialect: Dialect
+    unreadable: Reads
+    """Why it cannot read an offer: one such offer ends the payment, whatever stands beside it."""
+    networks: frozenset[str] | None
+    """The names that it knows; None for every chain of EVM."""
+    most: str
+    """The most tokens that it pays."""
+    remedy: str
+    """How its user allows more."""
+    is_python: bool = False
+    has_controls: bool = True
+    """Whether it leaves out offers of other tokens than its defaults, and those above its cap.
+
+    One without them takes an offer of USDC, or else the first, and then looks at the cap.
+    """
+    lacks: frozenset[int] = frozenset()
+    """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
+
+    def takes(self, way: Way) -> str:
+        """Return why it leaves an offer out that it can read; "" if it may take it."""
+        scheme, name = way.fields.get("scheme"), way.fields.get("network")
+        if scheme != SCHEME:
+            return f"scheme {str(scheme)[:40]!r} is not registered"
+        is_known = name in self.networks if self.networks else family_of(name) is Family.EVM
+        if not is_known:
+            return f"network {str(name)[:40]!r} is not registered"
+        if not self.has_controls:
+            return ""
+        is_default = default_decimals(way) is not None
+        if not is_default or chain_id_of(name) in self.lacks:
+            return f"the token is none of its default ones; {self.remedy}"
+        return self.too_much(way)
+
+    def too_much(self, way: Way) -> str:
+        """Return that an offer asks for more than it pays at a time; "" if it does not."""
+        found = default_decimals(way)
+        decimals = 6 if found is None else found
+        try:
+            amount = parse_base(str(way.amount))
+        except ValueError:
+            return ""  # what is wrong with it is reported
+        if amount <= to_base(self.most, decimals):
+            return ""
+        required = to_decimal(amount, decimals)
+        return f"it asks for {required}, more than {self.most} at a time; {self.remedy}"
+
+    def as_read(self, way: Way) -> Way:
+        """Return an offer as this client understands it."""
+        fields = dict(way.fields)
+        seconds = fields.get("maxTimeoutSeconds")
+        if self.is_python:
+            seconds = _numbered(way).fields.get("maxTimeoutSeconds")
+        if isinstance(seconds, float) and seconds.is_integer():
+            seconds = int(seconds)
+        fields["maxTimeoutSeconds"] = seconds
+        name, is_default = way.fields.get("network"), default_decimals(way) is not None
+        named = [each for each in NETWORKS.values() if name in (each.name, each.caip2)]
+        if self.is_python and named and is_default and "name" not in way.extra:
+            own = named[0]
+            fields["extra"] = {**way.extra, "name": own.token_name, "version": own.token_version}
+        return replace(way, fields=fields)
+
+
+# --- the tokens that they know --------------------------------------------------------------
+
+_USDC = {
+    1: "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+    50: "0xfA2958CB79b0491CC627c1557F441eF849Ca8eb1",
+    51: "0xb5AB69F7bBada22B28e79C8FFAECe55eF1c771D4",
+    137: "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359",
+    143: "0x754704Bc059F8C67012fEd69BC8A327a5aafb603",
+    1328: "0x4fCF1784B31630811181f670Aea7A7bEF803eaED",
+    1329: "0xe15fC38F6D8c56aF07bbCBe3BAf5708A2Bf42392",
+    5042: "0x3600000000000000000000000000000000000000",
+    8453: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+    10143: "0x534b2f3A21130d7a60830c2Df862319e593943A3",
+    36900: "0x9cb8142aEBBcdc60AF7c97Af897A67A8f3CA71C2",
+    42161: "0xaf88d065e77c8cC2239327C5EDb3A432268e5831",
+    42220: "0xcebA9300f2b948710d2653dD7B07f33A8B32118C",
+    43114: "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E",
+    84532: "0x036CbD53842c5426634e7929541eC2318f3dCF7e",
+    181228: "0x401eCb1D350407f13ba348573E5630B83638E30D",
+    190415: "0x401eCb1D350407f13ba348573E5630B83638E30D",
+    421614: "0x75faf114eafb1BDbe2F0316DF893fd58CE46AA4d",
+    5042002: "0x3600000000000000000000000000000000000000",
+    11142220: "0x01C5C0122039549AD1493B8220cABEdD739BC44E",
+}
+"""USDC, or what is bridged for it, by chain id."""
+_USDT = {
+    14: "0xe7cd86e13AC4309349F30B3435a9d337750fC82D",
+    988: "0x779Ded0c9e1022225f8E0630b35a9b54bE713736",
+    2201: "0x78Cf24370174180738C5B8E352B6D14c83a6c9A9",
+    42220: "0x48065fbBE25f71C9282ddf5e1cD6D6A887483D5e",
+}
+"""USDT, by chain id."""
+_OTHERS = (
+    (4326, "0xFAfDdbb3FC7688494971a79cc65DCa3EF82079E7", 18),
+    (31611, "0x118917a40FAF1CD7a13dB0Ef56C86De7973Ac503", 18),
+    (31612, "0xdD468A1DDc392dcdbEf6db6e34E89AA338F9F186", 18),
+    (38833, "0xA5b8BF902b2844dA17d4506cc827F7F1681735E7", 6),
+    (42220, "0xD2ab3C9A02DBBAB236BfEC45D1d755DF4267F771", 6),
+    (72344, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
+    (723487, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
+)
+"""Other dollars, with their decimals; all but the one on chain 42220 are paid by permit2."""
+_PLAIN = [(chain, asset, 6) for tokens in (_USDC, _USDT) for chain, asset in tokens.items()]
+DEFAULT_TOKENS: Mapping[tuple[int, bytes], int] = {
+    (chain_id, parse_address(asset)): decimals for chain_id, asset, decimals in (*_PLAIN, *_OTHERS)
+}
+"""The tokens that clients with spending controls pay by default, with their decimals."""
+
+
+def default_decimals(way: Way) -> int | None:
+    """Return the decimals of a default token; None if the offer names another."""
+    chain_id, asset = chain_id_of(way.fields.get("network")), way.fields.get("asset")
+    try:
+        address = parse_address(asset) if isinstance(asset, str) else b""
+    except ValueError:
+        return None
+    return DEFAULT_TOKENS.get((chain_id or 0, address))
+
+
+# --- what they read -------------------------------------------------------------------------
+
+_NPM_V1 = frozenset(
+    {
+        *("abstract", "abstract-testnet", "base", "base-sepolia", "avalanche", "avalanche-fuji"),
+        *("iotex", "sei", "sei-testnet", "polygon", "polygon-amoy", "peaq", "story", "educhain"),
+        *("skale-base-sepolia", "solana", "solana-devnet"),
+    }
+)
+_SOLANA = frozenset({"solana", "solana-devnet"})
+"""Names that npm's clients can read, and pay with another wallet."""
+_PYTHON_V1 = (_NPM_V1 - _SOLANA) | {
+    *("megaeth", "monad", "monad-testnet", "stable", "stable-testnet", "celo"),
+}
+_ACCOUNT = re.compile(r"0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44}")
+"""An address of EVM, or of Solana."""
+
+
+def _types(way: Way, *more: str) -> str:
+    """Return which field of an offer is not of its type."""
+    for name in ("scheme", "network", "asset", "payTo", way.amount_name, *more):
+        if not isinstance(way.fields.get(name), str):
+            return f"{name} is no text"
+    seconds = way.fields.get("maxTimeoutSeconds")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds % 1:
+        return "maxTimeoutSeconds is no whole number"
+    if "extra" in way.fields and not isinstance(way.fields["extra"], dict):
+        return "extra is no object"
+    return ""
+
+
+def _by_npm_v1(way: Way) -> str:
+    if wrong := _types(way, "resource", "description", "mimeType"):
+        return wrong
+    fields = way.fields
+    if fields["scheme"] != SCHEME:
+        return f"scheme {fields['scheme'][:40]!r} is not in its list"
+    if fields["network"] not in _NPM_V1:
+        return f"network {fields['network'][:40]!r} is not in its list"
+    if not re.fullmatch(r"-?[0-9]+", fields["maxAmountRequired"]):
+        return "maxAmountRequired is no whole number"
+    try:
+        is_url = bool(urlsplit(fields["resource"]).scheme)
+    except ValueError:  # such as "http://["
+        is_url = False
+    if not is_url:
+        return "resource is no URL"
+    if not _ACCOUNT.fullmatch(fields["payTo"]):
+        return "payTo is no address"
+    return ""
+
+
+def _by_python_v1(way: Way) -> str:
+    fields = {name: each for name, each in _numbered(way).fields.items() if each is not None}
+    return _types(replace(way, fields=fields), "resource")
+
+
+def _by_python_v2(way: Way) -> str:
+    return _types(_numbered(way))
+
+
+def _numbered(way: Way) -> Way:
+    """Return an offer whose window is a number, if it is the text of one."""
+    seconds = way.fields.get("maxTimeoutSeconds")
+    if not isinstance(seconds, str) or not re.fullmatch(r"[0-9]{1,10}", seconds):
+        return way
+    return replace(way, fields={**way.fields, "maxTimeoutSeconds": int(seconds)})
+
+
+def _anything(way: Way) -> str:
+    """Read all: clients in JavaScript check nothing in version 2 until they sign."""
+    return ""
+
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        "x402 v1, npm",
+        Dialect.V1,
+        _by_npm_v1,
+        _NPM_V1 - _SOLANA,
+        "0.10",
+        "its maxValue allows more",
+        has_controls=False,
+    ),
+    Client(
+        "x402 v1, Python",
+        Dialect.V1,
+        _by_python_v1,
+        _PYTHON_V1,
+        "1.00",
+        "set_spend_controls(False) allows it",
+        is_python=True,
+    ),
+    Client(
+        "x402 v2, npm",
+        Dialect.V2,
+        _anything,
+        None,
+        "1.00",
+        "`spendControls: false` allows it",
+        lacks=frozenset({5042, 10143, 5042002}),
+    ),
+    Client(
+        "x402 v2, Python",
+        Dialect.V2,
+        _by_python_v2,
+        None,
+        "1.00",
+        "set_spend_controls(False) allows it",
+        is_python=True,
+    ),
+)
+
 
 ABSENT = (404, 405, 410, 501)
 """The answers of a path that is not there."""
@@ -56,7 +304,7 @@ class Diagnosis:
 
 
 MAX_AMOUNT = "0.10"
-"""The most that `PaymentAuth` pays at a time unless it is told otherwise, in tokens."""
+"""The most that `PaymentAuth` pays at a time by default, in tokens."""
 
 
 def examine(
@@ -69,7 +317,7 @@ def examine(
 ) -> Diagnosis:
     """Return the diagnosis of an answer that was read.
 
-    `pay_status` is what POST /api/pay answers to an empty object, if that was asked.
+    `pay_status` is what POST /api/pay answers to an empty object, if that was requested.
     """
     found = list(_of_answer(request, response))
     ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
@@ -118,11 +366,11 @@ class _Case:
         In version 2 that is the header, whatever the body says.
         """
         header = self.response.headers.get(REQUIRED_HEADER)
-        told = list(ways_of(json_in(header, dict[str, Any]) or {}))
+        in_header = list(ways_of(json_in(header, dict[str, Any]) or {}))
         return [
             (number, way, findings)
             for number, (way, findings) in enumerate(self.ways, 1)
-            if way.dialect is dialect and (dialect is not Dialect.V2 or way in told)
+            if way.dialect is dialect and (dialect is not Dialect.V2 or way in in_header)
         ]
 
 
@@ -141,25 +389,16 @@ def _two_steps(case: _Case) -> PayerKind:
             whys.append(f"offer {number}: {', '.join(reasons) or 'network'}")
             continue
         try:
-            _sign(case, way, network)
+            if way.is_paywall:  # our payers do not speak as it does: its terms are signed
+                terms = decode(encode(way.fields), PaymentRequirements)
+            else:
+                terms = read_offer(case.request, case.response, network).payment_requirements
+            Wallet.create().payment_header(terms, case.now_s, network=network)
         except (PaymentFailed, ValueError) as error:
             whys.append(f"offer {number}: {error}")
             continue
         return PayerKind(name, True, f"offer {number}", number)
     return _no(name, whys, Dialect.TWO_STEPS)
-
-
-def _sign(case: _Case, way: Way, network: Network) -> None:
-    """Read a 402 in two steps and sign it, as a payer does; raises `PaymentFailed`, `ValueError`.
-
-    Our payers do not speak as the Cronos paywall does: of such a way, its terms are signed.
-    """
-    wallet = Wallet.create()
-    if way.is_paywall:
-        terms = decode(encode(way.said), PaymentRequirements)
-    else:
-        terms = read_offer(case.request, case.response, network).payment_requirements
-    wallet.payment_header(terms, case.now_s, network=network)
 
 
 def _client(client: Client, case: _Case) -> PayerKind:
@@ -184,20 +423,16 @@ def _client(client: Client, case: _Case) -> PayerKind:
             taken.append((number, client.as_read(way)))
     if not taken:
         return _no(client.name, whys, client.dialect)
-    number, way = min(taken, key=lambda each: _first(client, each[1]))
+    if client.has_controls:  # it takes an offer that is settled first only if there is no other
+        number, way = min(taken, key=lambda each: each[1].extra.get(PAYMENT_FLOW) == "upfront")
+    else:
+        number, way = min(taken, key=lambda each: default_decimals(each[1]) is None)
     found = list(of_way(way, case.networks, str(case.request.url)))
     wrong = ", ".join(each.about for each in found if each.stops)
     skipped = ", ".join(each.about for each in found if each.skipped)
     why = wrong or client.too_much(way) or (skipped and f"{skipped}, not looked at here")
     takes = "it takes " if why and len(mine) > 1 else ""
     return PayerKind(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
-
-
-def _first(client: Client, way: Way) -> bool:
-    """Tell whether a client takes other offers before this one."""
-    if not client.has_controls:
-        return default_decimals(way) is None
-    return way.extra.get(PAYMENT_FLOW) == "upfront"
 
 
 def _payment_auth(case: _Case) -> PayerKind:
@@ -223,8 +458,8 @@ def _payment_auth(case: _Case) -> PayerKind:
 def _over_default(amount_base: int, network: Network) -> str:
     if amount_base <= to_base(MAX_AMOUNT, network.decimals):
         return ""
-    asked = to_decimal(amount_base, network.decimals)
-    return f"it asks for {asked}, more than its max_amount {MAX_AMOUNT}"
+    required = to_decimal(amount_base, network.decimals)
+    return f"it asks for {required}, more than its max_amount {MAX_AMOUNT}"
 
 
 # --- the answer as a whole ---------------------------------------------------------------
@@ -249,8 +484,8 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         yield Finding("body", seen, "a JSON object with payment requirements", do)
     if body is not None:
         yield from _of_body(body, header)
-        if (said := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
-            yield from of_copies([Enclosed(REQUIRED_HEADER, said), Enclosed("the body", body)])
+        if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
+            yield from of_copies([Enclosed(REQUIRED_HEADER, fields), Enclosed("the body", body)])
     if request.url.scheme == "http" and request.url.host not in _LOCAL:
         do = "Serve it with TLS: who reads a proof of payment on its way can use it."
         yield Finding("URL", f"http to {request.url.host}", "https", do, stops=False)
@@ -276,12 +511,12 @@ def _no_402(response: httpx.Response) -> Finding:
 
 def _of_header(header: str) -> Iterator[Finding]:
     try:
-        said = object_in(from_base64(header))
+        fields = object_in(from_base64(header))
     except BadMessage as wrong:
         yield Finding(REQUIRED_HEADER, str(wrong), "base64 of JSON", "Encode it as base64.")
         return
-    if said is None or said.get("x402Version") != 2:
-        seen = "no JSON object" if said is None else f"x402Version {said.get('x402Version')!r}"
+    if fields is None or fields.get("x402Version") != 2:
+        seen = "no JSON object" if fields is None else f"x402Version {fields.get('x402Version')!r}"
         do = "Put the requirements of version 2 there; those of version 1 belong into the body."
         yield Finding(REQUIRED_HEADER, seen, "a JSON object with x402Version 2", do)
 
@@ -298,26 +533,23 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     wanted = body.get("paymentRequirements")
     if isinstance(wanted, dict):
-        yield from _of_two_steps(body, wanted)
+        payment_id, network = body.get("paymentId"), body.get("network")
+        if not isinstance(payment_id, str) or not is_header_value(payment_id):
+            seen = repr(payment_id)[:80] if "paymentId" in body else "nothing"
+            do = "Answer one with each 402: the payer settles it, and shows it in X-Payment-Id."
+            yield Finding("paymentId", seen, "1 to 256 visible characters", do)
+        if network != wanted.get("network"):
+            seen, named = repr(network)[:80], repr(wanted.get("network"))[:80]
+            do = "Name the same network beside the requirements and in them."
+            yield Finding("network", seen, named, do, stops=False)
+        missing = [each for each in ("error", "message") if not isinstance(body.get(each), str)]
+        if missing:
+            do = "Add them: the body of a 402 in two steps has both."
+            yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
     elif not isinstance(listed, list) and header is None:
         names = ", ".join(map(repr, list(body)[:6])) or "no fields"
         do = "If payers shall pay it, name the terms as the dialect does that they speak."
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
-
-
-def _of_two_steps(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Finding]:
-    payment_id, network = body.get("paymentId"), body.get("network")
-    if not isinstance(payment_id, str) or not is_header_value(payment_id):
-        seen = repr(payment_id)[:80] if "paymentId" in body else "nothing"
-        do = "Answer one with each 402: the payer settles it, and shows it in X-Payment-Id."
-        yield Finding("paymentId", seen, "1 to 256 visible characters", do)
-    if network != wanted.get("network"):
-        do = "Name the same network beside the requirements and in them."
-        yield Finding("network", repr(network)[:80], repr(wanted.get("network"))[:80], do, False)
-    missing = [each for each in ("error", "message") if not isinstance(body.get(each), str)]
-    if missing:
-        do = "Add them: the body of a 402 in two steps has both."
-        yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
 
 
 _PAYWALL = Finding(

@@ -19,9 +19,8 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.deadline import Deadline
-from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.guard import Guard, origin_of, require_origin
 from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS
@@ -265,12 +264,12 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
 
     Raises `PaymentFailed` if one that matters came from another origin.
     """
-    asked, there = origin_of(step.request.url), response.request.url
+    requested, there = origin_of(step.request.url), response.request.url
     if step.has_proof:
-        require_origin(asked, there)
-    elif response.status_code == 402 and origin_of(there) != asked:
+        require_origin(requested, there)
+    elif response.status_code == 402 and origin_of(there) != requested:
         raise PaymentFailed(
-            f"{asked} redirected to {origin_of(there)}, which asks for a payment; nothing was "
+            f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
             "signed. Request it there, if you mean to pay it"
         )
     return step.ours or response.status_code == 402

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.deadline import Deadline
-from x402sim.payer.errors import PaymentFailed
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]

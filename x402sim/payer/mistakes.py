@@ -1,6 +1,8 @@
-"""Makes exactly one mistake in a payment that is right otherwise, and says what it is.
+"""Makes exactly one mistake in a payment that is right otherwise, and shows each request of it.
 
-A request that pays is taken apart, one thing of it is changed, and it is signed anew.
+A request that pays is taken apart, one thing of it is changed, and it is signed anew. A `Watched`
+flow requests first, lets the 402 choose who pays it, and changes the request that pays on its way,
+to see how the server refuses it.
 """
 
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from typing import Any
 import httpx
 from msgspec import structs
 
-from x402sim.payer.core import PAY_PATH, settlement
+from x402sim.http.bounded import Limits
+from x402sim.payer.core import PAY_PATH, PaymentFailed, settlement
+from x402sim.payer.flow import Flow, FlowAuth, Send, Step, send
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.advice import ADVICE
@@ -223,17 +227,80 @@ def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
         content = encode(settlement(draft.payment_id, header, wanted, changes))
     else:
         name = x402.PAYMENT_HEADERS[version]
-        said: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
-        said["payload"] = x402.exact_payload(draft.auth, signature)
-        said.pop("extensions", None)  # they name the right payment
-        terms = said if version == 1 else said["accepted"]
+        fields: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
+        fields["payload"] = x402.exact_payload(draft.auth, signature)
+        fields.pop("extensions", None)  # they name the right payment
+        terms = fields if version == 1 else fields["accepted"]
         terms["network"] = draft.dialect.name_of(draft.named)
         if version == 2:
             terms["asset"] = checksum(draft.named.asset)
-        if "resource" in said:
-            said["resource"]["url"] = draft.resource
-        headers[name], content = x402.to_base64(said), request.content
+        if "resource" in fields:
+            fields["resource"]["url"] = draft.resource
+        headers[name], content = x402.to_base64(fields), request.content
     headers.pop("Content-Length", None)  # httpx counts anew
     return httpx.Request(
         request.method, request.url, headers=headers, content=content, extensions=request.extensions
     )
+
+
+Change = Callable[[httpx.Request], httpx.Request]
+
+
+@dataclass(kw_only=True, slots=True)
+class Watched(FlowAuth):
+    """Asks, chooses a payer by the 402, and lets it pay."""
+
+    choose: Callable[[httpx.Response], FlowAuth]
+    """Returns who pays a 402; raises `PaymentFailed` for one that cannot be paid."""
+    sends: Callable[[httpx.Request], None] = lambda _: None
+    """Gets each request before it is sent."""
+    seen: Callable[[httpx.Request, httpx.Response], None]
+    """Gets each request as it was sent, and its answer, whose body may not be read yet."""
+    limits: Limits
+    change: Change | None = None
+    """Changes the first request that pays; the answer to that is then the last."""
+
+    def exchange(self, request: httpx.Request) -> Flow:
+        """Yield the steps of one exchange, and return its last answer."""
+        unpaid = yield from self._shown(Send(request))
+        if unpaid.status_code != 402:
+            return unpaid
+        flow = self.choose(unpaid).exchange(request)
+        try:
+            step: Step = next(flow)
+            if isinstance(step, Send) and step.request is request:
+                step = flow.send(unpaid)  # it was requested already
+            while True:
+                if not isinstance(step, Send):
+                    yield step
+                    step = flow.send(None)
+                    continue
+                change = self.change if paid_in(step.request) else None
+                if change is not None:
+                    step = Send(change(step.request), step.ours)
+                try:
+                    answer = yield from self._shown(step)
+                except (httpx.HTTPError, PaymentFailed) as error:
+                    step = flow.throw(error)
+                    continue
+                if change is not None:
+                    return answer
+                step = flow.send(answer)
+        except StopIteration as done:
+            last: httpx.Response = done.value
+            return last
+        finally:
+            flow.close()
+
+    def _shown(self, step: Send) -> Flow:
+        """Send a request, and show it and its answer."""
+        self.sends(sent := copy_of(step.request))
+        answer = yield from send(step)
+        self.seen(sent, answer)
+        return answer
+
+
+def copy_of(request: httpx.Request) -> httpx.Request:
+    """Return a request as it is now: a payer leaves its proof in the one that it sends."""
+    method, url, headers = request.method, request.url, request.headers
+    return httpx.Request(method, url, headers=headers, content=request.content)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import httpx
 
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.standard import choose, read_required
 from x402sim.protocol.findings import Finding, of_way
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import PAYMENT_FLOW
 from x402sim.protocol.ways import Dialect, Way
+from x402sim.protocol.x402 import PAYMENT_FLOW
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 OverCap = Callable[[int, Network], str]
@@ -89,7 +89,7 @@ def _why_not(
     if found := list(stopping(of_way(way, known, str(request.url)))):
         return ", ".join(in_short(each) for each in found)
     if network is None:
-        return f"network {str(way.said.get('network'))[:80]!r} is not known; --network-file"
+        return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     try:
         required = read_required(request, response, network, way.dialect.version)
         if not isinstance(required, PaymentRequired):

@@ -50,7 +50,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """When it was sent last, by the payer's clock."""
     receipt: Receipt | None = None
     hint: str = ""
-    """The answer that said, instead of a receipt, that it is made."""
+    """The answer that reported, instead of a receipt, that it is made."""
     was_refused: bool = False
     """Whether it was shown, and answered 402."""
 
@@ -109,7 +109,7 @@ def bought_by(request: httpx.Request) -> tuple[str, ...]:
     """Return what a request asks for: a path of a server and, of a session, its terms.
 
     Any request for a path is paid by its payment (section 5), but a deposit buys one session: with
-    other terms, it would get a session that was not asked for.
+    other terms, it would get a session that was not requested.
     """
     resource = origin_of(request.url) + request.url.path
     body = object_in(request.content) if b"maxSpend" in request.content else None

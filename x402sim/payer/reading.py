@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
@@ -38,7 +38,7 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     and `hints` whether it may mean that the payment was made before.
     """
 
-    seen: str
+    answered: str
     refusal: Refusal | None
     final: bool | None
     is_no: bool
@@ -56,27 +56,27 @@ def read_offer(
         offer: PaymentRequired = decode(response.content, PaymentRequired)
     except BadMessage as error:
         raise PaymentFailed(f"the 402 has no readable payment requirements: {error}") from error
-    asked = offer.payment_requirements
-    for field, seen, wanted, remedy in (
-        ("scheme", asked.scheme, "exact", "This payer knows no other scheme."),
-        ("network", asked.network, network.name, "Pass the server's network as `network`."),
+    required = offer.payment_requirements
+    for field, got, wanted, remedy in (
+        ("scheme", required.scheme, "exact", "This payer knows no other scheme."),
+        ("network", required.network, network.name, "Pass the server's network as `network`."),
         (
             "asset",
-            asked.asset.lower(),
+            required.asset.lower(),
             checksum(network.asset).lower(),
             f"Only the stablecoin of {network.name} is paid.",
         ),
-        ("resource", asked.resource, request.url.path, "Only the requested path is paid for."),
+        ("resource", required.resource, request.url.path, "Only the requested path is paid for."),
     ):
-        if seen != wanted:
-            raise PaymentFailed(f"the 402 asks for {field} {seen!r}, not {wanted!r}. {remedy}")
+        if got != wanted:
+            raise PaymentFailed(f"the 402 asks for {field} {got!r}, not {wanted!r}. {remedy}")
     if not is_header_value(offer.payment_id):
         raise PaymentFailed(
             f"the 402 has no usable payment id: {offer.payment_id[:80]!r} cannot be a header"
         )
-    if not 1 <= asked.max_timeout_seconds < 2**31:
+    if not 1 <= required.max_timeout_seconds < 2**31:
         raise PaymentFailed(
-            f"the 402 allows {asked.max_timeout_seconds} seconds to pay; at least 1 is needed"
+            f"the 402 allows {required.max_timeout_seconds} seconds to pay; at least 1 is needed"
         )
     return offer
 
@@ -91,21 +91,25 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
     if response.status_code == 200 and isinstance(body, dict) and body.get("success") is True:
         receipt: Receipt | None = decoded(response.content, Receipt)
         if receipt is None:
-            seen = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
+            got = f"200 {quoted(response)}"
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
         return receipt
     error = _read_error(response, body)
     if _is_made(error, payment):
-        return error.seen
+        return error.answered
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
-    if _is_over(error, payment):
-        raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
+    is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
+    to_resend = error.refusal is not None and error.refusal.row.resend
+    is_no = error.final is None and error.is_no and not to_resend
+    # only once its authorization has expired: before, whoever refuses it can use it all the same
+    if payment.is_expired and (is_refusal or is_no):
+        raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
     clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
-    seen = f"{error.seen}.{remedy if lacks_funds else clocks}".removesuffix(".")
+    seen = f"{error.answered}.{remedy if lacks_funds else clocks}".removesuffix(".")
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {seen}", payment.again)
-    if _is_refusal(error) and not payment.is_repeated:
+    if is_refusal and not payment.is_repeated:
         raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
     raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
 
@@ -124,22 +128,6 @@ def _is_made(error: _Refusal, payment: Payment) -> bool:
             return error.final is not False
         case _:
             return payment.is_expired and error.final is None and error.is_no and error.hints
-
-
-def _is_refusal(error: _Refusal) -> bool:
-    """Tell whether an error says that the payment was not made, and never will be."""
-    return is_final(error.refusal.text if error.refusal else "", error.final)
-
-
-def _is_over(error: _Refusal, payment: Payment) -> bool:
-    """Tell whether a refusal ends a payment: only when its authorization has expired.
-
-    Before, whoever refuses it can use it all the same, whatever is said of it.
-    """
-    if not payment.is_expired:
-        return False
-    to_resend = error.refusal is not None and error.refusal.row.resend
-    return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Refusal:
@@ -166,15 +154,16 @@ def _read_error(response: httpx.Response, body: Any) -> _Refusal:
     if isinstance(text, str):
         if refusal is not None and refusal.text not in text:
             reason = refusal.text
-        seen = f"{status} {text}" + (f": {reason}" if isinstance(reason, str) and reason else "")
+        has_reason = isinstance(reason, str) and reason != ""
+        answered = f"{status} {text}" + (f": {reason}" if has_reason else "")
     elif refusal is not None:
-        seen = f"{status} {refusal.text}"
+        answered = f"{status} {refusal.text}"
     else:
-        seen = f"{status} {quoted(response)}"
+        answered = f"{status} {quoted(response)}"
     is_ours = isinstance(text, str) and isinstance(final, bool)
     is_conflict = status == 409 and refusal in (None, Refusal.FAILED)
     return _Refusal(
-        seen=seen,
+        answered=answered,
         refusal=refusal,
         final=final if is_ours or final is False else None,
         is_no=anywhere and success is not True and status not in _SAYS_NOTHING,

@@ -12,8 +12,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import PAY_PATH, proofs
-from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
 from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
 from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted
@@ -34,7 +33,7 @@ class _SessionAnswer(Wire, frozen=True):
 class _Seller:
     """A server: the session to spend there, and how many were given up that never served.
 
-    Each has a turn of its own: while one is slow, another is asked.
+    Each has a turn of its own: while one is slow, requests go to another.
     """
 
     origin: str
@@ -55,7 +54,7 @@ class SessionAuth(FlowAuth):
     The first request to a server opens a session, which lasts `duration` (in the server's
     unit: seconds). When its budget or time is over, the next request opens another one, up
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
-    `session_id`, an existing session is spent at the first server asked, and `max_sessions`
+    `session_id`, an existing session is spent at the first server requested, and `max_sessions`
     is 0 by default. A deposit that was signed and refused counts as one of them. One whose outcome
     is not known is sent again as by `PaymentAuth`. A session that was paid for and never served is
     replaced by no other, unless `max_unserved` (default 1) allows more of them.
@@ -116,7 +115,11 @@ class SessionAuth(FlowAuth):
 
     def _spend(self, request: httpx.Request) -> Flow:
         """Send the request with a session, which is opened if there is none."""
-        seller = self._seller_of(request)
+        origin = origin_of(request.url)
+        with self._lock:
+            seller = self._sellers.setdefault(origin, _Seller(origin))
+            if self._given:  # spent at the first server requested, whoever has paid for it
+                seller.session_id, seller.was_served, self._given = self._given, True, None
         yield seller.turn
         try:
             if not seller.session_id:
@@ -132,32 +135,18 @@ class SessionAuth(FlowAuth):
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if seller.session_id == session_id:  # there is no newer one
             seller.was_served |= response.is_success
-            if response.status_code == 402:
-                self._give_up(seller)
+            if response.status_code == 402:  # the session no longer pays
+                if not seller.was_served and seller.unserved + 1 >= self.payment.max_unserved:
+                    raise PaidNotServed(
+                        f"{seller.origin} took {self.deposit} for the session "
+                        f"{seller.session_id[:12]}…, which has bought nothing yet, and answers "
+                        "402; nothing more was signed. Raise deposit if one request costs more "
+                        "than that; to open another session all the same, raise max_unserved (now "
+                        f"{self.payment.max_unserved})"
+                    )
+                seller.unserved += not seller.was_served
+                seller.session_id = ""
         return response
-
-    def _seller_of(self, request: httpx.Request) -> _Seller:
-        """Return the server of a request; the first one asked has the session that was given."""
-        origin = origin_of(request.url)
-        with self._lock:
-            seller = self._sellers.setdefault(origin, _Seller(origin))
-            if self._given:  # whoever has paid for it
-                seller.session_id, seller.was_served, self._given = self._given, True, None
-        return seller
-
-    def _give_up(self, seller: _Seller) -> None:
-        """Give up a session that no longer pays; raises `PaidNotServed` if it has never served."""
-        if not seller.was_served:
-            if seller.unserved + 1 >= self.payment.max_unserved:
-                raise PaidNotServed(
-                    f"{seller.origin} took {self.deposit} for the session "
-                    f"{seller.session_id[:12]}…, which has bought nothing yet, and answers 402; "
-                    "nothing more was signed. Raise deposit if one request costs more than that; "
-                    "to open another session all the same, raise max_unserved (now "
-                    f"{self.payment.max_unserved})"
-                )
-            seller.unserved += 1
-        seller.session_id = ""
 
     def _opened(self, request: httpx.Request) -> Opened:
         """Yield what opens a session at the server of a request; raises `PaymentFailed`."""

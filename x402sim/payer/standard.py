@@ -12,22 +12,19 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.core import changed, proofs
-from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.core import PaymentFailed, SpendingCapExceeded, changed, proofs
 from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import UNKNOWN, AttemptOver, is_header_value, read_offer, says_used
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.foreign import foreign_in
-from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
-from x402sim.protocol.ways import MOST_WAYS, object_in
+from x402sim.protocol.ways import MOST_WAYS, foreign_in, object_in
+from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
 
 log = logging.getLogger("x402sim.payer")
 BEFORE_SIGNING_S = 600
@@ -57,7 +54,7 @@ class Choice(msgspec.Struct, frozen=True):
 class StandardOffer(msgspec.Struct, frozen=True):
     """What a payer accepted of a 402, in base units; `about` is what the server says it is for.
 
-    If it `takes_names` (extension payment-identifier), its answer can be asked for again.
+    If it `takes_names` (extension payment-identifier), its answer can be requested again.
     """
 
     accepted: x402.AnyRequirements
@@ -84,8 +81,8 @@ def read_standard(
         return _readable(x402.from_base64(header), x402.RequiredV2, x402.RequirementsV2)
     if version == 2:
         return None
-    said = object_in(response.content)
-    if said is None or said.get("x402Version") != 1:
+    fields = object_in(response.content)
+    if fields is None or fields.get("x402Version") != 1:
         return None
     return _readable(response.content, x402.RequiredV1, x402.RequirementsV1)
 
@@ -97,18 +94,18 @@ def _readable(
     try:
         whole: x402.AnyRequired = decode(body, kind)
     except BadMessage:
-        said = object_in(body) or {}
-        listed = said.get("accepts")
+        fields = object_in(body) or {}
+        listed = fields.get("accepts")
         kept = [each for each in listed if _fits(each, offer)] if isinstance(listed, list) else []
         if not kept or len(kept) == len(listed or ()):
             raise
-        whole = decode(encode({**said, "accepts": kept}), kind)
+        whole = decode(encode({**fields, "accepts": kept}), kind)
     return whole
 
 
-def _fits(said: Any, kind: type[Any]) -> bool:
+def _fits(fields: Any, kind: type[Any]) -> bool:
     try:
-        msgspec.convert(said, kind)
+        msgspec.convert(fields, kind)
     except msgspec.ValidationError:
         return False
     return True
@@ -146,8 +143,8 @@ def read_required(
 
     Raises `PaymentFailed` if it offers nothing that can be read.
     """
-    said = object_in(response.content) or {}
-    if version is None and not said.keys().isdisjoint(_OURS):
+    fields = object_in(response.content) or {}
+    if version is None and not fields.keys().isdisjoint(_OURS):
         return read_offer(request, response, network)
     try:
         standard = read_standard(response, version)
@@ -173,7 +170,10 @@ def choose(
     if isinstance(required, x402.RequiredV2):
         about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
     rejected: list[Rejected] = []
-    ways: list[x402.AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
+    ways: list[x402.AnyRequirements] = sorted(
+        required.accepts[:MOST_WAYS],
+        key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
+    )
     for number, each in enumerate(ways, 1):
         why = _objection(each, network)
         amount_base = 0 if why else parse_base(each.amount)
@@ -191,21 +191,17 @@ def choose(
     )
 
 
-def _is_settled_first(offered: x402.AnyRequirements) -> bool:
-    return (offered.extra or {}).get(PAYMENT_FLOW) == "upfront"
-
-
 def _objection(offered: x402.AnyRequirements, network: Network) -> str:
     """Return why a way to pay is not taken; "" if it is."""
     name, extra = x402.network_name(offered.version, network), offered.extra or {}
-    for field, seen, wanted in (
+    for field, got, wanted in (
         ("scheme", offered.scheme, SCHEME),
         ("network", offered.network, name),
         ("asset", offered.asset.lower(), checksum(network.asset).lower()),
         ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, x402.domain_of(network)),
     ):
-        if seen != wanted:
-            return f"{field} is {str(seen)[:80]!r}, this payer pays {str(wanted)!r}"
+        if got != wanted:
+            return f"{field} is {str(got)[:80]!r}, this payer pays {str(wanted)!r}"
     if (other := unsupported_in(extra)) is not None:
         return str(other)
     if not 1 <= offered.max_timeout_seconds < 2**31:
@@ -298,14 +294,14 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     if settlement is not None:
         reason = settlement.error_reason or reason
     details = (settlement.error_message if settlement else None) or ""
-    seen = f"402 {reason[:200]}: {details[:200]}".strip(" :")
+    got = f"402 {reason[:200]}: {details[:200]}".strip(" :")
     if says_used(reason) or reason == x402_reasons.STATE:
-        return seen
+        return got
     if payment.is_expired:
-        raise AttemptOver(f"the payment was refused: {seen}.{payment.note}")
+        raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
     if reason == x402_reasons.VALID_BEFORE:
-        seen += f".{payment.clocks}" if payment.clocks else ""
+        got += f".{payment.clocks}" if payment.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or payment.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
-    raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
+    raise PaymentFailed(f"the payment was refused: {got}", payment.again)

@@ -58,13 +58,6 @@ def advice_for() -> dict[str, str]:
         "resource:": "resource",
         NOT_ISSUED: "payment-id",
     }
-    found |= _words()
-    found[f"{cronos.invalid_reason(Invalid.SIGNATURE)}; {OTHER_DOMAIN}"] = "domain"
-    return {begin: ADVICE[name] for begin, name in found.items()}
-
-
-def _words() -> dict[str, str]:
-    """Return what is wrong by a facilitator's word for it, if the word has one meaning."""
     meanings = defaultdict[str, set[str]](set)
     for why in Invalid:
         name = _INVALID.get(why, "")
@@ -72,4 +65,7 @@ def _words() -> dict[str, str]:
             meanings[x402_reasons.invalid_reason(version, why)].add(name)
         if name and why in cronos.INVALID_REASONS:
             meanings[cronos.invalid_reason(why)].add(name)
-    return {word: name for word, (name, *more) in meanings.items() if name and not more}
+    # a facilitator's word counts if it has one meaning
+    found |= {word: name for word, (name, *more) in meanings.items() if name and not more}
+    found[f"{cronos.invalid_reason(Invalid.SIGNATURE)}; {OTHER_DOMAIN}"] = "domain"
+    return {begin: ADVICE[name] for begin, name in found.items()}

@@ -131,10 +131,10 @@ def from_hex(text: str, size: int) -> bytes:
             raw = b""
         if len(raw) == size:  # it leaves out spaces
             return raw
-    seen = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
+    got = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
     if re.fullmatch("[0-9a-fA-F]*", text):
-        seen += " without 0x in front"
-    raise ValueError(f"expected 0x and {2 * size} hex digits, got {seen}")
+        got += " without 0x in front"
+    raise ValueError(f"expected 0x and {2 * size} hex digits, got {got}")
 
 
 def parse_key(key: str | bytes) -> bytes:

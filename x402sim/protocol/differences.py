@@ -1,4 +1,4 @@
-"""Where a payment differs from what was asked for: the words of a refusal, with both values.
+"""Where a payment differs from its requirements: the words of a refusal, with both values.
 
 A signature names no domain. If it is not the payer's in the token's domain, it is tried in the
 domains that wallets sign by mistake, so that the wrong field can be named.
@@ -33,24 +33,24 @@ OTHER_DOMAIN = "signed in another domain"
 
 def difference(why: Invalid, case: Verification) -> str:
     """Return what was wanted and what came, as "value: wanted 10000, got 5000"."""
-    asked, ours, auth = case.requirements, case.supported, case.payment.authorization
+    wanted, ours, auth = case.requirements, case.supported, case.payment.authorization
     terms = case.terms or StandardTerms(may_exceed=False, domain={}, now_s=0)
     match why:
         case Invalid.SCHEME:
-            return _odd("scheme", "exact", asked.scheme, case.payment.scheme)
+            return _odd("scheme", "exact", wanted.scheme, case.payment.scheme)
         case Invalid.NETWORK:
-            return _odd("network", ours.name, asked.network, case.payment.network)
+            return _odd("network", ours.name, wanted.network, case.payment.network)
         case Invalid.ASSET:
-            return _odd("asset", checksum(ours.asset), asked.asset, case.payment.asset)
+            return _odd("asset", checksum(ours.asset), wanted.asset, case.payment.asset)
         case Invalid.RECIPIENT:
-            return _unlike("to", asked.pay_to, checksum(auth.to))
+            return _unlike("to", wanted.pay_to, checksum(auth.to))
         case Invalid.AMOUNT:
-            return _unlike("value", asked.max_amount_required, auth.value)
+            return _unlike("value", wanted.max_amount_required, auth.value)
         case Invalid.SIGNATURE:
             return _signature(case)
         case Invalid.DOMAIN:
-            said = [n for n in ("name", "version") if isinstance(terms.domain.get(n), str)]
-            return _unlike("extra", "name and version", ", ".join(said) or "neither")
+            named = [n for n in ("name", "version") if isinstance(terms.domain.get(n), str)]
+            return _unlike("extra", "name and version", ", ".join(named) or "neither")
         case Invalid.DOMAIN_NAME:
             return _unlike("extra.name", ours.token_name, terms.domain.get("name"))
         case Invalid.DOMAIN_VERSION:
@@ -79,8 +79,8 @@ def _unlike(name: str, wanted: object, got: object) -> str:
     return f"{name}: wanted {str(wanted)[:MOST_SHOWN]}, got {str(got)[:MOST_SHOWN]}"
 
 
-def _odd(name: str, wanted: str, *seen: str) -> str:
-    return _unlike(name, wanted, differing(wanted, *seen))
+def _odd(name: str, wanted: str, *got: str) -> str:
+    return _unlike(name, wanted, differing(wanted, *got))
 
 
 # --- signatures ----------------------------------------------------------------------

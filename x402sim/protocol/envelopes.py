@@ -11,7 +11,7 @@ from typing import Any
 from x402sim.protocol.findings import Finding
 from x402sim.protocol.messages import decoded
 
-Said = Mapping[str, Any]
+Fields = Mapping[str, Any]
 MOST_COPIES = 20
 """The most texts and receipts of one message that are looked at."""
 
@@ -73,7 +73,7 @@ class Enclosed:
     """A message inside another: where it stands, and itself, which may be any value."""
 
     where: str
-    said: Any
+    fields: Any
     is_copy: bool = False
 
 
@@ -87,22 +87,22 @@ class Envelope:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def envelope_of(said: Said) -> Envelope | None:
+def envelope_of(fields: Fields) -> Envelope | None:
     """Return what a message of MCP, A2A or JSON-RPC holds; None if it is none."""
-    if "x402Version" in said or "accepts" in said or "success" in said:
+    if "x402Version" in fields or "accepts" in fields or "success" in fields:
         return None
     roots = [
-        (name, said[name]) for name in ("params", "result") if isinstance(said.get(name), dict)
+        (name, fields[name]) for name in ("params", "result") if isinstance(fields.get(name), dict)
     ]
     for protocol, places in PLACES.items():
-        for prefix, root in (*roots, ("", said)):
+        for prefix, root in (*roots, ("", fields)):
             found = tuple(_found_in(root, places, f"{prefix}." if prefix else ""))
             if found:
                 look = _of_mcp if protocol == "MCP" else _of_a2a
-                return Envelope(protocol, found, tuple(look(root, said, found)))
-    if "jsonrpc" not in said:
+                return Envelope(protocol, found, tuple(look(root, fields, found)))
+    if "jsonrpc" not in fields:
         return None
-    error = said.get("error")
+    error = fields.get("error")
     facts = (
         {name: str(error[name])[:400] for name in ("code", "message", "data") if name in error}
         if isinstance(error, dict)
@@ -111,7 +111,7 @@ def envelope_of(said: Said) -> Envelope | None:
     return Envelope("JSON-RPC", (), (), facts)
 
 
-def _found_in(root: Said, places: Sequence[Place], prefix: str) -> Iterator[Enclosed]:
+def _found_in(root: Fields, places: Sequence[Place], prefix: str) -> Iterator[Enclosed]:
     for place in places:
         for where, value in _at(root, place.path):
             if place.is_text:
@@ -141,7 +141,7 @@ def _at(value: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[st
 # --- what is wrong with the envelope ---------------------------------------------------------
 
 
-def _of_mcp(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Finding]:
+def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
     copies = [each for each in found if each.is_copy]
     if not copies:
         return
@@ -152,7 +152,7 @@ def _of_mcp(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Findi
             do = "Write 402: clients look for it."
             yield Finding("error.code", repr(error.get("code"))[:80], "402", do)
         return
-    if root is said and _ERROR in said:
+    if root is fields and _ERROR in fields:
         return
     if root.get("isError") is not True:
         seen = repr(root["isError"])[:80] if "isError" in root else "nothing"
@@ -167,7 +167,7 @@ def of_copies(copies: Sequence[Enclosed]) -> Iterator[Finding]:
     """Yield where copies of one message differ from the first of them."""
     first, *others = copies
     for other in others:
-        paths = list(differences(first.said, other.said))
+        paths = list(differences(first.fields, other.fields))
         if paths:
             seen = f"{other.where} differs from {first.where} in {', '.join(paths[:6])}"
             do = "Write both from one object: clients read either, and pay what they read."
@@ -187,11 +187,11 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
         yield path or "all"
 
 
-def _of_a2a(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Finding]:
+def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
     """Yield where the status of a payment does not fit what comes with it."""
     task = root.get("status")
     places = (task.get("message") if isinstance(task, dict) else None, root.get("message"), root)
-    metadata: Said = {}
+    metadata: Fields = {}
     for each in places:
         inner = each.get("metadata", each) if isinstance(each, dict) else {}
         if isinstance(inner, dict) and any(str(name).startswith("x402.") for name in inner):

@@ -1,6 +1,7 @@
 """Explains a message of a payment: its parts, their fields, and what is wrong in each.
 
-`kinds.TABLE` says what a message is and who checks it; here is what its parts are.
+`recognize.TABLE` says what a message is and who checks it; here is what its parts are. Their fields
+are texts, or values of `protocol.values`, in the order of the message.
 """
 
 import json
@@ -8,25 +9,123 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from x402sim.protocol.answers import listed_in
-from x402sim.protocol.crypto import parse_address
+from msgspec import structs
+
+from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.envelopes import Envelope, differences
-from x402sim.protocol.fields import facts_of, network_of, way_facts
 from x402sim.protocol.findings import (
     Finding,
+    listed_in,
     of_other_payment,
     of_signature,
     of_terms,
     of_way,
     of_window,
+    signer_of,
 )
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.kinds import MessageKind
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Recognized, recognize, recognized
-from x402sim.protocol.ways import Dialect, Way, dialect_of, ways_of
+from x402sim.protocol.recognize import MessageKind, Recognized, recognize, recognized
+from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
+from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
+
+_SHORTENED = ("signature", "paymentHeader")
+_PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
+"""Fields that are parts of their own."""
+
+
+def network_of(
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network]
+) -> Network | None:
+    """Return the network that a payment is signed for: in version 2, as the payment says."""
+    network = network_called(signed.network, known)
+    if found.dialect is Dialect.V2:
+        return Way(Dialect.V2, found.fields["accepted"]).own_network() or network
+    if network is not None and signed.asset:
+        return replace(network, asset=parse_address(signed.asset))
+    return network
+
+
+def facts_of(
+    found: Recognized, known: Mapping[str, Network], now_s: int
+) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a message, those of a payment with their meaning."""
+    if found.signed is not None:
+        yield from _payment_facts(found, found.signed, known, now_s)
+        return
+    for name, value in found.fields.items():
+        if name not in _PARTS or not isinstance(value, dict | list):
+            yield name, _value(name, value, now_s)
+
+
+def _value(name: str, value: Any, now_s: int) -> Any:
+    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
+    if name in ("timestamp", "expiresAt") and type(value) is int:
+        return point(value, now_s, is_ms=True)
+    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
+        return shortened(value)
+    return value
+
+
+def _payment_facts(
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
+) -> Iterator[tuple[str, Any]]:
+    auth, named = signed.authorization, network_called(signed.network, known)
+    yield "scheme", signed.scheme
+    yield "network", _network_in_words(signed.network, named)
+    if signed.asset:
+        yield "asset", _asset_in_words(signed.asset, named)
+    if isinstance(about := found.fields.get("resource"), dict):
+        yield "resource", str(about.get("url"))
+    yield "from", checksum(auth.from_)
+    yield "to", checksum(auth.to)
+    is_named = named is not None and signed.asset.lower() in ("", to_hex(named.asset))
+    yield "value", amount_in(str(auth.value), named if is_named else None)
+    yield "validAfter", point(auth.valid_after, now_s)
+    yield "validBefore", point(auth.valid_before, now_s)
+    yield "nonce", to_hex(auth.nonce)
+    yield "signature", _value("signature", to_hex(signed.signature), now_s)
+    if (network := network_of(found, signed, known)) is None:
+        yield "signed by", meant(None, "unknown: the token's domain is not known")
+        return
+    signer = signer_of(auth, signed.signature, network.domain)
+    is_from = "`from`" if signer == auth.from_ else "not `from`"
+    if signer is None:
+        yield "signed by", meant(None, "nobody: it is no signature")
+    else:
+        yield "signed by", meant(checksum(signer), is_from, ", ")
+
+
+def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a way to pay with their meaning."""
+    network = way.network(known)
+    for name, value in way.fields.items():
+        if name == "network":
+            yield name, _network_in_words(str(value), network)
+        elif name == "asset":
+            yield name, _asset_in_words(str(value), network)
+        elif name == way.amount_name:
+            yield name, amount_of(way, known)
+        elif name == "maxTimeoutSeconds":
+            yield name, Fact(f"{value} s", value)
+        elif name == "extra" and isinstance(value, dict):
+            yield from ((f"extra.{key}", each) for key, each in value.items())
+        else:
+            yield name, value
+
+
+def _network_in_words(name: str, network: Network | None) -> Fact:
+    if network is None:
+        return meant(name, "unknown", ", ")
+    return meant(name, network.caip2 if name == network.name else network.name)
+
+
+def _asset_in_words(asset: str, network: Network | None) -> Fact:
+    is_known = network is not None and asset.lower() == "0x" + network.asset.hex()
+    return meant(asset, network.token_symbol if network and is_known else "")
+
 
 _HEADERS = {
     each.lower()
@@ -61,7 +160,7 @@ def explain(
         )
         return
     kind = found.kind
-    ways = list(ways_of(found.said))
+    ways = list(ways_of(found.fields))
     if kind is not MessageKind.REQUIREMENTS:
         title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
         facts = {"header": found.header} if found.header and not place else {}
@@ -71,7 +170,7 @@ def explain(
         yield from _of_request(found, known, now_s)
         return
     if kind is MessageKind.LISTING:
-        yield from _of_items(found.said, known)
+        yield from _of_items(found.fields, known)
         return
     for number, way in enumerate(ways, 1):
         title = f"Payment requirements: {way.dialect.value}"
@@ -91,36 +190,32 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     other = None
     if found.kind is MessageKind.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
-        other = of_other_payment(found.said, found.dialect)
+        other = of_other_payment(found.fields, found.dialect)
     findings = list(_of_header(found))
     yield from findings
     if other is not None:
         yield other
         return
-    is_told = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
-    if found.shape and not is_told:
-        if found.kind is MessageKind.REQUIRED and not _is_whole(found, known):
-            return  # what is wrong is told of the offer that is wrong
+    is_reported = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
+    if found.shape and not is_reported:
+        offers = ways_of(found.fields) if found.kind is MessageKind.REQUIRED else ()
+        if any(each.stops for way in offers for each in of_way(way, known)):
+            return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
-    if found.kind is MessageKind.REQUIRED and found.said.get("accepts") == []:
+    if found.kind is MessageKind.REQUIRED and found.fields.get("accepts") == []:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
     if found.row.check is not None:
-        yield from found.row.check(found.said, known)
-
-
-def _is_whole(found: Recognized, known: Mapping[str, Network]) -> bool:
-    """Tell whether nothing is wrong with any offer of a 402: so that its shape says what is."""
-    return not any(each.stops for way in ways_of(found.said) for each in of_way(way, known))
+        yield from found.row.check(found.fields, known)
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:
     """Yield what is wrong with the header that a message is in, and with its encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
-    if "paymentHeader" in found.said:
-        inner = found.said["paymentHeader"]
+    if "paymentHeader" in found.fields:
+        inner = found.fields["paymentHeader"]
         if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
             yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
     is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
@@ -143,7 +238,7 @@ def _inner(
 ) -> Iterator[Decoded]:
     """Yield the payment header in the body of a settlement, compared with its requirements."""
     try:
-        inner = recognize(found.said["paymentHeader"])
+        inner = recognize(found.fields["paymentHeader"])
         terms = of_terms(inner.signed.authorization, way) if inner.signed else ()
     except BadMessage as wrong:
         do = "Send the header as the wallet made it."
@@ -156,7 +251,7 @@ def _inner(
 
 def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
     """Yield the payment and the requirements in a body of verify and settle, compared."""
-    sent, wanted = found.said.get("paymentPayload"), found.said.get("paymentRequirements")
+    sent, wanted = found.fields.get("paymentPayload"), found.fields.get("paymentRequirements")
     try:
         inner = _read(sent)
     except BadMessage as wrong:
@@ -171,7 +266,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     if inner is not None:
         if inner.signed is not None and inner.dialect is Dialect.V1 and way is not None:
             inner = _with_domain(inner, way)
-        terms = list(_of_pair(found.said, inner, way))
+        terms = list(_of_pair(found.fields, inner, way))
         for number, each in enumerate(explain(inner, known, now_s, ", in paymentPayload")):
             own = terms if number == 0 else ()
             yield Decoded(each.title, each.facts, (*each.findings, *own))
@@ -182,33 +277,26 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
 
 def _with_domain(inner: Recognized, way: Way) -> Recognized:
     """Return a payment of version 1 with the token of its requirements, which it does not name."""
-    asset = way.said.get("asset")
+    asset = way.fields.get("asset")
     if inner.signed is None or not isinstance(asset, str):
         return inner
     try:
         parse_address(asset)
     except ValueError:
         return inner
-    signed = SignedPayment(
-        scheme=inner.signed.scheme,
-        network=inner.signed.network,
-        asset=asset,
-        authorization=inner.signed.authorization,
-        signature=inner.signed.signature,
-    )
-    return replace(inner, signed=signed)
+    return replace(inner, signed=structs.replace(inner.signed, asset=asset))
 
 
-def _of_pair(said: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
+def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
     """Yield where a payment differs from the requirements that stand beside it."""
     if inner.kind is not MessageKind.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
         return
-    if isinstance(said.get("paymentPayload"), str):
+    if isinstance(fields.get("paymentPayload"), str):
         do = "Decode it: facilitators of the standard read an object."
         yield Finding("paymentPayload", f"a text, {inner.encoding}", "the object in it", do)
-    version, own = said.get("x402Version"), inner.said.get("x402Version")
+    version, own = fields.get("x402Version"), inner.fields.get("x402Version")
     if version is not None and version != own:
         do = "Write the version of the payment beside it."
         yield Finding("x402Version", repr(version)[:80], f"{own!r}, as in the payment"[:80], do)
@@ -216,18 +304,18 @@ def _of_pair(said: Mapping[str, Any], inner: Recognized, way: Way | None) -> Ite
         return
     if inner.signed is not None:
         yield from of_terms(inner.signed.authorization, way)
-    accepted = inner.said.get("accepted")
+    accepted = inner.fields.get("accepted")
     do = "Send the requirements of the 402 that was paid."
     if isinstance(accepted, dict):
-        paths = list(differences(accepted, dict(way.said)))
+        paths = list(differences(accepted, dict(way.fields)))
         if paths:
             seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
             yield Finding("accepted", seen, "the same requirements", do)
         return
     for name in ("scheme", "network"):
-        if inner.said.get(name) != way.said.get(name):
-            wanted = f"{way.said.get(name)!r}, as paymentRequirements say"
-            yield Finding(name, repr(inner.said.get(name))[:80], wanted[:120], do)
+        if inner.fields.get(name) != way.fields.get(name):
+            wanted = f"{way.fields.get(name)!r}, as paymentRequirements say"
+            yield Finding(name, repr(inner.fields.get(name))[:80], wanted[:120], do)
 
 
 def _of_envelope(
@@ -247,12 +335,12 @@ def _of_envelope(
     yield Decoded(title, {"holds": ", ".join(places)}, envelope.findings)
     done: list[Any] = []
     for where, each in places.items():
-        if each.said in done:
+        if each.fields in done:
             continue
-        done.append(each.said)
-        is_text = isinstance(each.said, str)
+        done.append(each.fields)
+        is_text = isinstance(each.fields, str)
         try:
-            inner = _read(each.said)
+            inner = _read(each.fields)
         except BadMessage as wrong:
             do = "Put the object there, as the standard shows it."
             finding = Finding(where, str(wrong)[:300], "a message of the x402 standard", do)
@@ -266,18 +354,18 @@ def _of_envelope(
             yield Decoded(part.title, part.facts, (*part.findings, *own))
 
 
-def _read(said: Any) -> Recognized:
+def _read(fields: Any) -> Recognized:
     """Return the message that a value is, or that is in a text; raises `BadMessage`."""
-    if isinstance(said, dict):
-        return recognized(said)
-    if isinstance(said, str):
-        return recognize(said)
-    raise BadMessage(json.dumps(said)[:200])
+    if isinstance(fields, dict):
+        return recognized(fields)
+    if isinstance(fields, str):
+        return recognize(fields)
+    raise BadMessage(json.dumps(fields)[:200])
 
 
-def _of_items(said: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
+def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
     """Yield the ways to pay of each resource in a list of discovery."""
-    for item in listed_in(said) or ():
+    for item in listed_in(fields) or ():
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
@@ -294,7 +382,7 @@ def _of_payment(
     found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[Finding]:
     """Yield what is wrong with a signed payment."""
-    auth, accepted = signed.authorization, found.said.get("accepted")
+    auth, accepted = signed.authorization, found.fields.get("accepted")
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)
         yield from of_way(way, known)

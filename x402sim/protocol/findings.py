@@ -1,11 +1,16 @@
-"""Says what is wrong with a way to pay, or with a payment: what was seen, wanted, and to do."""
+"""Reports what is wrong with a way to pay, a payment or an answer: found, wanted, and what to do.
 
+Of each kind of answer (a receipt, or what a facilitator answers) there is one function, which
+`recognize.TABLE` names. An answer that nothing was paid is well formed and yet no reason to
+deliver, so that is a finding, too.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from x402sim.protocol.chains import Family, family_of
 from x402sim.protocol.crypto import (
     ZERO_ADDRESS,
     Address,
@@ -27,11 +32,17 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 from x402sim.protocol.money import parse_base, to_decimal
-from x402sim.protocol.networks import Network
+from x402sim.protocol.networks import Family, Network, family_of, hash_wanted, is_hash
 from x402sim.protocol.rules import GRACE_S
-from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, TRANSFER_METHOD, PaymentFlow
-from x402sim.protocol.ways import Dialect, Way
-from x402sim.protocol.x402 import REQUIRED_HEADER
+from x402sim.protocol.ways import Dialect, Way, network_called
+from x402sim.protocol.x402 import (
+    PAYMENT_FLOW,
+    REQUIRED_HEADER,
+    SCHEME,
+    TRANSFER_METHOD,
+    PaymentFlow,
+)
+from x402sim.protocol.x402_reasons import PENDING
 from x402sim.text.times import moment
 
 _NONE = "nothing"
@@ -78,38 +89,39 @@ def _skip(about: str, seen: Any, wanted: str, whose: str) -> Finding:
 
 
 def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
-    """Yield what is wrong with a way to pay; `url` is what was asked for."""
-    said, network = way.said, way.network(known)
+    """Yield what is wrong with a way to pay; `url` is what was requested."""
+    fields, network = way.fields, way.network(known)
     if (other := _of_others(way, network)) is not None:
         yield other
         yield from _of_types(way)
         return
-    if said.get("scheme") != SCHEME:
+    if fields.get("scheme") != SCHEME:
         do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
-        yield Finding("scheme", _shown(said, "scheme"), SCHEME, do)
+        yield Finding("scheme", _shown(fields, "scheme"), SCHEME, do)
     yield from _of_network(way, network, known)
     yield from _of_token(way, network)
-    yield from _of_address(said, "payTo")
+    yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
-    yield from _of_timeout(said)
+    yield from _of_timeout(fields)
     if url is not None:
         yield from _of_resource(way, url)
 
 
-def _shown(said: Mapping[str, Any], name: str) -> str:
-    return repr(said[name])[:120] if name in said else _NONE
+def _shown(fields: Mapping[str, Any], name: str) -> str:
+    return repr(fields[name])[:120] if name in fields else _NONE
 
 
 def _of_others(way: Way, network: Network | None) -> Finding | None:
     """Return why a way to pay is for other payers; None if it is looked at here."""
     from difflib import get_close_matches  # takes long to import; most commands need it never
 
-    said, scheme, method = way.said, way.said.get("scheme"), way.extra.get("assetTransferMethod")
+    fields, method = way.fields, way.extra.get("assetTransferMethod")
+    scheme = fields.get("scheme")
     if isinstance(scheme, str) and scheme and not get_close_matches(scheme.lower(), [SCHEME]):
         return _skip(
             "scheme", scheme, f"{SCHEME!r}: no other is looked at", "payers of that scheme"
         )
-    name = said.get("network")
+    name = fields.get("network")
     if network is None and family_of(name) is Family.OTHER:
         return _skip("network", name, "an EVM chain: no other is looked at", "payers of that chain")
     if way.dialect is Dialect.TWO_STEPS:
@@ -122,15 +134,15 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
         return _skip(f"extra.{PAYMENT_FLOW}", "escrow", wanted, "payers of that flow")
     if network is not None and _is_other_token(way, network):
         wanted = f"{network.token_symbol}: no other token of {network.name} is looked at"
-        shown = f"{way.said['asset']}, {way.extra['name']}"
+        shown = f"{way.fields['asset']}, {way.extra['name']}"
         return _skip("asset", shown, wanted, "payers who hold that token")
     return None
 
 
-def of_other_payment(said: Mapping[str, Any], dialect: Dialect) -> Finding | None:
+def of_other_payment(fields: Mapping[str, Any], dialect: Dialect) -> Finding | None:
     """Return why a payment of the standard is for others to read; None if it is read here."""
-    accepted, payload = said.get("accepted"), said.get("payload")
-    way = Way(dialect, accepted if isinstance(accepted, dict) else said)
+    accepted, payload = fields.get("accepted"), fields.get("payload")
+    way = Way(dialect, accepted if isinstance(accepted, dict) else fields)
     if (other := _of_others(way, None)) is not None:
         return other
     if isinstance(payload, dict) and "authorization" not in payload:
@@ -148,7 +160,7 @@ _METHODS = ("permit2", "erc7710")
 def _is_other_token(way: Way, network: Network) -> bool:
     """Tell whether a way names another token by both its address and its domain."""
     try:
-        asset = parse_address(way.said.get("asset", ""))
+        asset = parse_address(way.fields.get("asset", ""))
     except (ValueError, TypeError):
         return False
     name, version = way.extra.get("name"), way.extra.get("version")
@@ -159,13 +171,13 @@ def _is_other_token(way: Way, network: Network) -> bool:
 def _of_types(way: Way) -> Iterator[Finding]:
     """Yield what is wrong with a way to pay of any scheme and chain: the types of its fields."""
     for name in (*_TEXTS, way.amount_name):
-        if not isinstance(way.said.get(name), str) or not way.said[name]:
+        if not isinstance(way.fields.get(name), str) or not way.fields[name]:
             do = f"Write {name} as a JSON string: every scheme and chain has it."
-            yield Finding(name, _shown(way.said, name), "a string", do)
-    seconds = way.said.get("maxTimeoutSeconds")
+            yield Finding(name, _shown(way.fields, name), "a string", do)
+    seconds = way.fields.get("maxTimeoutSeconds")
     if type(seconds) not in (int, float):
         do = "Write a number, such as 300."
-        yield Finding("maxTimeoutSeconds", _shown(way.said, "maxTimeoutSeconds"), "a number", do)
+        yield Finding("maxTimeoutSeconds", _shown(way.fields, "maxTimeoutSeconds"), "a number", do)
 
 
 _TEXTS = ("scheme", "network", "asset", "payTo")
@@ -178,24 +190,24 @@ def _of_network(
     if network is None:
         wanted = ", ".join(sorted(named))
         do = "Correct the name, or describe the network in a file: --network-file."
-        if family_of(way.said.get("network")) is Family.EVM:
+        if family_of(way.fields.get("network")) is Family.EVM:
             wanted = "a network whose token is known here"
             do = "Describe its token in a file (--network-file), to have its domain looked at."
         is_readable = way.dialect is not Dialect.TWO_STEPS and way.own_network() is not None
-        yield Finding("network", _shown(way.said, "network"), wanted, do, stops=not is_readable)
-    elif way.said["network"] not in named:
+        yield Finding("network", _shown(way.fields, "network"), wanted, do, stops=not is_readable)
+    elif way.fields["network"] not in named:
         right, do = way.dialect.name_of(network), f"Write it as {way.dialect.value} does."
-        yield Finding("network", _shown(way.said, "network"), repr(right), do)
+        yield Finding("network", _shown(way.fields, "network"), repr(right), do)
 
 
 def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
     """Yield what is wrong with the token, and with its EIP-712 domain, which the payer signs."""
-    if bad := list(_of_address(way.said, "asset")):
+    if bad := list(_of_address(way.fields, "asset")):
         yield from bad
-    elif network is not None and parse_address(way.said["asset"]) != network.asset:
+    elif network is not None and parse_address(way.fields["asset"]) != network.asset:
         wanted = f"{checksum(network.asset)}, {network.token_symbol} on {network.name}"
         do = "Offer that token, or describe yours in a file: --network-file."
-        yield Finding("asset", _shown(way.said, "asset"), wanted, do)
+        yield Finding("asset", _shown(way.fields, "asset"), wanted, do)
         network = None  # of a token that is not known, neither is the domain
     if way.dialect is Dialect.TWO_STEPS:
         return
@@ -218,12 +230,12 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         yield Finding("extra.assetTransferMethod", repr(method)[:80], "'eip3009', or none", do)
 
 
-def _of_address(said: Mapping[str, Any], name: str) -> Iterator[Finding]:
+def _of_address(fields: Mapping[str, Any], name: str) -> Iterator[Finding]:
     try:
-        address = parse_address(said.get(name, ""))
+        address = parse_address(fields.get(name, ""))
     except (ValueError, TypeError):
         do = "Write the whole address."
-        yield Finding(name, _shown(said, name), "0x and 40 hex digits", do)
+        yield Finding(name, _shown(fields, name), "0x and 40 hex digits", do)
         return
     if address == ZERO_ADDRESS:
         do = "Set the merchant's address: the token refuses a transfer to nobody."
@@ -250,7 +262,7 @@ def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
         elif network is not None:
             yield from _of_size(name, base, network)
     except ValueError:
-        yield Finding(name, _shown(way.said, name), wanted, do + 'is "10000".')
+        yield Finding(name, _shown(way.fields, name), wanted, do + 'is "10000".')
 
 
 def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
@@ -270,9 +282,9 @@ def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
         yield Finding(name, shown, wanted, do, stops=False)
 
 
-def _of_timeout(said: Mapping[str, Any]) -> Iterator[Finding]:
-    seconds = said.get("maxTimeoutSeconds")
-    seen, name = _shown(said, "maxTimeoutSeconds"), "maxTimeoutSeconds"
+def _of_timeout(fields: Mapping[str, Any]) -> Iterator[Finding]:
+    seconds = fields.get("maxTimeoutSeconds")
+    seen, name = _shown(fields, "maxTimeoutSeconds"), "maxTimeoutSeconds"
     if type(seconds) is not int or not 1 <= seconds < 2**31:
         yield Finding(name, seen, "a whole number of seconds", "Write a number, such as 300.")
     elif seconds <= GRACE_S:
@@ -282,25 +294,25 @@ def _of_timeout(said: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _of_resource(way: Way, url: str) -> Iterator[Finding]:
-    """Yield what is wrong with what a payment is for: it must be what was asked for."""
-    asked, named = urlsplit(url), way.resource
+    """Yield what is wrong with what a payment is for: it must be what was requested."""
+    requested, named = urlsplit(url), way.resource
     if way.dialect is Dialect.TWO_STEPS and not way.is_paywall:
-        if named != asked.path:
+        if named != requested.path:
             do = "Name the path that was asked for: a payer pays for nothing else."
-            yield Finding("resource", repr(named)[:120], repr(asked.path), do)
+            yield Finding("resource", repr(named)[:120], repr(requested.path), do)
         return
-    wanted = repr(f"{asked.scheme}://{asked.netloc}{asked.path}")
+    wanted = repr(f"{requested.scheme}://{requested.netloc}{requested.path}")
     if named in (None, ""):
         do = "Name the URL, so that a payer sees what it pays for."
         yield Finding("resource", _NONE, wanted, do, stops=False)
         return
     try:
-        said = urlsplit(named if isinstance(named, str) else "")
+        shown = urlsplit(named if isinstance(named, str) else "")
     except ValueError:
-        said = urlsplit("")
-    if (said.scheme, said.netloc, said.path) != (asked.scheme, asked.netloc, asked.path):
+        shown = urlsplit("")
+    if shown[:3] != requested[:3]:  # scheme, host and path
         do = "Name the URL that was asked for; some clients and facilitators compare it."
-        if said.netloc and said.scheme != asked.scheme and said.path == asked.path:
+        if shown.netloc and shown.scheme != requested.scheme and shown.path == requested.path:
             do = "Behind a proxy, build the URL from X-Forwarded-Proto or the public address."
         yield Finding("resource", repr(named)[:120], wanted, do, stops=False)
 
@@ -336,7 +348,7 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     do = "Sign exactly what the 402 asks for."
     if str(auth.value) != str(way.amount):
         yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
-    to, wanted = checksum(auth.to), str(way.said.get("payTo"))
+    to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
     if to.lower() != wanted.lower():
         yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
 
@@ -354,7 +366,7 @@ def signer_of(
 def of_signature(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a signature, and for what else it was made, if that can be told."""
+    """Yield what is wrong with a signature, and for what else it was made, if that can be found."""
     signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
     if signer == auth.from_:
         if canonical(signature) != signature:
@@ -396,3 +408,209 @@ def _signed_for(
     if other is None:
         return None
     return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
+
+
+# --- an answer about a payment -----------------------------------------------------------
+
+Fields = Mapping[str, Any]
+_ASK = (
+    "Do not deliver for it. Ask the chain: Transfer events of the token, or "
+    "authorizationState(from, nonce)."
+)
+
+
+def is_paid(fields: Fields) -> bool:
+    """Tell whether a receipt, of any dialect, says that a payment was made, and names its hash."""
+    transaction = fields.get("transaction", fields.get("txHash"))
+    return fields.get("success") is True and is_hash(transaction, fields.get("network"))
+
+
+def is_pending(fields: Fields) -> bool:
+    """Tell whether a receipt of the standard says that its transaction is not mined yet."""
+    return fields.get("success") is False and fields.get("errorReason") == PENDING
+
+
+def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
+    if not is_hash(fields.get(name), network):
+        of = f" of {network}" if isinstance(network, str) and network else ""
+        form = hash_wanted(network)
+        wanted = f"the hash of a transaction{of}{f': {form}' if form else ''}"
+        yield Finding(name, _shown(fields, name), wanted[:200], _ASK)
+
+
+def _of_payer(fields: Fields, network: Any) -> Iterator[Finding]:
+    """Yield that `payer` is no address, on an EVM network."""
+    if fields.get("payer") in (None, "") or family_of(network) is Family.OTHER:
+        return
+    try:
+        parse_address(fields["payer"])
+    except (ValueError, TypeError):
+        do = "Name who has paid, or leave the field out."
+        yield Finding("payer", _shown(fields, "payer"), "0x and 40 hex digits", do, stops=False)
+
+
+def _of_chain(fields: Fields, known: Mapping[str, Network], *, stops: bool) -> Iterator[Finding]:
+    name = fields.get("network")
+    if network_called(name, known) is None and family_of(name) is Family.UNKNOWN:
+        wanted = 'a name of CAIP-2 such as "eip155:84532", or one of version 1 as "base-sepolia"'
+        do = "Name the network, so that the transaction can be looked up."
+        yield Finding("network", _shown(fields, "network"), wanted, do, stops)
+
+
+def of_settlement(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with a receipt of the standard, which is the answer of settle, too."""
+    success, network = fields.get("success"), fields.get("network")
+    reason = fields.get("errorReason")
+    if type(success) is not bool:
+        return  # its shape says it
+    yield from _of_chain(fields, known, stops=success or is_pending(fields))
+    yield from _of_payer(fields, network)
+    if success:
+        yield from _of_hash(fields, "transaction", network)
+        if reason:
+            do = "Leave errorReason out of a success; a payer cannot tell which of them holds."
+            yield Finding("errorReason", repr(reason)[:120], _NONE, do)
+    elif is_pending(fields):
+        yield from _of_hash(fields, "transaction", network)
+        wanted = "a transaction that is mined"
+        do = (
+            "It is not paid yet, and may still be: settle the same payment again, or ask the chain "
+            "for the transaction. Do not deliver, and do not sign another."
+        )
+        yield Finding("success", f"false, {PENDING}", wanted, do)
+    else:
+        yield from _of_refusal("success", fields, "errorReason")
+        if fields.get("transaction"):
+            yield from _of_hash(fields, "transaction", network)
+
+
+def _of_refusal(name: str, fields: Fields, reason: str) -> Iterator[Finding]:
+    """Yield that an answer refuses, and that it does not say why if it does not."""
+    why = fields.get(reason)
+    if isinstance(why, str) and why:
+        yield Finding(name, f"false: {why[:100]}", "true", _advice(why))
+        return
+    yield Finding(
+        name, "false", "true", "The payment was refused, and the answer does not say why."
+    )
+    wanted = "the reason in a word, such as 'insufficient_funds'"
+    yield Finding(reason, _shown(fields, reason), wanted, "Say why: a payer cannot correct it.")
+
+
+_ADVICE = (
+    (
+        r"already|duplicate|used or cancel|invalid_transaction_state",
+        "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
+        "before you sign another.",
+    ),
+    (
+        r"unexpected|timeout|timed out",
+        "It is not known whether it was paid. Ask the chain, or settle the same payment again, "
+        "before you sign another.",
+    ),
+    (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
+    (
+        r"valid_before|expired",
+        "It has expired, or soon will: sign a new one, and send it at once.",
+    ),
+    (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
+    (
+        r"unsupported|invalid_network|invalid_scheme|version",
+        "The facilitator does not settle this: compare it with what GET /supported answers.",
+    ),
+)
+"""What to do about a refusal, by what its reason says: of whatever facilitator."""
+
+
+def _advice(reason: str) -> str:
+    """Return what to do about a payment that was refused."""
+    for pattern, do in _ADVICE:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return do
+    return "Correct what the reason says, and sign anew; the old one can be used until it expires."
+
+
+def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with the answer of verify."""
+    valid, reason = fields.get("isValid"), fields.get("invalidReason")
+    if type(valid) is not bool:
+        return
+    yield from _of_payer(fields, fields.get("network"))
+    if not valid:
+        yield from _of_refusal("isValid", fields, "invalidReason")
+    elif reason:
+        do = "Leave invalidReason out if the payment is valid."
+        yield Finding("invalidReason", repr(reason)[:120], _NONE, do)
+
+
+def of_receipt(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with a receipt of our two steps (4.1)."""
+    if fields.get("success") is not True:
+        do = "It is not paid: an error has `error`, and no receipt."
+        yield Finding("success", _shown(fields, "success"), "true", do)
+        return
+    yield from _of_hash(fields, "txHash", None)
+    at = fields.get("timestamp")
+    if type(at) is int and at < MILLISECONDS:
+        do = "Write Unix milliseconds: these seem to be seconds."
+        yield Finding("timestamp", str(at), "milliseconds since 1970", do, stops=False)
+
+
+def of_cronos_settled(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with the answer of settle of Cronos' facilitator."""
+    match fields.get("event"):
+        case "payment.settled":
+            yield from _of_hash(fields, "txHash", fields.get("network"))
+            yield from _of_chain(fields, known, stops=True)
+        case "payment.failed":
+            why = _shown(fields, "error")
+            do = _advice(why)
+            yield Finding("event", f"payment.failed: {why}", "payment.settled", do)
+        case other:
+            wanted = "payment.settled or payment.failed"
+            yield Finding("event", repr(other)[:80], wanted, "Write one of these two.")
+
+
+def of_supported(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with the answer of supported."""
+    kinds = [each for each in fields.get("kinds") or () if isinstance(each, dict)]
+    if not kinds:
+        do = "List what is settled: shops refuse to start without."
+        yield Finding("kinds", "an empty list", "at least one kind", do)
+    for number, each in enumerate(kinds, 1):
+        version, name = each.get("x402Version"), each.get("network")
+        is_caip2 = isinstance(name, str) and ":" in name
+        if version in (1, 2) and is_caip2 != (version == 2):
+            wanted = "a name of CAIP-2, such as 'eip155:84532'" if version == 2 else "a plain name"
+            do = f"Clients and shops look for it as version {version} writes it."
+            yield Finding(f"network of kind {number}", repr(name)[:80], wanted, do)
+    if any(each.get("x402Version") == 2 for each in kinds):
+        for name, kind in (("extensions", list), ("signers", dict)):
+            if not isinstance(fields.get(name), kind):
+                wanted = f"{'a list' if kind is list else 'an object'}, which may be empty"
+                do = "Add it: version 2 demands it of supported."
+                yield Finding(name, _shown(fields, name), wanted, do)
+
+
+def listed_in(fields: Fields) -> list[Any] | None:
+    """Return the resources in an answer of discovery, or of its search; None if it is none."""
+    items, found = fields.get("items"), fields.get("resources")
+    if isinstance(items, list):
+        return items
+    is_search = isinstance(found, list) and not any(isinstance(each, str) for each in found)
+    return found if is_search else None
+
+
+def of_listing(fields: Fields, known: Mapping[str, Network]) -> Iterator[Finding]:
+    """Yield what is wrong with a list of discovery, but for the ways to pay in it."""
+    for number, each in enumerate(listed_in(fields) or (), 1):
+        if not isinstance(each, dict):
+            yield Finding(f"item {number}", repr(each)[:80], "an object", "List resources.")
+            continue
+        for name in ("resource", "type"):
+            if not isinstance(each.get(name), str) or not each[name]:
+                do = "Name it: whoever looks for resources needs it."
+                yield Finding(f"{name} of item {number}", _shown(each, name), "a string", do)
+        if not isinstance(each.get("accepts"), list) or not each["accepts"]:
+            do = "List the ways to pay it."
+            yield Finding(f"accepts of item {number}", _shown(each, "accepts"), "a list", do)

@@ -3,15 +3,25 @@
 Those that the public clients know are built in; any other is a row in a file of the user's. A
 `Network` is handed on: its name is looked up where an option or a file is read, and nowhere else.
 Clauses: 2.8/networks.
+
+A user's file of networks is TOML, one table `[[network]]` for each: name, chain_id, asset,
+token_name, token_symbol, token_version and decimals. The name is the network's name in x402
+version 1. Names and hashes of other chains are recognized, so that nobody calls them wrong.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
 from x402sim.text.suggest import unknown
+from x402sim.text.toml_file import read_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +118,147 @@ def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]
     if not found or not all(isinstance(each, Network) for each in found):
         raise ValueError(f"network: expected a network, its name, or a list of them, got {given!r}")
     return found
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A network in a file of the user's; the address is 0x and 40 hex digits."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+    asset: str
+    token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file of networks: rows `[[network]]`."""
+
+    network: Annotated[list[_Row], msgspec.Meta(min_length=1)]
+
+
+def known_networks(file: Path | None) -> Mapping[str, Network]:
+    """Return the built-in networks and those of a file, or `ValueError` that says what is wrong."""
+    if file is None:
+        return NETWORKS
+    found = dict(NETWORKS)
+    try:
+        for row in msgspec.convert(read_toml(file), _Table).network:
+            if row.name in found:
+                where = "twice in the file"
+                if row.name in NETWORKS:
+                    where = "built in: choose another name"
+                raise ValueError(f"network {row.name!r} is {where}")
+            try:
+                asset = parse_address(row.asset)
+            except ValueError as wrong:
+                raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
+            found[row.name] = Network(**{**msgspec.structs.asdict(row), "asset": asset})
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from error
+    except (msgspec.ValidationError, ValueError) as wrong:
+        raise ValueError(f"{file}: {wrong}") from None
+    return found
+
+
+def choose_network(name: str | None, file: Path | None) -> Network:
+    """Return the network of that name, which may stand in a file.
+
+    Without a name it is the file's only network, or the Cronos testnet without a file. Raises
+    `ValueError`.
+    """
+    known = known_networks(file)
+    if name is not None:
+        return network_named(name, known)
+    if file is None:
+        return TESTNET
+    own = [network for each, network in known.items() if each not in NETWORKS]
+    if len(own) > 1:
+        raise ValueError(f"{file} has several networks: choose one with --network")
+    return own[0]
+
+
+class Family(Enum):
+    """Whose chain a name is."""
+
+    EVM = "an EVM chain"
+    OTHER = "another chain"
+    UNKNOWN = "no name of a chain"
+
+
+_CAIP2 = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,64}")
+"""CAIP-2 allows 32 characters after the colon; some chains take more."""
+_EIP155 = re.compile(r"eip155:[1-9][0-9]{0,19}")
+_V1_IDS = {
+    "abstract": 2741,
+    "abstract-testnet": 11124,
+    "celo": 42220,
+    "educhain": 656476,
+    "ethereum": 1,
+    "flare": 14,
+    "iotex": 4689,
+    "megaeth": 4326,
+    "monad": 143,
+    "monad-testnet": 10143,
+    "peaq": 3338,
+    "polygon-amoy": 80002,
+    "sei": 1329,
+    "sei-testnet": 1328,
+    "skale-base-sepolia": 1444673419,
+    "stable": 988,
+    "stable-testnet": 2201,
+    "story": 1513,
+}
+V1_IDS = {each.name: each.chain_id for each in NETWORKS.values()} | _V1_IDS
+"""The chain ids of the names of version 1, those of the public libraries among them."""
+_OTHERS = re.compile(
+    r"(algorand|aptos|avm|bitcoin|cardano|concordium|cosmos|hedera|hypercore|icp|keeta|lightning|"
+    r"near|polkadot|solana|stacks|starknet|stellar|sui|svm|ton|tron|xrpl)(-[a-z0-9-]+)?"
+)
+"""Names of version 1 that are of no EVM chain."""
+_EVM_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+_SOLANA_HASH = re.compile(r"[1-9A-HJ-NP-Za-km-z]{85,88}")
+
+
+def family_of(name: Any) -> Family:
+    """Return whose chain a network's name is, of any version."""
+    if not isinstance(name, str):
+        return Family.UNKNOWN
+    if ":" in name:
+        if name.startswith("eip155:"):
+            return Family.EVM if _EIP155.fullmatch(name) else Family.UNKNOWN
+        return Family.OTHER if _CAIP2.fullmatch(name) else Family.UNKNOWN
+    if name in V1_IDS:
+        return Family.EVM
+    return Family.OTHER if _OTHERS.fullmatch(name) else Family.UNKNOWN
+
+
+def chain_id_of(name: Any) -> int | None:
+    """Return the chain id of an EVM network's name; None for any other."""
+    if family_of(name) is not Family.EVM:
+        return None
+    return V1_IDS[name] if name in V1_IDS else int(name.partition(":")[2])
+
+
+def hash_wanted(network: Any) -> str:
+    """Return what the hash of a transaction is on a network, in words; "" if it is not known."""
+    if isinstance(network, str) and network.partition(":")[0].partition("-")[0] == "solana":
+        return "a signature of Solana: 86 to 88 characters of base58"
+    return "" if family_of(network) is Family.OTHER else "0x and 64 hex digits"
+
+
+def is_hash(text: Any, network: Any) -> bool:
+    """Tell whether a text can be the hash of a transaction of a network.
+
+    Of a chain whose hashes are not known here, any text but an empty one can. A hash of zeros is
+    none: programs write it where they have no other.
+    """
+    if not isinstance(text, str) or not text:
+        return False
+    wanted = hash_wanted(network)
+    if not wanted:
+        return True
+    if wanted.startswith("a signature"):
+        return _SOLANA_HASH.fullmatch(text) is not None
+    return _EVM_HASH.fullmatch(text) is not None and int(text, 16) != 0

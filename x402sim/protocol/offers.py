@@ -9,16 +9,17 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.supported import PaymentFlow, flow_said
 from x402sim.protocol.x402 import (
+    IDENTIFIER_OFFER,
     MIME_TYPE,
+    PaymentFlow,
     RequiredV2,
     RequirementsV1,
     Resource,
     Version,
+    flow_extra,
     requirements_v1,
     requirements_v2,
     to_base64,
@@ -59,7 +60,7 @@ def offers(
     refused is of `version` 1, whose clients read it there (decision 2.2/refused-error). The payment
     id stands in `extra`, too: a payer of version 2 sends it back with what was accepted.
     """
-    wanted, extra = required.payment_requirements, flow_said(flow)
+    wanted, extra = required.payment_requirements, flow_extra(flow)
     extra[PAYMENT_ID] = required.payment_id
     header = RequiredV2(
         x402_version=2,
@@ -100,14 +101,14 @@ def written(
 ) -> tuple[bytes, str]:
     """Return the body and the header of `offers` as they are sent.
 
-    But for the payment id, all 402s of a resource are alike, unless an error is told: what they
+    But for the payment id, all 402s of a resource are alike, unless an error is reported: what they
     have in common is encoded once.
     """
     if error or reason or len(url) > _LONG_URL:
-        told = offers(
+        made = offers(
             required, network, url=url, error=error, reason=reason, flow=flow, version=version
         )
-        return encode(told.body), told.header
+        return encode(made.body), made.header
     body, header = _common(replace(required, payment_id=_ID), network, url, flow)
     payment_id = required.payment_id.encode()
     return payment_id.join(body), base64.b64encode(payment_id.join(header)).decode()
@@ -118,5 +119,5 @@ def _common(
     rest: PaymentRequired, network: Network, url: str, flow: PaymentFlow | None
 ) -> tuple[list[bytes], list[bytes]]:
     """Return what is around each payment id in the body, and in the JSON of the header."""
-    told, mark = offers(rest, network, url=url, flow=flow), _ID.encode()
-    return encode(told.body).split(mark), base64.b64decode(told.header).split(mark)
+    made, mark = offers(rest, network, url=url, flow=flow), _ID.encode()
+    return encode(made.body).split(mark), base64.b64decode(made.header).split(mark)

@@ -1,22 +1,250 @@
 """Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
 
 The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it, or a
-whole HTTP answer.
+whole HTTP answer. `TABLE` lists all messages: by what each is known, who reads it, what is checked;
+`explain` says what is in it and what is wrong. Ways to pay and signatures, which several messages
+hold, are checked in `findings`. Messages of MCP, A2A and JSON-RPC hold some of these: `envelopes`.
+Other 402s are in `ways`.
 """
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from x402sim.protocol import foreign, header, x402
+from x402sim.protocol import cronos, findings, header, ways, x402
 from x402sim.protocol.envelopes import Envelope, envelope_of
-from x402sim.protocol.foreign import Foreign
+from x402sim.protocol.findings import Finding
 from x402sim.protocol.header import SignedPayment, json_of_header
-from x402sim.protocol.kinds import TABLE, MessageKind, Row, Said
-from x402sim.protocol.messages import BadMessage, PaymentHeader, decode
-from x402sim.protocol.ways import Dialect
+from x402sim.protocol.messages import (
+    AgentList,
+    BadMessage,
+    PaymentHeader,
+    PaymentRecord,
+    Receipt,
+    SessionView,
+    SettlementRequest,
+    Wire,
+    decode,
+)
+from x402sim.protocol.networks import Network
+from x402sim.protocol.ways import Dialect, Foreign, dialect_of
+
+
+class MessageKind(Enum):
+    """What a message is; the value says it to people."""
+
+    PAYMENT = "payment"
+    SETTLEMENT = "body of POST /api/pay"
+    REQUEST = "body of verify and settle"
+    REQUIRED = "payment required (402)"
+    REQUIREMENTS = "payment requirements"
+    VERIFIED = "answer of verify"
+    RECEIPT = "receipt"
+    SETTLED = "answer of settle"
+    SUPPORTED = "answer of supported"
+    LISTING = "list of discovery"
+    WELL_KNOWN = "list of /.well-known/x402"
+    SESSION = "session"
+    RECORD = "payment record"
+    AGENTS = "list of agents"
+    ENVELOPE = "message"
+    FOREIGN = "402 of another protocol"
+    ERROR = "error"
+
+
+STANDARD = "the x402 standard"
+CRONOS = "Cronos' facilitator"
+Fields = dict[str, Any]
+Check = Callable[[Fields, Mapping[str, Network]], Iterator[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of message: by which fields it is known, who reads it strictly, what is checked."""
+
+    kind: MessageKind
+    dialect: Dialect | None
+    marks: Callable[[Fields], bool]
+    shape: Any = None
+    """The type that reads it."""
+    check: Check | None = None
+    """Yields what is wrong beyond the shape; ways to pay and signatures are checked besides."""
+    of: str = ""
+    """Whose it is, if it is of no dialect, or of both versions."""
+
+
+def _has(*names: str) -> Callable[[Fields], bool]:
+    return lambda fields: all(name in fields for name in names)
+
+
+def _version(number: int, marks: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
+    """Return marks of version 2, or of version 1, which is what names no version, too."""
+    return lambda fields: marks(fields) and (fields.get("x402Version") == 2) == (number == 2)
+
+
+def _is_payment(fields: Fields) -> bool:
+    return "accepted" in fields or isinstance(fields.get("payload"), dict)
+
+
+def _is_flat(fields: Fields) -> bool:
+    """Tell whether a payload holds the authorization itself, as Cronos' does."""
+    payload = fields.get("payload")
+    flat = {"from", "to", "value", "validAfter", "validBefore", "nonce"}
+    return (
+        isinstance(payload, dict)
+        and "authorization" not in payload
+        and (not payload or not flat.isdisjoint(payload))
+        and "accepted" not in fields
+    )
+
+
+def _is_way(dialect: Dialect, fields: Fields) -> bool:
+    return "payTo" in fields and dialect_of(fields) is dialect
+
+
+class _RequestBody(Wire, frozen=True):
+    payment_payload: dict[str, Any]
+    payment_requirements: dict[str, Any]
+    x402_version: int | None = None
+
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        MessageKind.REQUEST,
+        Dialect.TWO_STEPS,
+        lambda fields: (
+            _has("paymentHeader", "paymentRequirements", "x402Version")(fields)
+            and "paymentId" not in fields
+        ),
+        cronos.FacilitatorRequest,
+        of=CRONOS,
+    ),
+    Row(
+        MessageKind.SETTLEMENT,
+        Dialect.TWO_STEPS,
+        _has("paymentHeader", "paymentRequirements"),
+        SettlementRequest,
+    ),
+    Row(
+        MessageKind.REQUEST,
+        None,
+        _has("paymentPayload"),
+        _RequestBody,
+        of=STANDARD,
+    ),
+    Row(MessageKind.PAYMENT, Dialect.TWO_STEPS, _is_flat, PaymentHeader),
+    Row(
+        MessageKind.PAYMENT,
+        Dialect.V2,
+        lambda fields: "accepted" in fields or _version(2, _is_payment)(fields),
+        x402.PaymentV2,
+    ),
+    Row(MessageKind.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
+    Row(
+        MessageKind.REQUIRED,
+        Dialect.TWO_STEPS,
+        lambda fields: isinstance(fields.get("paymentRequirements"), dict),
+    ),
+    Row(
+        MessageKind.LISTING,
+        None,
+        lambda fields: (
+            findings.listed_in(fields) is not None
+            and not {"x402Version", "pagination"}.isdisjoint(fields)
+        ),
+        check=findings.of_listing,
+        of=STANDARD,
+    ),
+    Row(
+        MessageKind.WELL_KNOWN,
+        None,
+        lambda fields: (
+            isinstance(fields.get("resources"), list) and isinstance(fields.get("accepts"), list)
+        ),
+        of="HTTP",
+    ),
+    Row(
+        MessageKind.SUPPORTED,
+        None,
+        lambda fields: isinstance(fields.get("kinds"), list),
+        cronos.Supported,
+        findings.of_supported,
+        of=STANDARD,
+    ),
+    Row(
+        MessageKind.REQUIRED,
+        Dialect.V2,
+        _version(2, lambda fields: isinstance(fields.get("accepts"), list)),
+        x402.RequiredV2,
+    ),
+    Row(
+        MessageKind.REQUIRED,
+        Dialect.V1,
+        lambda fields: isinstance(fields.get("accepts"), list),
+        x402.RequiredV1,
+    ),
+    Row(
+        MessageKind.VERIFIED,
+        None,
+        _has("isValid"),
+        x402.Verified,
+        findings.of_verified,
+        of=STANDARD,
+    ),
+    Row(
+        MessageKind.SETTLED,
+        None,
+        lambda fields: str(fields.get("event")).startswith("payment."),
+        cronos.SettleAnswer,
+        findings.of_cronos_settled,
+        of=CRONOS,
+    ),
+    Row(
+        MessageKind.RECEIPT,
+        Dialect.TWO_STEPS,
+        _has("success", "txHash"),
+        Receipt,
+        findings.of_receipt,
+    ),
+    Row(
+        MessageKind.RECEIPT,
+        Dialect.V2,
+        lambda fields: "success" in fields and ":" in str(fields.get("network")),
+        x402.Settlement,
+        findings.of_settlement,
+    ),
+    Row(
+        MessageKind.RECEIPT,
+        Dialect.V1,
+        _has("success"),
+        x402.Settlement,
+        findings.of_settlement,
+    ),
+    Row(MessageKind.SESSION, Dialect.TWO_STEPS, _has("sessionId", "remaining"), SessionView),
+    Row(MessageKind.RECORD, Dialect.TWO_STEPS, _has("payment_id", "tx_hash"), PaymentRecord),
+    Row(
+        MessageKind.AGENTS,
+        Dialect.TWO_STEPS,
+        lambda fields: isinstance(fields.get("agents"), list),
+        AgentList,
+    ),
+    *(
+        Row(
+            MessageKind.REQUIREMENTS,
+            dialect,
+            partial(_is_way, dialect),
+        )
+        for dialect in Dialect
+    ),
+    Row(MessageKind.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
+)
+"""Every kind of message that is read by itself, in the order in which they are distinguished."""
+
 
 _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 """The name of a header before its value, as `curl -v` prints it."""
@@ -45,7 +273,7 @@ class Recognized:
 
     row: Row
     encoding: str
-    said: dict[str, Any]
+    fields: dict[str, Any]
     name: str = ""
     """The name that stood before it, if one did."""
     shape: str = ""
@@ -80,8 +308,8 @@ class Recognized:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
         if self.kind is MessageKind.REQUIRED:
             return x402.REQUIRED_HEADER if version == 2 else ""
-        is_told = version is not None and self.kind is MessageKind.RECEIPT
-        return x402.RESPONSE_HEADERS[version] if version and is_told else ""
+        has_header = version is not None and self.kind is MessageKind.RECEIPT
+        return x402.RESPONSE_HEADERS[version] if version and has_header else ""
 
 
 def messages_in(text: str) -> list[str]:
@@ -129,8 +357,8 @@ def _foreign_answer(text: str) -> Foreign | None:
     challenge, body = _CHALLENGE.search(head[0]), text.lstrip()[head.end() :].strip()
     if challenge is None and not body:
         return None
-    told = {foreign.CHALLENGE: challenge[1].strip()} if challenge else {}
-    return foreign.foreign_in(told, body.encode("utf-8", "replace"))
+    headers = {ways.CHALLENGE: challenge[1].strip()} if challenge else {}
+    return ways.foreign_in(headers, body.encode("utf-8", "replace"))
 
 
 def recognize(text: str) -> Recognized:
@@ -139,33 +367,35 @@ def recognize(text: str) -> Recognized:
         return Recognized(_FOREIGN, "text", {}, foreign=other)
     value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
     if named := _NAMED.match(value):
-        if named[1].lower() == foreign.CHALLENGE:
-            other = foreign.challenged(text.partition(":")[2])
+        if named[1].lower() == ways.CHALLENGE:
+            other = ways.challenged(text.partition(":")[2])
             return Recognized(_FOREIGN, "text", {}, named[1], foreign=other)
         value = value[named.end() :].strip()
     if not value:
         raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
     body, encoding = _bytes_of(value)
     try:
-        said = decode(body, Any)
+        fields = decode(body, Any)
     except BadMessage as wrong:
         shown = body[:40].decode("utf-8", "replace")
         raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}; {_WHOLE}") from wrong
-    if isinstance(said, list) and said and isinstance(said[0], dict) and "payTo" in said[0]:
-        said = {"accepts": said, "x402Version": 1 if "maxAmountRequired" in said[0] else 2}
+    if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
+        fields = {"accepts": fields, "x402Version": 1 if "maxAmountRequired" in fields[0] else 2}
         encoding += ", the list of a 402"
-    if not isinstance(said, dict):
-        raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
-    return recognized(said, encoding, named[1] if named else "")
+    if not isinstance(fields, dict):
+        words = {list: "an array", str: "a string", bool: "true or false"}
+        seen = words.get(type(fields), "a number")
+        raise BadMessage(f"JSON, but {seen}; every message of a payment is an object")
+    return recognized(fields, encoding, named[1] if named else "")
 
 
-def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized:
+def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recognized:
     """Return which message an object is; raises `BadMessage` if it is none."""
-    if (envelope := envelope_of(said)) is not None:
-        return Recognized(_ENVELOPE, encoding, said, name, envelope=envelope)
-    row = next((row for row in TABLE if row.marks(said)), None)
+    if (envelope := envelope_of(fields)) is not None:
+        return Recognized(_ENVELOPE, encoding, fields, name, envelope=envelope)
+    row = next((row for row in TABLE if row.marks(fields)), None)
     if row is None:
-        names = ", ".join(map(repr, list(said)[:8])) or "no fields"
+        names = ", ".join(map(repr, list(fields)[:8])) or "no fields"
         raise BadMessage(
             f"an object of JSON that is no message of a payment: it has {names}; wanted "
             "payload, accepts, paymentRequirements, payTo or success"
@@ -173,12 +403,16 @@ def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized
     shape, signed = "", None
     try:
         if row.shape is not None:
-            msgspec.convert(said, row.shape)
+            msgspec.convert(fields, row.shape)
         if row.kind is MessageKind.PAYMENT and row.dialect is not None:
-            signed = _signed_in(said, row.dialect)
+            body, version = msgspec.json.encode(fields), row.dialect.version
+            if version is None:
+                signed = header.signed_in(decode(body, PaymentHeader))
+            else:
+                signed = x402.payment_of(version, body).signed
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
-    return Recognized(row, encoding, said, name, shape, signed)
+    return Recognized(row, encoding, fields, name, shape, signed)
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:
@@ -194,15 +428,3 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
             f"neither JSON, base64 nor 0x-hex: {value[:30]!r}{'…' * (len(value) > 30)} "
             f"({len(value)} characters); {_WHOLE}"
         ) from wrong
-
-
-def _json_type(value: Any) -> str:
-    return {list: "an array", str: "a string", bool: "true or false"}.get(type(value), "a number")
-
-
-def _signed_in(said: dict[str, Any], dialect: Dialect) -> SignedPayment:
-    """Return what a payment has signed, of any dialect; raises `BadMessage`."""
-    body = msgspec.json.encode(said)
-    if dialect.version is None:
-        return header.signed_in(decode(body, PaymentHeader))
-    return x402.payment_of(dialect.version, body).signed

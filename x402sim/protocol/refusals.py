@@ -4,10 +4,9 @@
 `RequestError` holds every other error. One row an error: the service, its documentation,
 the payer and the reports read it here. A new error is a new row, and the place that raises
 it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
-service's own a `raise SettlementRefused` in `service/payments.py`, or in `service/attempts.py` if
-an earlier attempt is the reason, or a row of `protocol/rules.py` if requirements that were changed
-are. A payment in one step is answered with the standard's word for it: a line in `_CODES` of
-`service/one_step.py`, if the standard has one.
+service's own a `raise SettlementRefused` in `service/payments.py`, or a row of `protocol/rules.py`
+if requirements that were changed are the reason. A payment in one step is answered with the
+standard's word for it: a line in `_CODES` of `service/one_step.py`, if the standard has one.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
@@ -32,7 +31,7 @@ class ChainFinding(Enum):
     NOT_YET = auto()
     """It is not paid, and may still be."""
     UNKNOWN = auto()
-    """The chain cannot be asked, or its answer is incomplete."""
+    """The chain cannot be queried, or its answer is incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +209,7 @@ class Unpaid(Exception):
     """A request without a proof of payment that is accepted.
 
     `code` is the standard's word for what is wrong with its payment, if it has one. The answer is
-    402, unless that may still be settled (`retryable`): then no other payment must be asked for.
+    402, unless that may still be settled (`retryable`): then no other payment must be requested.
     """
 
     def __init__(
@@ -226,7 +225,7 @@ class Unpaid(Exception):
         self.retryable = retryable
 
     @property
-    def told(self) -> str | None:
+    def summary(self) -> str | None:
         """What the body of the 402 says about it; None if there was no payment."""
         return f"{self.code}: {self.reason}" if self.code else None
 

@@ -1,6 +1,6 @@
 """Rules are tables: each row has a condition and a refusal, and the first row that fails decides.
 
-`SETTLEMENT` says when presented requirements are those the service issued (it is asked only if
+`SETTLEMENT` says when presented requirements are those the service issued (it is checked only if
 they differ), `FRESHNESS` when they may still be paid, and `AUTHORIZES` when a transfer pays them,
 whoever submits it. `VERIFICATION` says when a payment is valid for a facilitator, and `STANDARD`
 what the x402 standard demands as well. The token's own tables are in `chain.ledger.token_rules`.
@@ -23,7 +23,7 @@ from x402sim.protocol.messages import PaymentRequirements, RequiredPayment
 from x402sim.protocol.money import BASE_UNITS
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.supported import SCHEME
+from x402sim.protocol.x402 import SCHEME
 
 GRACE_S = 6
 """Seconds that an authorization must still be valid, to be settled in time; others use it, too."""
@@ -60,7 +60,7 @@ def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:
     return rest
 
 
-# --- the service: is this the payment that was asked for? ----------------------------
+# --- the service: is this the payment that was required? ----------------------------
 
 
 class Presented(msgspec.Struct, frozen=True):
@@ -78,12 +78,12 @@ def _same(
     """Return the row that compares one field with the issued one, both in a `normal` form."""
     at = PaymentRequirements.__struct_fields__.index(field)
     name, get = PaymentRequirements.__struct_encode_fields__[at], attrgetter(field)
-    seen = get if normal is None else lambda of: normal(get(of))
+    read = get if normal is None else lambda of: normal(get(of))
     return Rule(
         clause,
-        lambda case: seen(case.requirements) == seen(case.issued),
+        lambda case: read(case.requirements) == read(case.issued),
         Refusal.MISMATCH,
-        lambda case: f"{name}: issued {seen(case.issued)}, got {str(seen(case.requirements))[:80]}",
+        lambda case: f"{name}: issued {read(case.issued)}, got {str(read(case.requirements))[:80]}",
     )
 
 

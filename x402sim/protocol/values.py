@@ -12,6 +12,17 @@ from x402sim.text.times import distance, moment
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A value as people read it, and its `data` as JSON holds it."""
+
+    text: str
+    data: Any
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Amount:
     """An amount of a token, in base units."""
 
@@ -27,105 +38,52 @@ class Amount:
         """The amount in tokens: "0.01 USDC"."""
         return f"{to_decimal(self.base, self.decimals)} {self.symbol}"
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server answered: its status, and what it says of an error."""
-
-    status: int
-    says: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.status} {self.says}".strip()
+    @property
+    def data(self) -> dict[str, str]:
+        """Base units and decimals. Strings: no number of JSON's readers holds 256 bits."""
+        tokens = to_decimal(self.base, self.decimals)
+        return {"base": str(self.base), "decimal": tokens, "symbol": self.symbol}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An amount before and after."""
-
-    before: Amount
-    after: Amount
-
-    def __str__(self) -> str:
-        return f"{self.before.short} -> {self.after.short}"
+def answer(status: int, says: str = "") -> Fact:
+    """Return what a server answered: its status, and what it says of an error."""
+    data = {"status": status} | ({"says": says} if says else {})
+    return Fact(f"{status} {says}".strip(), data)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time, as a message wrote it: in Unix seconds, or in milliseconds."""
-
-    value: int
-    now_s: int
-    is_ms: bool = False
-
-    def __str__(self) -> str:
-        at_s = self.value // 1000 if self.is_ms else self.value
-        return f"{self.value} = {moment(at_s, self.now_s)}"
+def change(before: Amount, after: Amount) -> Fact:
+    """Return an amount before and after."""
+    data = {"before": before.data, "after": after.data}
+    return Fact(f"{before.short} -> {after.short}", data)
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """From when to when an authorization can be used, in Unix seconds."""
-
-    after: int
-    before: int
-    now_s: int
-
-    def __str__(self) -> str:
-        return f"{distance(self.after - self.now_s)} to {moment(self.before, self.now_s)}"
+def point(value: int, now_s: int, *, is_ms: bool = False) -> Fact:
+    """Return a point in time as a message wrote it: in Unix seconds, or in milliseconds."""
+    return Fact(f"{value} = {moment(value // 1000 if is_ms else value, now_s)}", value)
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """A time span; any value that a message has in its place."""
-
-    value: Any
-
-    def __str__(self) -> str:
-        return f"{self.value} s"
+def window(after: int, before: int, now_s: int) -> Fact:
+    """Return from when to when an authorization can be used, in Unix seconds."""
+    text = f"{distance(after - now_s)} to {moment(before, now_s)}"
+    return Fact(text, {"validAfter": after, "validBefore": before})
 
 
-@dataclass(frozen=True, slots=True)
-class Shortened:
-    """A long text, of which people see the beginning."""
-
-    value: str
-
-    def __str__(self) -> str:
-        return f"{self.value[:42]}… ({len(self.value)} characters)"
+def shortened(value: str) -> Fact:
+    """Return a long text, of which people see the beginning."""
+    return Fact(f"{value[:42]}… ({len(value)} characters)", value)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A value, and what it stands for: an address and its token, a chain id and its name."""
-
-    value: Any
-    meaning: str
-    joint: str = " = "
-
-    def __str__(self) -> str:
-        value = "" if self.value is None else str(self.value)
-        return f"{value}{self.joint if value else ''}{self.meaning}" if self.meaning else value
+def meant(value: Any, meaning: str, joint: str = " = ") -> Fact:
+    """Return a value and what it stands for: an address and its token, a chain id and its name."""
+    shown = "" if value is None else str(value)
+    return Fact(f"{shown}{joint if shown else ''}{meaning}" if meaning else shown, value)
 
 
 def data_of(value: Any) -> Any:
-    """Return a fact as JSON holds it: amounts in base units and decimals, times as numbers.
-
-    Base units are a string: no number of JSON's readers holds 256 bits.
-    """
+    """Return a fact, or a mapping of facts, as JSON holds it."""
     match value:
-        case Amount(base=base, decimals=decimals, symbol=symbol):
-            return {"base": str(base), "decimal": to_decimal(base, decimals), "symbol": symbol}
-        case Answer(status=status, says=says):
-            return {"status": status} | ({"says": says} if says else {})
-        case Change(before=old, after=new):
-            return {"before": data_of(old), "after": data_of(new)}
-        case Window(after=after, before=before):
-            return {"validAfter": after, "validBefore": before}
-        case (
-            Moment(value=plain) | Seconds(value=plain) | Named(value=plain) | Shortened(value=plain)
-        ):
-            return plain
+        case Amount() | Fact():
+            return value.data
         case Mapping():
             return {name: data_of(each) for name, each in value.items()}
         case _:
@@ -133,9 +91,9 @@ def data_of(value: Any) -> Any:
 
 
 def amount_of(way: Way, known: Mapping[str, Network]) -> Any:
-    """Return what a way to pay asks for; as it is, if its token is not known."""
+    """Return what a way to pay requires; as it is, if its token is not known."""
     network = way.network(known)
-    asset = str(way.said.get("asset")).lower()
+    asset = str(way.fields.get("asset")).lower()
     return amount_in(way.amount, network if network and asset == to_hex(network.asset) else None)
 
 

@@ -1,10 +1,13 @@
 """Reads what a 402 offers without refusing anything: each way to pay, its fields as they were sent.
 
-A payer refuses what it cannot read. Who explains an offer wants to see it all the same.
+A payer refuses what it cannot read. Who explains an offer wants to see it all the same. A 402 that
+offers no payment we know is `Foreign`: another protocol, or just a bill.
 """
 
+import base64
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -40,9 +43,9 @@ class Way:
     """One way to pay: the fields of its requirements, not checked, and what it is for."""
 
     dialect: Dialect
-    said: Mapping[str, Any]
+    fields: Mapping[str, Any]
     resource: Any = None
-    """A path in two steps, else a URL; None if nothing is said."""
+    """A path in two steps, else a URL; None if there is none."""
     payment_id: Any = None
     """In two steps only."""
 
@@ -61,32 +64,32 @@ class Way:
     @property
     def amount(self) -> Any:
         """The amount as it was sent: base units as a string, if all is well."""
-        return self.said.get(self.amount_name)
+        return self.fields.get(self.amount_name)
 
     @property
     def extra(self) -> Mapping[str, Any]:
         """The `extra` of the requirements; empty if there is none."""
-        extra = self.said.get("extra")
+        extra = self.fields.get("extra")
         return extra if isinstance(extra, dict) else {}
 
     def network(self, known: Mapping[str, Network]) -> Network | None:
         """Return the known network that it names, by whichever of its two names."""
-        return network_called(self.said.get("network"), known)
+        return network_called(self.fields.get("network"), known)
 
     def own_network(self) -> Network | None:
         """Return the network that it describes itself, with the token's domain in `extra`.
 
         None if anything of that is missing. The symbol and the decimals are guesses.
         """
-        name, extra = self.said.get("network"), self.extra
+        name, extra = self.fields.get("network"), self.extra
         family, _, number = str(name).partition(":")
         is_chain = family == "eip155" and number.isdecimal() and len(number) < MOST_DIGITS
         chain_id = int(number) if is_chain else 0
-        texts = (name, self.said.get("asset"), extra.get("name"), extra.get("version"))
+        texts = (name, self.fields.get("asset"), extra.get("name"), extra.get("version"))
         if not all(isinstance(each, str) for each in texts):
             return None
         try:
-            asset = parse_address(self.said["asset"])
+            asset = parse_address(self.fields["asset"])
         except ValueError:
             return None
         return Network(str(name), chain_id, asset, extra["name"], "tokens", extra["version"])
@@ -99,34 +102,34 @@ def network_called(name: Any, known: Mapping[str, Network]) -> Network | None:
 
 def object_in(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object that a body is; None if it is something else."""
-    said: dict[str, Any] | None = decoded(body, dict[str, Any])
-    return said
+    fields: dict[str, Any] | None = decoded(body, dict[str, Any])
+    return fields
 
 
 def ways_in(headers: Mapping[str, str], body: bytes) -> list[Way]:
     """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
-    told = ways_of(json_in(headers.get(REQUIRED_HEADER), dict[str, Any]) or {})
-    return found + [way for way in told if way not in found]
+    in_header = ways_of(json_in(headers.get(REQUIRED_HEADER), dict[str, Any]) or {})
+    return found + [way for way in in_header if way not in found]
 
 
-def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:
+def ways_of(fields: Mapping[str, Any]) -> Iterator[Way]:
     """Yield the ways to pay in one JSON object: a 402's, or requirements by themselves."""
-    wanted, listed = said.get("paymentRequirements"), said.get("accepts")
+    wanted, listed = fields.get("paymentRequirements"), fields.get("accepts")
     if isinstance(wanted, dict):
-        yield Way(Dialect.TWO_STEPS, wanted, wanted.get("resource"), said.get("paymentId"))
-    about = said.get("resource")
+        yield Way(Dialect.TWO_STEPS, wanted, wanted.get("resource"), fields.get("paymentId"))
+    about = fields.get("resource")
     for each in listed[:MOST_WAYS] if isinstance(listed, list) else ():
         if not isinstance(each, dict):
             continue
-        if said.get("x402Version") == 2:
+        if fields.get("x402Version") == 2:
             yield Way(Dialect.V2, each, about.get("url") if isinstance(about, dict) else about)
             continue
         way = Way(Dialect.V1, each, each.get("resource"))
         is_paywall = "paymentId" in way.extra and not way.extra.keys() & {"name", "version"}
         yield replace(way, dialect=Dialect.TWO_STEPS) if is_paywall else way
-    if "payTo" in said:
-        yield Way(dialect_of(said), said, about)
+    if "payTo" in fields:
+        yield Way(dialect_of(fields), fields, about)
 
 
 def dialect_of(requirements: Mapping[str, Any]) -> Dialect:
@@ -135,3 +138,85 @@ def dialect_of(requirements: Mapping[str, Any]) -> Dialect:
         return Dialect.V2
     is_path = str(requirements.get("resource", "")).startswith("/")
     return Dialect.TWO_STEPS if is_path and "extra" not in requirements else Dialect.V1
+
+
+CHALLENGE = "www-authenticate"
+_OURS = ("x402Version", "accepts", "paymentRequirements", "paymentId")
+"""Fields of a body that means to offer a payment we know, well formed or not."""
+_SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z][A-Za-z0-9-]*)(?=\s|$)(?!\s*=)")
+_PARAMETER = re.compile(
+    r'(?<![\w-])([A-Za-z][\w-]*+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))', re.ASCII
+)
+MOST = 16_384
+"""The characters of a challenge that are read: whoever sends it chooses how many there are."""
+_PAYMENT = "the HTTP authentication scheme Payment (also called MPP)"
+_LIGHTNING = "L402, which is paid over the Lightning network"
+_PROTOCOLS = {"payment": _PAYMENT, "l402": _LIGHTNING, "lsat": _LIGHTNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A 402 that is of another protocol, or of none."""
+
+    name: str
+    """What it is, for people."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What it says."""
+    do: str = "Pay as its seller describes; x402 and our two steps cannot."
+
+
+def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
+    """Return what a 402 is that offers nothing of x402 or of our two steps; None if it does."""
+    fields = object_in(body)
+    if headers.get(REQUIRED_HEADER) is not None or not set(fields or ()).isdisjoint(_OURS):
+        return None
+    challenge = headers.get(CHALLENGE)
+    if challenge is not None:
+        return challenged(challenge)
+    # without a challenge it is a bill: most are about a balance or a subscription
+    text = body[:200].decode("utf-8", "replace").strip() if fields is None else _message(fields)
+    name = "a bill without a way to pay: no x402, no challenge"
+    do = "Settle it with the seller: a balance, a subscription or an invoice."
+    return Foreign(name, {"says": text} if text else {}, do)
+
+
+def challenged(challenge: str) -> Foreign:
+    """Return what the value of WWW-Authenticate asks for."""
+    challenge = challenge[:MOST]
+    unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
+    schemes = [each[1] for each in _SCHEME.finditer(unquoted)]
+    for scheme in schemes:
+        if (name := _PROTOCOLS.get(scheme.lower())) is not None:
+            facts = {"challenge": scheme, **_parameters(challenge)}
+            return Foreign(name, facts, f"Use a client of {name.partition(',')[0]}.")
+    name = f"a challenge of the scheme {schemes[0][:40]}" if schemes else "a challenge of no scheme"
+    return Foreign(name, _parameters(challenge), "Authenticate as the seller describes.")
+
+
+def _parameters(challenge: str) -> dict[str, str]:
+    """Return the parameters of a challenge; `request` of Payment is base64url of JSON."""
+    found = {name: quoted or plain for name, quoted, plain in _PARAMETER.findall(challenge)}
+    request = found.get("request")
+    if request is not None and (text := _json_text(request)) is not None:
+        found["request"] = text
+    return {name: value[:400] for name, value in list(found.items())[:12]}
+
+
+def _json_text(text: str) -> str | None:
+    try:
+        body = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return None
+    return None if decoded(body, dict[str, Any]) is None else body.decode("utf-8", "replace")
+
+
+def _message(fields: Mapping[str, Any]) -> str:
+    """Return the words of an error, where the usual bodies have them."""
+    for each in (fields.get("error"), fields.get("errors"), fields):
+        each = each[0] if isinstance(each, list) and each else each
+        if isinstance(each, str) and each:
+            return each[:400]
+        for name in ("message", "detail", "title", "error_description", "description"):
+            if isinstance(each, dict) and isinstance(each.get(name), str) and each[name]:
+                return str(each[name])[:400]
+    return ", ".join(map(str, list(fields)[:8]))[:400]

@@ -3,22 +3,106 @@
 Headers, messages, and what is read from a payment. Version 1 names networks ("base-sepolia") and
 puts the requirements into the body of a 402; version 2 names chains ("eip155:84532") and puts them
 into a header. Every header is base64 of JSON. A facilitator's answers are here, too; its words for
-refusals are in `x402_reasons`.
+refusals are in `x402_reasons`. Supported are one scheme, one transfer method and two payment flows:
+what a payment or its requirements name besides is refused by its name. Two extensions are:
+payment-identifier, by which a payer names its payment, and gets a lost answer again, and bazaar, by
+which a resource declares itself for indexes. Decision: 5/payment-identifier.
 """
 
 import base64
-from typing import Any, ClassVar, Literal
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, get_args
 
 import msgspec
 
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import SignedPayment, read_signed
-from x402sim.protocol.identifiers import identifier_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, decoded, encode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import shown
-from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
+
+SCHEME = "exact"
+TRANSFER_METHOD = "eip3009"
+PaymentFlow = Literal["authorization", "upfront"]
+"""When a payment in one step is settled: after the endpoint has worked, or before it works."""
+PAYMENT_FLOW = "paymentFlow"
+"""The name of the flow in `extra`; if it is missing, the flow is "authorization"."""
+_RESERVED = {
+    "assetTransferMethod": ("unsupported_asset_transfer_method", (TRANSFER_METHOD,)),
+    PAYMENT_FLOW: ("unsupported_payment_flow", get_args(PaymentFlow)),
+}
+"""Names in `extra` with a meaning: the word for any other value, and those supported."""
+
+
+class Unsupported(BadMessage):
+    """A payment in a way that we do not have; `reason` is the standard's word for it."""
+
+    def __init__(self, reason: str, got: str, wanted: str) -> None:
+        super().__init__(f"{got}; supported: {wanted}")
+        self.reason = reason
+
+
+def unsupported_in(extra: Mapping[str, Any] | None) -> Unsupported | None:
+    """Return what the `extra` of requirements names that is not supported; None if nothing."""
+    for name, (reason, values) in _RESERVED.items():
+        value = (extra or {}).get(name)
+        if value is not None and value not in values:
+            got = repr(value[:40]) if isinstance(value, str) else shown(value)
+            return Unsupported(reason, f"extra.{name}: {got}", " and ".join(values))
+    return None
+
+
+def flow_extra(flow: PaymentFlow | None) -> dict[str, str]:
+    """Return what the `extra` of requirements says of the flow."""
+    return {} if flow is None else {PAYMENT_FLOW: flow}
+
+
+PAYMENT_IDENTIFIER = "payment-identifier"
+"""The extension by which a payer names a payment, and gets a lost answer again."""
+_CHARACTERS, _LEAST, _MOST = "[a-zA-Z0-9_-]", 16, 128
+_IDENTIFIER = re.compile(f"{_CHARACTERS}{{{_LEAST},{_MOST}}}")
+IDENTIFIER_OFFER: dict[str, Any] = {
+    PAYMENT_IDENTIFIER: {
+        "info": {"required": False},
+        "schema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "properties": {
+                "required": {"type": "boolean"},
+                "id": {
+                    "type": "string",
+                    "minLength": _LEAST,
+                    "maxLength": _MOST,
+                    "pattern": f"^{_CHARACTERS}+$",
+                },
+            },
+            "required": ["required"],
+        },
+    }
+}
+"""What a 402 says of the extension."""
+
+
+def identifier_in(extensions: dict[str, Any] | None) -> str | None:
+    """Return the id in a payment's extensions; raises `BadMessage` for one that is none."""
+    extension = (extensions or {}).get(PAYMENT_IDENTIFIER)
+    info = extension.get("info") if isinstance(extension, dict) else None
+    named = info.get("id") if isinstance(info, dict) else None
+    if named is None:  # who echoes the extension without an id names nothing
+        return None
+    if not (isinstance(named, str) and _IDENTIFIER.fullmatch(named)):
+        wanted = f"{_LEAST} to {_MOST} letters, digits, - and _"
+        raise BadMessage(f"{PAYMENT_IDENTIFIER}: wanted {wanted}, got {str(named)[:40]!r}")
+    return named
+
+
+def named(identifier: str) -> dict[str, Any]:
+    """Return the extensions of a payment with this id."""
+    offer = IDENTIFIER_OFFER[PAYMENT_IDENTIFIER]
+    return {PAYMENT_IDENTIFIER: offer | {"info": offer["info"] | {"id": identifier}}}
+
 
 Version = Literal[1, 2]
 VERSIONS: tuple[Version, ...] = (1, 2)
@@ -121,7 +205,7 @@ def requirements_v1(
 
 
 def requirements_v2(wanted: PaymentRequirements, network: Network, **extra: str) -> RequirementsV2:
-    """Return our requirements in version 2; `extra` is said beside the token's domain."""
+    """Return our requirements in version 2; `extra` stands beside the token's domain."""
     return RequirementsV2(
         scheme=wanted.scheme,
         network=network.caip2,
@@ -210,27 +294,42 @@ def read_payment(version: Version, text: str) -> StandardPayment:
 def payment_of(version: Version, body: bytes) -> StandardPayment:
     """Read the JSON of a payment; raises `BadMessage`, of which `Unsupported` is one."""
     try:
-        return _payment_of(version, body)
+        if version == 1:
+            first: PaymentV1 = decode(body, PaymentV1)
+            signed = _signed(first.scheme, first.network, "", first.payload)
+            return StandardPayment(version=1, signed=signed)
+        second: PaymentV2 = decode(body, PaymentV2)
+        accepted = second.accepted
+        if (other := unsupported_in(accepted.extra)) is not None:
+            raise other
+        return StandardPayment(
+            version=2,
+            signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
+            accepted=accepted,
+            resource=second.resource,
+            extensions=second.extensions,
+            identifier=identifier_in(second.extensions),
+        )
     except BadMessage:
         _require_supported(body)
         raise
 
 
-def version_in(said: object) -> Version | None:
+def version_in(value: object) -> Version | None:
     """Return the version of the standard that a JSON value is; None for any other."""
-    is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    return next((version for version in VERSIONS if is_number and said == version), None)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return next((version for version in VERSIONS if is_number and value == version), None)
 
 
 def _require_supported(body: bytes) -> None:
     """Raise `Unsupported` for a payment that only another version, scheme or method can read."""
-    said = decode(body, Any)
-    said = said if isinstance(said, dict) else {}
-    if "x402Version" in said and version_in(said["x402Version"]) is None:
-        seen = f"x402Version of the payment: {shown(said['x402Version'])}"
-        raise Unsupported("invalid_x402_version", seen, "1 and 2")
-    accepted, payload = said.get("accepted"), said.get("payload")
-    terms = accepted if isinstance(accepted, dict) else said
+    value = decode(body, Any)
+    value = value if isinstance(value, dict) else {}
+    if "x402Version" in value and version_in(value["x402Version"]) is None:
+        got = f"x402Version of the payment: {shown(value['x402Version'])}"
+        raise Unsupported("invalid_x402_version", got, "1 and 2")
+    accepted, payload = value.get("accepted"), value.get("payload")
+    terms = accepted if isinstance(accepted, dict) else value
     wanted = f"scheme {SCHEME} by EIP-3009's authorization"
     if isinstance(scheme := terms.get("scheme"), str) and scheme != SCHEME:
         raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}", wanted)
@@ -238,26 +337,6 @@ def _require_supported(body: bytes) -> None:
     if "authorization" not in payload and payload.keys() > {"signature"}:  # of another method
         held = ", ".join(str(name)[:40] for name in payload)
         raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}", wanted)
-
-
-def _payment_of(version: Version, body: bytes) -> StandardPayment:
-    if version == 1:
-        first: PaymentV1 = decode(body, PaymentV1)
-        return StandardPayment(
-            version=1, signed=_signed(first.scheme, first.network, "", first.payload)
-        )
-    second: PaymentV2 = decode(body, PaymentV2)
-    accepted = second.accepted
-    if (other := unsupported_in(accepted.extra)) is not None:
-        raise other
-    return StandardPayment(
-        version=2,
-        signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
-        accepted=accepted,
-        resource=second.resource,
-        extensions=second.extensions,
-        identifier=identifier_in(second.extensions),
-    )
 
 
 def exact_payload(auth: Authorization, signature: bytes) -> ExactPayload:
@@ -398,3 +477,46 @@ def read_required(text: str) -> RequiredV2:
     """Read the header of a 402 of version 2; raises `BadMessage`."""
     required: RequiredV2 = decode(from_base64(text), RequiredV2)
     return required
+
+
+BAZAAR = "bazaar"
+"""The extension by which a resource declares its input and output, to be listed."""
+
+
+class Item(Wire, frozen=True, omit_defaults=True):
+    """One resource, and how it is paid; `last_updated` is in Unix seconds.
+
+    `extensions` has what its 402 declared, its input and output among it.
+    """
+
+    resource: str
+    type: Literal["http", "mcp"]
+    x402_version: Version
+    accepts: list[AnyRequirements]
+    last_updated: int
+    description: str | None = None
+    mime_type: str | None = None
+    extensions: dict[str, Any] | None = None
+
+
+def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what a payment of version 2 repeats of the 402's declaration; None if there is none.
+
+    It has an input, of a request ("http") or of a tool ("mcp").
+    """
+    match extensions:
+        case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as value}:
+            return {BAZAAR: value}
+        case _:
+            return None
+
+
+def declaration(method: str, output: Any, body: Any = None) -> dict[str, Any]:
+    """Return the extension of a resource over HTTP, with examples of its body and its answer."""
+    sent: dict[str, Any] = {"type": "http", "method": method}
+    if body is not None:
+        sent |= {"bodyType": "json", "body": body}
+    info = {"input": sent, "output": {"type": "json", "example": output}}
+    wanted = {"type": "object", "required": list(sent)}
+    schema = {"type": "object", "properties": {"input": wanted}, "required": ["input"]}
+    return {BAZAAR: {"info": info, "schema": schema}}

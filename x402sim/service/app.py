@@ -7,6 +7,7 @@ Clauses: 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402, 4.4/d
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import assert_never
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,14 +25,11 @@ from x402sim.protocol.messages import (
     SettlementRequest,
 )
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
-from x402sim.service import gate, one_step, payments, proofs, quotes, sessions
-from x402sim.service.agents import agents
+from x402sim.service import content, gate, one_step, payments, proofs, sessions
 from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
-from x402sim.service.policies.serving import NoStore
+from x402sim.service.policies import NoStore
 from x402sim.service.state import Service
-from x402sim.service.unsettled import record_refusal
-from x402sim.service.x402_header import Repeated
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
@@ -42,7 +40,7 @@ async def perp_quote(service: Service, request: Request) -> Response:
 
     def quoted() -> Response:
         order: QuoteRequest = web.parse(body, QuoteRequest)
-        return web.answer({"quote": quotes.quote(service.settings, order)})
+        return web.answer({"quote": content.quote(service.settings, order)})
 
     return await sell(service, request, QUOTE, quoted)
 
@@ -50,52 +48,96 @@ async def perp_quote(service: Service, request: Request) -> Response:
 async def perp_market(service: Service, request: Request) -> Response:
     """GET /api/perp/market: 402, or a snapshot of the market, at the quote's price."""
     await web.read_body(request)
-    return await sell(service, request, MARKET, lambda: web.answer(quotes.market()))
+    return await sell(service, request, MARKET, lambda: web.answer(content.market()))
 
 
 async def sell(
     service: Service, request: Request, resource: str, prepare: Callable[[], Response]
 ) -> Response:
-    """Answer with a protected content, or with 402; a content that fails costs nothing."""
-    price, settings = service.setup.quote_price_base, service.settings
-    flow, receipt = settings.payment_flow, None
-    is_head = request.method == "HEAD"  # sells nothing: it is answered as an unpaid GET
-    before = None if flow or settings.decisions.gate_before_body or is_head else prepare()
-    shown = {} if is_head else gate.shown(request)
-    if not shown:
+    """Answer with a protected content, or with 402; a content that fails costs nothing.
+
+    There are three flows, one for each proof of payment: a payment id, a session, and a payment in
+    one step.
+    """
+    settings, price = service.settings, service.env.quote_price_base
+    if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)
+    # By the other choice of decision 4.2/gate-before-body, a bad body is refused before its payment
+    # is looked at; but a payment flow demands that the endpoint works after its first step.
+    is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
+    prepared = None if is_later else prepare()
+    if not (shown := gate.shown(request)):
+        return gate.payment_required(service, request, resource, price)
+
+    def work() -> Response:
+        answer = prepared or prepare()
+        if not isinstance(settings.policy.cache, NoStore):  # which every answer says already
+            del answer.headers["cache-control"]
+            answer.headers.update(settings.policy.cache.headers())
+        return answer
+
     try:
-        granted = await gate.find_pass(service, shown, resource, price)
-        if flow is not None and granted.paid is not None:
-            receipt = await one_step.prepay(service, granted.paid)
-        try:
-            content = before or prepare()
-        except web.Refused:  # told only to who can pay: decision 4.2/gate-before-body
-            await gate.confirm(service, granted)
-            raise
-        told = settings.policy.cache
-        if not isinstance(told, NoStore):  # which every answer says already
-            del content.headers["cache-control"]
-            content.headers.update(told.headers())
-        await gate.spend(service, granted, content, web.connection(request))
-    except Repeated as known:
+        match found := await gate.find_pass(service, shown, resource, price):
+            case gate.PaymentPass():
+                return _sell_for_payment(service, found, resource, work)
+            case gate.SessionPass():
+                return await _sell_from_session(service, request, found, work)
+            case one_step.OneStep():
+                return await _sell_in_one_step(service, request, found, work)
+            case _:
+                assert_never(found)
+    except one_step.Repeated as known:
         return known.answer
+    except Unpaid as why:
+        return gate.payment_required(service, request, resource, price, why)
+
+
+def _sell_for_payment(
+    service: Service, paid: gate.PaymentPass, resource: str, work: Callable[[], Response]
+) -> Response:
+    """Work, and mark the payment as served, if the reputation counts that."""
+    answer = work()
+    if service.settings.reputation.counts_served:
+        service.store.served.mark(paid.payment_id, resource)
+    return answer
+
+
+async def _sell_from_session(
+    service: Service, request: Request, session: gate.SessionPass, work: Callable[[], Response]
+) -> Response:
+    """Work, then debit the session; raises `Unpaid` if it cannot pay."""
+    try:
+        answer = work()
+    except web.Refused:  # reported only to who can pay: decision 4.2/gate-before-body
+        if await proofs.can_pay(service, session.session_id, session.amount_base):
+            raise
+        raise Unpaid from None
+    await gate.spend(service, session, answer, web.connection(request))
+    return answer
+
+
+async def _sell_in_one_step(
+    service: Service, request: Request, paid: one_step.OneStep, work: Callable[[], Response]
+) -> Response:
+    """Verify or settle as the payment flow says, work, settle, and answer once; raises `Unpaid`."""
+    receipt = await one_step.prepay(service, paid)
+    try:
+        answer = work()
+        await one_step.spend(service, paid, answer, web.connection(request))
     except web.Refused as failed:
         if not receipt:
             raise
         return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
-    except Unpaid as why:
-        return gate.payment_required(service, request, resource, price, why)
-    return content
+    return answer
 
 
 async def pay(service: Service, request: Request) -> Response:
     """POST /api/pay: settle a payment (4.1/receipt), or refuse it (section 7)."""
-    asked: SettlementRequest = web.parse(await web.read_body(request), SettlementRequest)
+    sent: SettlementRequest = web.parse(await web.read_body(request), SettlementRequest)
     try:
-        return web.answer(await payments.pay(service, asked))
+        return web.answer(await payments.pay(service, sent))
     except SettlementRefused as refused:
-        record_refusal(service, asked.payment_id, refused)
+        payments.record_refusal(service, sent.payment_id, refused)
         return gate.refused(service, refused)
     except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
         return web.storage_unavailable(request, failure, final=False)
@@ -126,10 +168,10 @@ async def show_session(service: Service, request: Request) -> Response:
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    stored = service.store.payments.shown(request.path_params["payment_id"])
-    if stored is None:
+    attempt = service.store.payments.shown(request.path_params["payment_id"])
+    if attempt is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
-    return web.answer(msgspec.convert(stored, PaymentRecord, from_attributes=True))
+    return web.answer(msgspec.convert(attempt, PaymentRecord, from_attributes=True))
 
 
 async def list_agents(service: Service, request: Request) -> Response:
@@ -137,7 +179,7 @@ async def list_agents(service: Service, request: Request) -> Response:
     await web.read_body(request)
 
     def listed() -> Response:
-        return web.answer(AgentList(agents=agents(service)))
+        return web.answer(AgentList(agents=content.agents(service)))
 
     if service.settings.decisions.agents_free:
         return listed()
@@ -146,7 +188,7 @@ async def list_agents(service: Service, request: Request) -> Response:
 
 async def health(service: Service, _: Request) -> Response:
     """GET /healthz: the service runs, on this network."""
-    return web.answer({"status": "ok", "network": service.setup.network.name})
+    return web.answer({"status": "ok", "network": service.env.network.name})
 
 
 def service_app(service: Service) -> Starlette:

@@ -1,4 +1,4 @@
-"""The payment indexer: completes stored payments with the block they are in.
+"""The payment indexer: completes settled payments with the block they are in.
 
 Every 300 s it takes at most 100 settled records without a block, newest first, asks
 the chain explorer for each transaction, and afterwards updates the reputations. It looks again at
@@ -21,7 +21,7 @@ from x402sim.service.reconcile import (
 )
 from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Stored
+from x402sim.service.store.payment_records import Attempt
 from x402sim.service.upstream.calls import Unavailable
 
 log = logging.getLogger("x402sim")
@@ -41,9 +41,18 @@ async def run(service: Service) -> events.IndexerRan:
     most = settings.indexer_batch
     shallow = payments.shallow(most) + payments.shallow_failures(most)
     refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
-    results = [await _index(service, stored) for stored in batch]
-    changed = await _look_again_at_all(service, shallow, refunds)
-    if changed or "matched" in results or "reverted" in results:
+    results = [await _index(service, attempt) for attempt in batch]
+    has_changed = False
+    if shallow or refunds:
+        try:
+            height = await service.rpc.height()
+        except Unavailable as error:
+            log.warning("the node did not answer: %s", error)
+        else:
+            has_changed = any([await _look_again(service, each, height) for each in shallow])
+            for session_id, tx_hash in refunds:
+                await look_again_at_refund(service, session_id, tx_hash, height)
+    if has_changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     ran = events.IndexerRan(
         asked=len(batch),
@@ -57,89 +66,65 @@ async def run(service: Service) -> events.IndexerRan:
     return ran
 
 
-async def _look_again_at_all(
-    service: Service, attempts: list[Stored], refunds: list[tuple[str, str]]
-) -> bool:
-    """Look again at what was not deep enough; tell whether the status of a payment has changed."""
-    if not attempts and not refunds:
-        return False
-    try:
-        height = await service.rpc.height()
-    except Unavailable as error:
-        log.warning("the node did not answer: %s", error)
-        return False
-    changes = [await _look_again(service, each, height) for each in attempts]
-    for session_id, tx_hash in refunds:
-        await look_again_at_refund(service, session_id, tx_hash, height)
-    return any(changes)
-
-
-async def _index(service: Service, listed: Stored) -> Result:
+async def _index(service: Service, listed: Attempt) -> Result:
     """Ask the explorer for one payment (8/indexer-query), and store the answer.
 
-    If the explorer does not show that the transaction made the payment, the chain decides.
+    If the explorer does not show that the transaction made the payment, the chain decides: the
+    explorer may be behind, and a transaction that is in no block may still come.
     """
     async with service.locks.hold(listed.payment_id):
-        stored = service.store.payments.now(listed)
-        if stored is None or stored.status != "settled":
+        attempt = service.store.payments.now(listed)
+        if attempt is None or attempt.status != "settled":
             return "unknown"
-        tx_hash = str(stored.tx_hash)
+        tx_hash = str(attempt.tx_hash)
         try:
             found = await service.explorer.transaction(tx_hash)
         except Unavailable as error:
             log.warning("the explorer did not answer for %s: %s", tx_hash, error)
             return "unanswered"
         if found is not None:
-            set_block(service, stored, tx_hash, found.block_number, is_deep=False)
-            if pays_for(found, stored):
+            set_block(service, attempt, tx_hash, found.block_number, is_deep=False)
+            if pays_for(found, attempt):
                 return "matched"
-        return await _decide(service, stored, is_mined=found is not None)
+        answer = await ask_chain(service, attempt)
+        if answer.finding is ChainFinding.UNKNOWN:
+            return "unknown" if found is None else "unanswered"
+        if found is None:
+            is_as_recorded = answer.use is not None and answer.use.tx_hash == attempt.tx_hash
+            if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
+                return "unknown"
+        follow(service, attempt, answer)
+        return "matched" if answer.finding is ChainFinding.PAID else "reverted"
 
 
-async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result:
-    """Let the chain decide about a payment that the explorer does not show as made.
-
-    The explorer may be behind, and a transaction that is in no block may still come.
-    """
-    answer = await ask_chain(service, stored)
-    if answer.finding is ChainFinding.UNKNOWN:
-        return "unanswered" if is_mined else "unknown"
-    if not is_mined:
-        is_as_recorded = answer.use is not None and answer.use.tx_hash == stored.tx_hash
-        if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
-            return "unknown"
-    follow(service, stored, answer)
-    return "matched" if answer.finding is ChainFinding.PAID else "reverted"
-
-
-async def _look_again(service: Service, listed: Stored, height: int) -> bool:
+async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
     """Look again at a payment that has a block, or has failed; tell whether its status changes."""
     status, payments = listed.status, service.store.payments
     async with service.locks.hold(listed.payment_id):
-        stored = payments.now(listed)
-        if stored is None or stored.status != status:
+        attempt = payments.now(listed)
+        if attempt is None or attempt.status != status:
             return False
-        if status == "settled" and not await _is_undone(service, stored, height):
+        if status == "settled" and not await _is_undone(service, attempt, height):
             return False
-        finding = await follow_chain(service, stored)
+        finding = await follow_chain(service, attempt)
         if status == "settled":
             return finding in (ChainFinding.NEVER, ChainFinding.NOT_YET)
         if finding is ChainFinding.NEVER and is_deep(service, listed.failed_at or 0, height):
-            payments.set_deep(stored.attempt)
+            payments.set_deep(attempt.number)
         return finding is ChainFinding.PAID
 
 
-async def _is_undone(service: Service, stored: Stored, height: int) -> bool:
+async def _is_undone(service: Service, attempt: Attempt, height: int) -> bool:
     """Tell whether the node does not show a payment's transaction; store how deep it is."""
-    tx_hash = str(stored.tx_hash)
+    tx_hash = str(attempt.tx_hash)
     try:
         found = await service.rpc.transaction(tx_hash)
     except Unavailable as error:
         log.warning("the node did not answer for %s: %s", tx_hash, error)
         return False
-    if found is None or not pays_for(found, stored):
+    if found is None or not pays_for(found, attempt):
         return True
     deep = is_deep(service, found.block_number, height)
-    if deep or found.block_number != stored.block_number:
-        set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
+    if deep or found.block_number != attempt.block_number:
+        set_block(service, attempt, tx_hash, found.block_number, is_deep=deep)
     return False

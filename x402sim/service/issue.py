@@ -21,7 +21,7 @@ from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import Network
 from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 
 PAY = "/api/pay"
 QUOTE = "/api/perp/quote"
@@ -67,7 +67,7 @@ class IssuedTerms(msgspec.Struct, frozen=True):
     duration: int = 0
 
 
-def asked(
+def required_without_id(
     network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
 ) -> PaymentRequired:
     """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
@@ -96,20 +96,20 @@ def asked(
 class Issuer:
     """Issues payment requirements, and decodes its own payment ids."""
 
-    def __init__(self, setup: Setup, salts: Stream) -> None:
-        self._setup = setup
+    def __init__(self, env: Environment, salts: Stream) -> None:
+        self._env = env
         self._salts = salts
-        key = hmac.digest(setup.id_secret, b"payment ids", "sha256")
+        key = hmac.digest(env.id_secret, b"payment ids", "sha256")
         context = "|".join(
             (
-                setup.network.name,
-                setup.network.asset.hex(),
-                setup.pay_to.hex(),
-                str(setup.settings.max_timeout_s),
+                env.network.name,
+                env.network.asset.hex(),
+                env.pay_to.hex(),
+                str(env.settings.max_timeout_s),
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
-        self._asked = lru_cache(maxsize=64)(self._ask)
+        self._required = lru_cache(maxsize=64)(self._require)
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -118,19 +118,20 @@ class Issuer:
 
         It can be paid for 300 seconds (8/timeout).
         """
-        expires_s = now_s + self._setup.settings.max_timeout_s
+        expires_s = now_s + self._env.settings.max_timeout_s
         terms = IssuedTerms(resource, amount_base, expires_s, duration)
         payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
-        return replace(self._asked(resource, amount_base), payment_id=payment_id)
+        return replace(self._required(resource, amount_base), payment_id=payment_id)
 
-    def _ask(self, resource: str, amount_base: int) -> PaymentRequired:
-        setup = self._setup
-        pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
-        return asked(setup.network, pay_to, setup.settings.max_timeout_s, resource, amount_base)
+    def _require(self, resource: str, amount_base: int) -> PaymentRequired:
+        env = self._env
+        pay_to = env.wallet if resource == SESSIONS else env.pay_to
+        timeout_s = env.settings.max_timeout_s
+        return required_without_id(env.network, pay_to, timeout_s, resource, amount_base)
 
     def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
         """Return the payment requirements of a resource at one price."""
-        return self._asked(resource, amount_base).payment_requirements
+        return self._required(resource, amount_base).payment_requirements
 
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
@@ -149,9 +150,9 @@ class Issuer:
 
         Its amount is at most `LARGEST`. The terms expire with the authorization.
         """
-        said = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
+        mac = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
         terms = IssuedTerms(resource, auth.value, min(auth.valid_before, LARGEST))
-        return self._sealed(terms, said[:_SALT_BYTES])
+        return self._sealed(terms, mac[:_SALT_BYTES])
 
     def _sealed(self, terms: IssuedTerms, salt: bytes) -> str:
         number = RESOURCES[terms.resource].number

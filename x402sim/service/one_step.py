@@ -1,31 +1,220 @@
-"""Payments in one step: settled as POST /api/pay settles them, and answered once.
+"""Payments in one step: read as the x402 standard sends them, matched, settled, and answered once.
 
-`x402_header` has read them. Decisions: 5/one-step, 5/payment-flow, 5/authorization-once,
-5/payment-identifier.
+X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
+payment, beside payment id and session id. `find` compares it with what the endpoint sells, and
+changes nothing. One authorization makes one payment id for one resource, however often and in
+whatever spelling it is sent. `spend` settles it as POST /api/pay does, and answers once. Decisions:
+5/one-step, 5/payment-flow, 5/authorization-once, 5/payment-identifier.
 """
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from hashlib import sha256
+from typing import Any, cast
+from urllib.parse import urlsplit
 
+import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from x402sim import events
+from x402sim.http import web
+from x402sim.http.web import Connection
 from x402sim.protocol import x402_reasons
-from x402sim.protocol.differences import too_late
-from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
-from x402sim.protocol.rules import GRACE_S
-from x402sim.protocol.x402 import RESPONSE_HEADERS, Settlement, network_name, to_base64
-from x402sim.service import payments
-from x402sim.service.attempts import reserve_name
+from x402sim.protocol.crypto import checksum, unwrapped
+from x402sim.protocol.differences import difference, times, too_late
+from x402sim.protocol.eip3009 import is_early
+from x402sim.protocol.header import encode_header
+from x402sim.protocol.messages import BadMessage, SettlementRequest, decode
+from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.rules import (
+    GRACE_S,
+    VERIFICATION,
+    Invalid,
+    Verification,
+    first_broken,
+    without,
+)
+from x402sim.protocol.x402 import (
+    DECIMALS,
+    PAYMENT_HEADERS,
+    RESPONSE_HEADERS,
+    RequirementsV2,
+    Settlement,
+    StandardPayment,
+    Unsupported,
+    Version,
+    flow_extra,
+    from_base64,
+    network_name,
+    payment_of,
+    requirements_v2,
+    to_base64,
+)
+from x402sim.service.payments import accept, name_ends_s, pay, record_refusal, reserve_name
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import KeptAnswer, Named
-from x402sim.service.unsettled import record_refusal
-from x402sim.service.x402_header import OneStep
+
+MATCH = without(VERIFICATION, "5/signature-proves")
+"""What a payment must match. Whether its payer has signed it, the facilitator judges."""
+HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
+
+
+class OneStep(msgspec.Struct, frozen=True):
+    """A payment in one step: its payer's address, what it buys, and how it is settled (4.1).
+
+    `offered_id` is the payment id of the 402 that it answers, if its payer shows it, and `named`
+    what its payer calls it, with the digest of the whole payment.
+    """
+
+    version: Version
+    payer: str
+    resource: str
+    valid_before: int
+    settlement: SettlementRequest
+    offered_id: str | None
+    named: Named | None
+
+
+class Repeated(Exception):
+    """A payment whose `answer` is kept, as its payer named it (decision 5/payment-identifier)."""
+
+    def __init__(self, kept: KeptAnswer) -> None:
+        super().__init__()
+        self.answer = Response(kept.body)
+        self.answer.raw_headers = list(kept.headers)
+
+
+def version_of(headers: Mapping[str, str]) -> Version:
+    """Return the version of the payment in a request's headers; version 2 counts before 1."""
+    return 2 if HEADERS[2] in headers else 1
+
+
+def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
+    """Return the payment that a request's headers hold, whose names are in lower case.
+
+    Raises `Unpaid` if there is none, or if it differs from the requirements, `Refused` 400 for one
+    that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
+    """
+    version, named = version_of(headers), None
+    if HEADERS[version] not in headers or not service.settings.one_step:
+        raise Unpaid
+    payment = _read(version, text := headers[HEADERS[version]])
+    if payment.identifier is not None:  # looked up first: its authorization may be used by now
+        named = Named(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
+        if (kept := service.store.served.kept(named)) is not None:
+            raise Repeated(kept)
+        if service.store.served.is_taken(named):
+            raise web.refused(RequestError.IDENTIFIER_TAKEN)
+    return OneStep(
+        version=version,
+        payer=checksum(payment.signed.authorization.from_),
+        resource=resource,
+        valid_before=payment.signed.authorization.valid_before,
+        settlement=_match(service, payment, resource, amount_base),
+        offered_id=_offered_id(service, payment, headers, resource),
+        named=named,
+    )
+
+
+def _read(version: Version, text: str) -> StandardPayment:
+    """Decode a payment; what is no JSON object is unreadable (400), another one is not accepted."""
+    try:
+        body = from_base64(text)
+        fields: dict[str, Any] = decode(body, dict[str, Any])
+    except BadMessage as wrong:
+        raise web.refused(RequestError.INVALID_PAYMENT, str(wrong)) from wrong
+    if (got := fields.get("x402Version")) != version:
+        wanted = f"{PAYMENT_HEADERS[version]} wants x402Version {version}, got {repr(got)[:20]}"
+        raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
+    try:
+        return payment_of(version, body)
+    except Unsupported as other:
+        raise Unpaid(other.reason, str(other)) from other
+    except BadMessage as wrong:
+        raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
+
+
+def _match(
+    service: Service, payment: StandardPayment, resource: str, amount_base: int
+) -> SettlementRequest:
+    """Return how a payment is settled; raises `Unpaid` if it differs from the requirements."""
+    network, auth = service.env.network, payment.signed.authorization
+    issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
+    if payment.accepted is not None:
+        flow = flow_extra(service.settings.payment_flow)
+        _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
+    signed = payment.signed  # in our network's name, with its token if none is named, unwrapped
+    if signed.network == network_name(payment.version, network):
+        signed = replace(signed, network=network.name)
+    asset = signed.asset or checksum(network.asset)
+    signed = replace(signed, asset=asset, signature=unwrapped(signed.signature))  # EIP-6492
+    if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
+        code = x402_reasons.invalid_reason(payment.version, broken.refusal)
+        raise Unpaid(code, difference(broken.refusal, case))
+    if payment.resource is not None:  # its host may be any name of this service
+        try:
+            path = urlsplit(payment.resource.url).path
+        except ValueError:
+            path = payment.resource.url
+        if path != resource:
+            reason = f"the payment is for {path[:80]!r}, not for {resource!r}"
+            raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
+    if is_early(auth, now_s := service.clock.now_s()):
+        raise Unpaid(x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s))
+    return SettlementRequest(
+        payment_id=service.issuer.derive(resource, auth),
+        payment_header=encode_header(auth, signed.signature, network),
+        payment_requirements=issued,
+    )
+
+
+def _offered_id(
+    service: Service, payment: StandardPayment, headers: Mapping[str, str], resource: str
+) -> str | None:
+    """Return the payment id of the 402 that a payment answers; None unless its payer shows it.
+
+    A payer of version 2 sends it back with what it accepted, and any payer may send X-Payment-Id
+    beside the payment. Only the payer knows it, before anything can be lost: whoever reads the
+    authorization on the chain does not.
+    """
+    extra = payment.accepted.extra if payment.accepted else None
+    shown = (extra or {}).get(PAYMENT_ID) or headers.get("x-payment-id")
+    terms = service.issuer.read(shown) if isinstance(shown, str) else None
+    return shown if terms is not None and terms.resource == resource else None
+
+
+def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
+    """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
+
+    Addresses may be in another case.
+    """
+    accepted_fields, offered_fields = _by_name(accepted), _by_name(offered)
+    for name in dict.fromkeys((*offered_fields, *accepted_fields)):
+        theirs, ours = accepted_fields.get(name), offered_fields.get(name)
+        is_address = name in ("asset", "payTo")
+        if theirs != ours and not (is_address and str(theirs).lower() == str(ours).lower()):
+            code = x402_reasons.invalid_reason(2, _UNLIKE.get(name, Invalid.ASSET))
+            raise Unpaid(code, f"accepted.{name} is {str(theirs)[:80]!r}, offered was {ours!r}")
+
+
+_UNLIKE = {"scheme": Invalid.SCHEME, "network": Invalid.NETWORK}
+"""Why a field that is not what was offered is refused; any other one as the asset is."""
+
+
+def _by_name(requirements: RequirementsV2) -> dict[str, object]:
+    """Return every field by its name on the wire, those of `extra` each on its own."""
+    fields: dict[str, Any] = msgspec.to_builtins(requirements)
+    extra = fields.pop("extra", None) or {}
+    extra.pop(PAYMENT_ID, None)  # it differs in each 402
+    extra.pop(DECIMALS, None)  # it only informs, and some clients send name and version alone
+    return fields | {f"extra.{key}": value for key, value in extra.items()}
+
 
 log = logging.getLogger("x402sim")
 
@@ -38,18 +227,64 @@ _CODES: Mapping[Refusal, str] = {
 
 
 async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
-    """Do what the payment flow does before the endpoint works: verify a payment, or settle it.
+    """Do what the payment flow does before the endpoint works: verify a payment, settle it, or not.
 
-    Returns what an endpoint that fails then must tell: that the payment is settled. It stays good
+    Returns what an endpoint that fails then must send: that the payment is settled. It stays good
     for one answer (decision 5/payment-flow), which names its payment id: an error does not, as who
     reads the chain can cause one. Raises `Unpaid`.
     """
-    is_upfront = service.settings.payment_flow == "upfront"
-    await settle(service, paid, only_accepts=not is_upfront)
-    return _receipt(service, paid) if is_upfront else {}
+    match service.settings.payment_flow:
+        case None:
+            return {}
+        case "authorization":
+            await _settle(service, paid, only_accepts=True)
+            return {}
+        case "upfront":
+            await _settle(service, paid)
+            return _receipt(service, paid)
 
 
-async def settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:
+async def spend(service: Service, paid: OneStep, content: Response, connection: Connection) -> None:
+    """Settle a payment, and make the content the one answer that it buys.
+
+    What the chain has shown, anybody can send again, so it is served once: once means that the
+    answer was written to a client that was still there (decision 5/authorization-once). Raises
+    `Unpaid` if it is not settled, or was served before, `Refused` 409 if another payment has its
+    name, and `ClientDisconnect`.
+    """
+    await _settle(service, paid)
+    await web.require_client(connection)
+    payment_id, served = paid.settlement.payment_id, service.store.served
+    policy, named = service.settings.policy, paid.named
+    content.headers.update(_receipt(service, paid))
+    if not policy.reserves:
+        if policy.serves_first:
+            content.background = cast(Any, partial(_settle_afterwards, service, paid))
+        return
+    if named is not None:
+        reserve_name(service, payment_id, named, paid.valid_before)
+    if payment_id in service.answering or not served.begin(payment_id):
+        if not service.settings.decisions.authorization_once:
+            return
+        is_kept = named is not None and served.kept(named) is not None
+        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
+            again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+        else:
+            again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
+        raise _refused(service, paid, again)
+    service.answering.add(payment_id)
+    content.headers["X-Payment-Id"] = payment_id
+    if named is not None:  # its payer can ask for the answer again: decision 5/payment-identifier
+        answer = KeptAnswer(content.raw_headers, bytes(content.body))
+        until_s = name_ends_s(service, paid.valid_before)
+        try:
+            served.keep(named, answer, (payment_id, paid.resource), until_s)
+        except sqlite3.OperationalError as failure:  # it can be served, and not repeated
+            log.warning("%s: the answer is not kept: %s", paid.resource, failure)
+    content.background = cast(Any, partial(_conclude, service, paid, connection))
+
+
+async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:
     """Settle a payment as POST /api/pay does, unless it is settled already.
 
     If it `only_accepts`, it verifies and claims it. Raises `Unpaid` if it does not give access
@@ -59,17 +294,19 @@ async def settle(service: Service, paid: OneStep, *, only_accepts: bool = False)
     if await is_entitled(service, payment_id, paid.resource):
         return
     try:
-        _require_time(service, paid)
+        is_short = paid.valid_before < service.clock.now_s() + GRACE_S
+        # one that was presented before may have been settled in time
+        if is_short and not service.store.payments.attempts(payment_id):
+            raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
         if only_accepts or settings.policy.serves_first:
-            await payments.accept(service, paid.settlement, paid.offered_id, paid.named)
+            await accept(service, paid.settlement, paid.offered_id, paid.named)
             return
-        is_due = settings.payment_flow is None
-        await payments.pay(
+        await pay(
             service,
             paid.settlement,
             offered_id=paid.offered_id,
             named=paid.named,
-            verifies=is_due,
+            verifies=settings.payment_flow is None,
         )
     except SettlementRefused as why:  # it may be settled all the same, by another request
         record_refusal(service, payment_id, why)
@@ -81,50 +318,9 @@ async def settle(service: Service, paid: OneStep, *, only_accepts: bool = False)
         raise _refused(service, paid, refused)
 
 
-def _require_time(service: Service, paid: OneStep) -> None:
-    """Raise `SettlementRefused` for a payment that ends before it can be settled.
-
-    One that was presented before may have been settled in time.
-    """
-    is_short = paid.valid_before < service.clock.now_s() + GRACE_S
-    if is_short and not service.store.payments.attempts(paid.settlement.payment_id):
-        raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
-
-
-def answer_once(
-    service: Service, paid: OneStep, content: Response
-) -> Callable[[bool], Awaitable[None]] | None:
-    """Make the content the one answer that a payment buys (decision 5/authorization-once).
-
-    What the chain has seen, anybody can send again, so it is served once: once means that the
-    answer was written to a client that was still there. Returns what is to be told whether it was.
-    Raises `Unpaid` if it was served before, and `Refused` 409 if another payment has its name.
-    """
-    payment_id, served = paid.settlement.payment_id, service.store.served
-    policy = service.settings.policy
-    content.headers.update(_receipt(service, paid))
-    if not policy.reserves:
-        return partial(_settle_afterwards, service, paid) if policy.serves_first else None
-    reserve_name(service, payment_id, paid.named, paid.valid_before)
-    if payment_id in service.answering or not served.begin(payment_id):
-        if not service.settings.decisions.authorization_once:
-            return None
-        is_kept = paid.named is not None and served.kept(paid.named) is not None
-        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
-            again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
-        else:
-            again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
-        raise _refused(service, paid, again)
-    service.answering.add(payment_id)
-    content.headers["X-Payment-Id"] = payment_id
-    if paid.named is not None:
-        _keep(service, paid, paid.named, content)
-    return partial(_confirm, service, paid)
-
-
-async def _confirm(service: Service, paid: OneStep, is_answered: bool) -> None:
+async def _conclude(service: Service, paid: OneStep, connection: Connection) -> None:
     """Store whether the answer was written; the payment is free again if it was not."""
-    payment_id = paid.settlement.payment_id
+    payment_id, is_answered = paid.settlement.payment_id, connection.is_answered()
     if not is_answered:  # free in this process, also if that cannot be stored
         service.answering.discard(payment_id)
         service.record(events.AnswerNotWritten(payment_id=payment_id))
@@ -137,33 +333,22 @@ async def _confirm(service: Service, paid: OneStep, is_answered: bool) -> None:
         await _settle_afterwards(service, paid)
 
 
-async def _settle_afterwards(service: Service, paid: OneStep, _: bool = True) -> None:
-    """Settle a payment that was served before; nobody is told if that fails."""
+async def _settle_afterwards(service: Service, paid: OneStep) -> None:
+    """Settle a payment that was served before; its payer is not there to hear if that fails."""
     try:
-        await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
+        await pay(service, paid.settlement, offered_id=paid.offered_id)
     except SettlementRefused as why:
         record_refusal(service, paid.settlement.payment_id, why)
 
 
-def _keep(service: Service, paid: OneStep, named: Named, content: Response) -> None:
-    """Keep an answer for the payer who named the payment (decision 5/payment-identifier)."""
-    answer = KeptAnswer(content.raw_headers, bytes(content.body))
-    sold, now_s = (paid.settlement.payment_id, paid.resource), service.clock.now_s()
-    until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
-    try:
-        service.store.served.keep(named, answer, sold, until_s)
-    except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
-        log.warning("%s: the answer is not kept: %s", paid.resource, failure)
-
-
-# --- what is told of the settlement --------------------------------------------------
+# --- what the answer reports of the settlement -------------------------------------------
 
 
 def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
-    """Return the header that tells of the settlement of a payment."""
-    stored = service.store.payments.get(paid.settlement.payment_id)
-    tx_hash = stored.tx_hash if stored else None
-    return _told(service, paid, Settlement(success=True, transaction=tx_hash or ""))
+    """Return the header that reports the settlement of a payment."""
+    attempt = service.store.payments.get(paid.settlement.payment_id)
+    tx_hash = attempt.tx_hash if attempt else None
+    return _reported(service, paid, Settlement(success=True, transaction=tx_hash or ""))
 
 
 def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
@@ -172,18 +357,18 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
         code = x402_reasons.NONCE_USED[paid.version]
     is_kept = row.resend or (row.final is None and not why.final)
-    told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
+    reason = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     is_pending = why.refusal is Refusal.PENDING
-    stored = service.store.payments.get(paid.settlement.payment_id) if is_pending else None
-    sent = stored.tx_hash if stored else None
+    attempt = service.store.payments.get(paid.settlement.payment_id) if is_pending else None
+    sent = attempt.tx_hash if attempt else None
     failed = Settlement(
         success=False,
         error_reason=x402_reasons.PENDING if sent else code,  # it must name the transaction
-        error_message=told,
+        error_message=reason,
         transaction=sent or "",
     )
-    headers = _told(service, paid, failed)
-    return Unpaid(code, told, headers=headers, retryable=why if is_kept else None)
+    headers = _reported(service, paid, failed)
+    return Unpaid(code, reason, headers=headers, retryable=why if is_kept else None)
 
 
 def _late(service: Service, paid: OneStep) -> str:
@@ -191,7 +376,7 @@ def _late(service: Service, paid: OneStep) -> str:
     return f"{too_late(paid.valid_before, service.clock.now_s())}; sign a new one by that clock"
 
 
-def _told(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:
-    network = network_name(paid.version, service.setup.network)
-    told = replace(settlement, network=network, payer=paid.payer)
-    return {RESPONSE_HEADERS[paid.version]: to_base64(told)}
+def _reported(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:
+    network = network_name(paid.version, service.env.network)
+    settlement = replace(settlement, network=network, payer=paid.payer)
+    return {RESPONSE_HEADERS[paid.version]: to_base64(settlement)}

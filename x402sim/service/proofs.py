@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import UNSET, UnsetType
 
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.policies.serving import Proof
+from x402sim.service.policies import Proof
 from x402sim.service.reconcile import ask_chain
 from x402sim.service.state import Service
 
@@ -58,8 +58,8 @@ async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a header that can pay was presented, and may still be settled."""
     return service.presented.get(payment_id) == resource or any(
-        stored.can_pay and stored.status == "pending" and stored.resource_url == resource
-        for stored in service.store.payments.attempts(payment_id)
+        attempt.can_pay and attempt.status == "pending" and attempt.resource_url == resource
+        for attempt in service.store.payments.attempts(payment_id)
     )
 
 
@@ -69,8 +69,8 @@ async def _depth(service: Service, payment_id: str) -> int | None:
     None if its transfer is in no block, or if the node says nothing of it.
     """
     depth = None
-    for stored in service.store.payments.attempts(payment_id):
-        answer = await ask_chain(service, stored)
+    for attempt in service.store.payments.attempts(payment_id):
+        answer = await ask_chain(service, attempt)
         if answer.finding is ChainFinding.PAID and answer.use is not None:
             depth = answer.height - answer.use.block_number
     return depth

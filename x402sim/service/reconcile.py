@@ -1,11 +1,15 @@
-"""Reconciliation: asks the chain about a payment, and moves its record accordingly.
+"""What becomes of a payment on the chain: its record follows, and grants access or takes it back.
 
 The token's state shows only that a nonce is used up; its events show whether it was used or
 cancelled, and the Transfer event shows whether this merchant was paid this amount. The records
-follow what the chain says, until the block of a transfer is deep enough. Clauses: 5/nonce-once,
-3/pending-resolved, 3/indexed-status.
+follow what the chain says, until the block of a transfer is deep enough. A grant is a settled
+record, the session of a deposit, and an entitlement.
+Clauses: 2.6/id-prefix, 3/deposit-makes-session, 3/indexed-status, 3/pending-resolved, 4.1/cache,
+4.1/store-settled, 5/nonce-once.
 """
 
+import hmac
+from sys import intern
 from typing import assert_never
 
 import msgspec
@@ -14,13 +18,14 @@ from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.grant import grant, revoke, suspend
-from x402sim.service.state import Service
+from x402sim.service.issue import SESSIONS
+from x402sim.service.state import Entitlement, Service
 from x402sim.service.store.database import Wait, after_failure
-from x402sim.service.store.payment_records import Stored
+from x402sim.service.store.payment_records import Attempt
+from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import NonceUse, OnChain
 from x402sim.service.upstream.facilitator import Moved, NotMoved
-from x402sim.service.upstream.rpc import NonceUse, OnChain
 
 AT_MOST = 100
 """The pending payments of each kind that one run asks the chain about."""
@@ -34,13 +39,13 @@ class ChainAnswer(msgspec.Struct, frozen=True):
     height: int = 0
 
 
-async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
+async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
     """Ask the chain's node whether a payment is paid, by the state of its nonce.
 
     It can never be paid if the nonce is unused in a block whose time is past validBefore, was
     cancelled, or paid for something else: also if another header with the same nonce has paid.
     """
-    payer, nonce, until_s = stored.payer, stored.nonce, stored.valid_before_s
+    payer, nonce, until_s = attempt.payer, attempt.nonce, attempt.valid_before_s
     if payer is None or nonce is None or until_s is None:
         return ChainAnswer(ChainFinding.UNKNOWN)
     try:
@@ -53,43 +58,46 @@ async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
         return ChainAnswer(ChainFinding.UNKNOWN)
-    is_paid = _pays_for(state.use, stored)
+    # Before the facilitator has settled it, only a header that can pay, and a nonce that the chain
+    # has called unused, show that this payment used it, and not something before it.
+    is_ours = attempt.status == "settled" or (attempt.can_pay and attempt.seen_unused)
+    is_paid = is_ours and not state.use.canceled and _transfer(attempt) in state.use.transfers
     return ChainAnswer(
         ChainFinding.PAID if is_paid else ChainFinding.NEVER, state.use, state.height
     )
 
 
-async def follow_chain(service: Service, stored: Stored) -> ChainFinding:
+async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
     """Ask the chain about a payment, and move its record accordingly (`follow`)."""
-    answer = await ask_chain(service, stored)
-    follow(service, stored, answer)
+    answer = await ask_chain(service, attempt)
+    follow(service, attempt, answer)
     return answer.finding
 
 
-def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
+def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
-    The caller holds the lock of its payment id; while the chain was asked, another process on this
+    The caller holds the lock of its payment id; during the query, another process on this
     database may have moved it, and an older database may have been restored. A settled payment
     whose transfer was undone is pending while the chain may still make it, and failed when it
     cannot.
     """
-    stored = service.store.payments.now(listed)
-    if stored is None:
+    attempt = service.store.payments.now(listed)
+    if attempt is None:
         return
-    status = stored.status
+    status = attempt.status
     match answer.finding:
         case ChainFinding.PAID:
             if answer.use is not None:
-                _paid_by(service, stored, answer.use, answer.height)
+                _paid_by(service, attempt, answer.use, answer.height)
         case ChainFinding.NEVER:
             if status != "failed":
-                revoke(service, stored, answer.height)
+                revoke(service, attempt, answer.height)
         case ChainFinding.NOT_YET:
             if status == "settled":
-                suspend(service, stored)
-            elif status == "pending" and not stored.seen_unused:
-                service.store.payments.see_unused(stored.attempt)
+                suspend(service, attempt)
+            elif status == "pending" and not attempt.seen_unused:
+                service.store.payments.see_unused(attempt.number)
         case ChainFinding.UNKNOWN:
             pass
         case _:
@@ -109,16 +117,16 @@ async def reconcile(service: Service) -> int:
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.locks.hold(due.payment_id):
-                stored = payments.now(due)
-                if stored is None or stored.status != "pending":
+                attempt = payments.now(due)
+                if attempt is None or attempt.status != "pending":
                     continue
-                payment = Unresolved(service, stored, in_background=True)
+                payment = Unresolved(service, attempt, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
             if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
             else:
                 now_s = service.clock.now()
-                waits[due.attempt] = after_failure(due.wait_s, settings.pending_wait_s, now_s)
+                waits[due.number] = after_failure(due.wait_s, settings.pending_wait_s, now_s)
     finally:
         service.store.put_off("payments", waits)
     return resolved
@@ -127,8 +135,8 @@ async def reconcile(service: Service) -> int:
 class Unresolved:
     """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
 
-    def __init__(self, service: Service, stored: Stored, *, in_background: bool) -> None:
-        self._service, self._listed = service, stored
+    def __init__(self, service: Service, attempt: Attempt, *, in_background: bool) -> None:
+        self._service, self._listed = service, attempt
         self.in_background = in_background
         """Whether no payer waits for it."""
         self.finding = ChainFinding.UNKNOWN
@@ -137,8 +145,10 @@ class Unresolved:
 
     async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says."""
-        stored = self._service.store.payments.now(self._listed)
-        self.finding = await follow_chain(self._service, stored) if stored else ChainFinding.UNKNOWN
+        attempt = self._service.store.payments.now(self._listed)
+        self.finding = (
+            await follow_chain(self._service, attempt) if attempt else ChainFinding.UNKNOWN
+        )
         return self.finding
 
     async def settle_again(self) -> ChainFinding:
@@ -147,13 +157,13 @@ class Unresolved:
         One whose money cannot move is not sent for the first time here: its endpoint has failed.
         """
         service = self._service
-        stored = service.store.payments.now(self._listed)
-        terms = service.issuer.read(stored.payment_id) if stored else None
-        if stored is None or terms is None:
+        attempt = service.store.payments.now(self._listed)
+        terms = service.issuer.read(attempt.payment_id) if attempt else None
+        if attempt is None or terms is None:
             return self.finding
-        if not stored.may_move:
+        if not attempt.may_move:
             return ChainFinding.NOT_YET
-        payment = present(stored.header)
+        payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
             outcome = await service.facilitator.settle(payment, requirements)
@@ -161,7 +171,7 @@ class Unresolved:
             return ChainFinding.UNKNOWN
         match outcome:
             case Moved(tx_hash=tx_hash) if service.store.payments.paid_by(tx_hash) is None:
-                grant(service, stored, tx_hash)
+                grant(service, attempt, tx_hash)
                 self.finding = ChainFinding.PAID
                 return self.finding
             case Moved() | NotMoved():
@@ -175,14 +185,14 @@ class Unresolved:
 
     def forget(self) -> None:
         """Delete the record."""
-        self._service.store.payments.drop_claim(self._listed.attempt)
+        self._service.store.payments.drop_claim(self._listed.number)
         self.is_forgotten = True
 
 
-def pays_for(mined: OnChain, stored: Stored) -> bool:
+def pays_for(mined: OnChain, attempt: Attempt) -> bool:
     """Tell whether a transaction used this payment's authorization and made its transfer."""
-    is_used = (stored.payer, stored.nonce) in mined.used
-    return mined.succeeded and is_used and _transfer(stored) in mined.transfers
+    is_used = (attempt.payer, attempt.nonce) in mined.used
+    return mined.succeeded and is_used and _transfer(attempt) in mined.transfers
 
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:
@@ -190,43 +200,98 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
     return height - block_number >= service.settings.final_depth
 
 
-def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> None:
+def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
-    payment_id, payments = stored.payment_id, service.store.payments
-    if stored.status == "failed" and payments.is_claimed_otherwise(stored):
+    payment_id, payments = attempt.payment_id, service.store.payments
+    if attempt.status == "failed" and payments.is_claimed_otherwise(attempt):
         return  # it was presented again meanwhile: that attempt gets the payment
-    if stored.status != "settled":
-        if not payments.is_paid_otherwise(stored):
-            grant(service, stored, use.tx_hash)
-        elif stored.status == "pending":
-            payments.fail(stored.attempt, height)
+    if attempt.status != "settled":
+        if not payments.is_paid_otherwise(attempt):
+            grant(service, attempt, use.tx_hash)
+        elif attempt.status == "pending":
+            payments.fail(attempt.number, height)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         return
-    if use.tx_hash != stored.tx_hash:
+    if use.tx_hash != attempt.tx_hash:
         service.record(events.TransactionReplaced(payment_id=payment_id, tx_hash=use.tx_hash))
     deep = is_deep(service, use.block_number, height)
-    set_block(service, stored, use.tx_hash, use.block_number, is_deep=deep)
+    set_block(service, attempt, use.tx_hash, use.block_number, is_deep=deep)
 
 
 def set_block(
-    service: Service, stored: Stored, tx_hash: str, block_number: int, *, is_deep: bool
+    service: Service, attempt: Attempt, tx_hash: str, block_number: int, *, is_deep: bool
 ) -> None:
     """Complete a settled record with its block (8/indexer-query)."""
-    service.store.payments.set_block(stored.attempt, tx_hash, block_number, is_deep=is_deep)
-    if block_number != stored.block_number:
-        service.record(events.PaymentIndexed(payment_id=stored.payment_id, block=block_number))
+    service.store.payments.set_block(attempt.number, tx_hash, block_number, is_deep=is_deep)
+    if block_number != attempt.block_number:
+        service.record(events.PaymentIndexed(payment_id=attempt.payment_id, block=block_number))
 
 
-def _pays_for(use: NonceUse, stored: Stored) -> bool:
-    """Tell whether a nonce's use paid for this payment, and not for something before it.
-
-    Before the facilitator has settled it, that takes a header that can pay, and a chain that has
-    said that the nonce was unused: without either, nothing of it was settled.
-    """
-    is_ours = stored.status == "settled" or (stored.can_pay and stored.seen_unused)
-    return is_ours and not use.canceled and _transfer(stored) in use.transfers
-
-
-def _transfer(stored: Stored) -> tuple[Address | None, Address, int]:
+def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
     """Return the transfer that a payment demands: from, to, base units."""
-    return stored.payer, parse_address(stored.to_address), int(stored.amount)
+    return attempt.payer, parse_address(attempt.to_address), int(attempt.amount)
+
+
+def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
+    """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
+
+    A deposit also opens a session, in the same database transaction
+    (3/deposit-makes-session). False if another process on this database has settled it, or if
+    the control API restored an older one meanwhile, which has no such payment.
+    """
+    now_ms, session = service.clock.now_ms(), None
+    payment_id, payer, amount = attempt.payment_id, attempt.from_address, int(attempt.amount)
+    resource = attempt.resource_url
+    if resource == SESSIONS:
+        unit_ms = service.settings.decisions.duration_unit_s * 1000
+        expires_ms = now_ms + attempt.duration * unit_ms
+        session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
+    is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
+    if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
+        return False
+    service.entitlements.add(Entitlement(payment_id, intern(resource), intern(payer), now_ms))
+    settled = events.PaymentSettled(
+        payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
+    )
+    service.record(settled)
+    if session is not None and not is_known:
+        service.record(
+            events.SessionOpened(
+                session_id=session.session_id,
+                payment_id=payment_id,
+                payer=payer,
+                deposited_base=amount,
+                expires_ms=session.expires_ms,
+            )
+        )
+    return True
+
+
+def suspend(service: Service, attempt: Attempt) -> None:
+    """End access while the chain has undone a transfer that it may still make."""
+    payment_id = attempt.payment_id
+    service.entitlements.remove(payment_id)
+    if service.store.payments.undo(attempt.number):
+        service.record(events.PaymentUndone(payment_id=payment_id))
+
+
+def revoke(service: Service, attempt: Attempt, height: int) -> None:
+    """Note that an attempt can never be paid any more, and end the access that it gave.
+
+    A chain of this height says so.
+    """
+    payment_id = attempt.payment_id
+    is_news = service.store.payments.fail(attempt.number, height)
+    if not service.store.payments.is_paid_otherwise(attempt):
+        service.entitlements.remove(payment_id)
+        if is_news:
+            service.record(events.PaymentFailed(payment_id=payment_id))
+
+
+def session_id(service: Service, payment_id: str) -> str:
+    """Return the id of the session that a deposit opens (2.6/id-prefix).
+
+    Only this server can compute it, and it is the same every time.
+    """
+    message = b"session " + payment_id.encode()
+    return "session_" + hmac.digest(service.env.id_secret, message, "sha256").hex()[:40]

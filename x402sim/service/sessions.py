@@ -20,7 +20,7 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.issue import SESSIONS
-from x402sim.service.policies.serving import EndedSession
+from x402sim.service.policies import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
@@ -44,7 +44,7 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
     the payment id. Raises `Refused` 400.
     """
-    decimals, now_s = service.setup.network.decimals, service.clock.now_s()
+    decimals, now_s = service.env.network.decimals, service.clock.now_s()
     try:
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
@@ -73,47 +73,39 @@ async def expire(service: Service) -> int:
 
     Returns how many were settled; the others stay due.
     """
-    await _end(service)
-    settled, now_s = 0, service.clock.now()
-    last: Refund | None = None
-    while owed := service.store.sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
-        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
-    return settled
-
-
-async def _end(service: Service) -> None:
-    """End the expired sessions, some at a time: requests are answered between."""
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
-    while some == AT_MOST:
+    while some == AT_MOST:  # some at a time: requests are answered between
         await service.clock.sleep(0)
         some = sessions.expire(now_ms, AT_MOST)
         ended += some
     if ended:
         service.record(events.SessionsExpired(count=ended))
+    settled, now_s = 0, service.clock.now()
+    last: Refund | None = None
+    while owed := sessions.refunds_due(now_s, REFUNDS_AT_ONCE, last):
+        settled, last = settled + await _pay_some_back(service, owed), owed[-1]
+    return settled
 
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
-    """Pay these refunds at the same time; return how many were paid."""
+    """Pay these refunds at the same time, as the policy says; return how many were paid."""
     waits: dict[int | str, Wait] = {}
-    due = [refund for each in owed if (refund := _due(service, each, waits)) is not None]
+    due = []
+    for each in owed:
+        ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
+        paid_back = service.settings.policy.refund.refund(ended)
+        after_s = math.inf if paid_back is None else paid_back.after_s
+        due_s = each.expires_ms / 1000 + after_s
+        if paid_back is None or (after_s and due_s > service.clock.now()):
+            waits[each.session_id] = Wait(due_s, 0.0)  # the policy decides again only then
+        else:
+            due.append(replace(each, amount=paid_back.amount_base))
     try:
         paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
     finally:
         service.store.put_off("refunds", waits)
     return sum(paid)
-
-
-def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund | None:
-    """Return what the policy pays back now of what is owed; it is not asked again too early."""
-    ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
-    paid_back = service.settings.policy.refund.refund(ended)
-    after_s = math.inf if paid_back is None else paid_back.after_s
-    due_s = owed.expires_ms / 1000 + after_s
-    if paid_back is None or (after_s and due_s > service.clock.now()):
-        waits[owed.session_id] = Wait(due_s, 0.0)
-        return None
-    return replace(owed, amount=paid_back.amount_base)
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
@@ -142,8 +134,15 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     False for a deposit that a reorganisation has undone: it is not refunded. Raises
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
-    wallet, nonce = service.setup.wallet, refund_nonce(refund.session_id)
-    if await _is_undone(service, refund.payment_id):
+    wallet, nonce = service.env.wallet, refund_nonce(refund.session_id)
+    async with service.locks.hold(refund.payment_id):
+        attempt = service.store.payments.get(refund.payment_id)
+        if attempt is None or attempt.status != "settled":
+            return False
+        finding = await follow_chain(service, attempt)
+    if finding is ChainFinding.UNKNOWN:
+        raise Unavailable("the chain does not say whether the deposit was paid")
+    if finding is not ChainFinding.PAID:
         return False
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
@@ -165,7 +164,7 @@ async def look_again_at_refund(
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
-    wallet, nonce = service.setup.wallet, refund_nonce(session_id)
+    wallet, nonce = service.env.wallet, refund_nonce(session_id)
     async with service.locks.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
@@ -183,18 +182,6 @@ async def look_again_at_refund(
             service.record(events.RefundUndone(session_id=session_id))
 
 
-async def _is_undone(service: Service, payment_id: str) -> bool:
-    """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
-    async with service.locks.hold(payment_id):
-        stored = service.store.payments.get(payment_id)
-        if stored is None or stored.status != "settled":
-            return True
-        finding = await follow_chain(service, stored)
-    if finding is ChainFinding.UNKNOWN:
-        raise Unavailable("the chain does not say whether the deposit was paid")
-    return finding is not ChainFinding.PAID
-
-
 def refund_nonce(session_id: str) -> bytes:
     """Return the nonce of a session's refund, which is always the same."""
     return keccak256(b"x402sim refund of " + session_id.encode())
@@ -205,22 +192,22 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
 
     Raises `Unavailable` or `OutcomeUnknown`.
     """
-    setup, now_s = service.setup, service.clock.now_s()
+    env, now_s = service.env, service.clock.now_s()
     auth = Authorization(
-        from_=setup.wallet,
+        from_=env.wallet,
         to=parse_address(refund.to_address),
         value=refund.amount,
         valid_after=now_s - 60,
-        valid_before=now_s + setup.settings.max_timeout_s,
+        valid_before=now_s + env.settings.max_timeout_s,
         nonce=nonce,
     )
-    signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
+    signature = sign(transfer_digest(auth, env.network.domain), env.key)
     requirements = replace(
         service.issuer.requirements(SESSIONS, refund.amount),
         pay_to=refund.to_address,
         description="Refund of a session's unspent balance",
     )
-    payment = present(encode_header(auth, signature, setup.network))
+    payment = present(encode_header(auth, signature, env.network))
     outcome = await service.facilitator.settle(payment, requirements)
     if isinstance(outcome, Moved):
         return outcome.tx_hash

@@ -1,6 +1,6 @@
 """The settings of one service: every number that the specification gives or leaves open.
 
-What connects a service (keys, URLs, network) is its `Setup`.
+What connects a service (keys, URLs, network) is its `Environment`.
 Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-interval,
 8/indexer-batch.
 """
@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from x402sim.protocol.money import to_base
-from x402sim.protocol.supported import PaymentFlow
-from x402sim.service.policies import ServicePolicy
-from x402sim.service.policies.reputation import MatchedPayments, Reputation
+from x402sim.protocol.x402 import PaymentFlow
+from x402sim.service.policies import MatchedPayments, Reputation, ServicePolicy
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import (
     AboveZero,
@@ -120,28 +119,23 @@ class Settings:
     policy: ServicePolicy = field(default_factory=ServicePolicy)
 
     def __post_init__(self) -> None:
-        _price("quote_price", self.quote_price)
+        try:
+            price = to_base(self.quote_price, MOST_DECIMALS)
+        except (TypeError, ValueError) as wrong:
+            raise ValueError(f"quote_price: {wrong}") from None
+        if price == 0:
+            raise ValueError(f"quote_price: expected more than 0 tokens, got {self.quote_price!r}")
         if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
-        _waits("pending_wait_s", self.pending_wait_s)
-
-
-def _waits(name: str, value: object) -> None:
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise ValueError(f"{name}: expected (first, longest) in seconds, got {value!r}")
-    for each in value:
-        require_kind(name, each, AboveZero)
-    if value[0] > value[1]:
-        raise ValueError(f"{name}: the first wait is longer than the longest, {value!r}")
-
-
-def _price(name: str, value: object) -> None:
-    try:
-        amount = to_base(value, MOST_DECIMALS)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"{name}: {wrong}") from None
-    if amount == 0:
-        raise ValueError(f"{name}: expected more than 0 tokens, got {value!r}")
+        waits: object = self.pending_wait_s
+        if not isinstance(waits, tuple) or len(waits) != 2:
+            raise ValueError(f"pending_wait_s: expected (first, longest) in seconds, got {waits!r}")
+        for each in waits:
+            require_kind("pending_wait_s", each, AboveZero)
+        if waits[0] > waits[1]:
+            raise ValueError(
+                f"pending_wait_s: the first wait is longer than the longest, {waits!r}"
+            )
 
 
 def settings_from_env(env: Mapping[str, str]) -> Settings:

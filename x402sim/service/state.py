@@ -1,9 +1,15 @@
-"""One running service: its settings and the collaborators that its functions share."""
+"""One running service: the collaborators that its functions share, and what it has in memory.
+
+The entitlements (2.5) are in memory only, for 24 hours: paid resources by payment id.
+Clauses: 2.5/entitlement, 3/discarded-after-24h, 8/cache-lifetime, 8/cache-sweep.
+"""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
@@ -11,18 +17,71 @@ from x402sim.http.exchange import Transport
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.rng import Rng, Stream
-from x402sim.service.entitlements import Entitlements
+from x402sim.service.environment import Environment
 from x402sim.service.issue import Issuer
 from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup
 from x402sim.service.store import Store
-from x402sim.service.upstream.explorer import ExplorerClient
+from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
-from x402sim.service.upstream.rpc import RpcClient
+
+
+class Entitlement(msgspec.Struct, frozen=True):
+    """The fields of section 2.5 (2.5/entitlement); `timestamp_ms` is the time of creation."""
+
+    payment_id: str
+    resource_url: str
+    user_address: str
+    timestamp_ms: int
+
+
+class Entitlements:
+    """Entitlements by payment id."""
+
+    def __init__(self, lifetime_s: float) -> None:
+        self._lifetime_ms = lifetime_s * 1000
+        self._cached: dict[str, Entitlement] = {}
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def add(self, entitlement: Entitlement) -> None:
+        """Store an entitlement (4.1/cache)."""
+        self._cached[entitlement.payment_id] = entitlement
+
+    def all(self) -> list[Entitlement]:
+        """Return what is cached."""
+        return list(self._cached.values())
+
+    def grants(self, payment_id: str, resource: str, now_ms: int) -> bool:
+        """Tell whether a cached entitlement is for exactly this resource (5/cache-first).
+
+        It lives 24 hours, swept or not (8/cache-lifetime).
+        """
+        found = self._cached.get(payment_id)
+        if found is None or found.resource_url != resource:
+            return False
+        return now_ms - found.timestamp_ms < self._lifetime_ms
+
+    def sweep(self, now_ms: int) -> int:
+        """Discard entitlements older than 24 hours (3/discarded-after-24h); return their number."""
+        before, oldest_ms = len(self._cached), now_ms - self._lifetime_ms
+        self._cached = {k: e for k, e in self._cached.items() if e.timestamp_ms > oldest_ms}
+        return before - len(self._cached)
+
+    def remove(self, payment_id: str) -> None:
+        """Remove one entitlement, as its payment has failed."""
+        self._cached.pop(payment_id, None)
+
+    def clear(self) -> None:
+        """Remove every entitlement, as a restart does."""
+        self._cached.clear()
 
 
 class KeyedLocks:
-    """One lock per key, kept only while a task holds it or waits for it."""
+    """One lock per key, kept only while a task holds it or waits for it.
+
+    The dictionary is weak, or it would grow with every payment id that anybody sends.
+    """
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -39,7 +98,7 @@ class Service:
     Each collaborator is an object that can be replaced by another of its kind.
     """
 
-    setup: Setup
+    env: Environment
     clock: Clock
     store: Store
     issuer: Issuer
@@ -63,8 +122,8 @@ class Service:
 
     @property
     def settings(self) -> Settings:
-        """The numbers and choices of its setup."""
-        return self.setup.settings
+        """Its numbers and choices."""
+        return self.env.settings
 
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.
@@ -74,17 +133,19 @@ class Service:
         return self.rng.stream(f"policy: {name} {about}").random()
 
 
-def connected(setup: Setup, store: Store, to: Transport, clock: Clock, salts: Stream) -> Service:
+def connected(
+    env: Environment, store: Store, to: Transport, clock: Clock, salts: Stream
+) -> Service:
     """Return a service on its database; `to` reaches whom it calls, payment ids need `salts`."""
     return Service(
-        setup=setup,
+        env=env,
         clock=clock,
         store=store,
-        issuer=Issuer(setup, salts),
-        entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=setup.facilitator(to),
-        explorer=setup.explorer(to),
-        rpc=setup.rpc(to),
+        issuer=Issuer(env, salts),
+        entitlements=Entitlements(env.settings.entitlement_lifetime_s),
+        facilitator=env.facilitator(to),
+        explorer=env.explorer(to),
+        rpc=env.rpc(to),
     )
 
 

@@ -79,7 +79,7 @@ def judge(
             setting = Setting(
                 options=Options(
                     target=target or Target(),
-                    pay_to=stage.parts.service.setup.pay_to,
+                    pay_to=stage.parts.service.env.pay_to,
                     patient=patient,
                 ),
                 http=stage.client("suite"),

@@ -18,8 +18,7 @@ from x402sim.http.bounded import Limits
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.money import to_base
-from x402sim.protocol.network_file import known_networks
-from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.networks import TESTNET, known_networks
 from x402sim.suite.command import find_target, skipped
 from x402sim.suite.engine import all_checks
 from x402sim.suite.flags import FLAGS, KEY_VARIABLE

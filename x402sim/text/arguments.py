@@ -1,9 +1,9 @@
 """Says what is wrong with the arguments of a call: which one, what it may be, the nearest word.
 
 `explained` wraps a function or a class. A name that it does not take raises `TypeError`, and a
-value that is not what its annotation says raises `ValueError`, as far as that can be told: numbers
-and texts, a number within a `Range`, words of a `Literal`, objects of a class, and objects with the
-methods of a `Protocol`.
+value that is not what its annotation says raises `ValueError`, as far as that can be checked:
+numbers and texts, a number within a `Range`, words of a `Literal`, objects of a class, and objects
+with the methods of a `Protocol`.
 """
 
 import functools
@@ -125,8 +125,8 @@ def require_kind(argument: str, value: object, *kinds: Any) -> None:
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     if isinstance(value, str) and any(isinstance(word, str) for word in words):
         raise ValueError(f"{argument}: {unknown('word', value, words)}")
-    wanted = " or ".join(map(_said, kinds))
-    raise ValueError(f"{argument}: expected {wanted}, got {_seen(value)}{_meant(value, kinds)}")
+    wanted = " or ".join(map(_in_words, kinds))
+    raise ValueError(f"{argument}: expected {wanted}, got {_shown(value)}{_meant(value, kinds)}")
 
 
 def _fits(value: object, kind: Any) -> bool:
@@ -147,19 +147,19 @@ def _methods(protocol: type) -> list[str]:
     return [name for name, each in found.items() if name[0] != "_" and inspect.isfunction(each)]
 
 
-def _said(kind: Any) -> str:
+def _in_words(kind: Any) -> str:
     if kind is NoneType:
         return "None"
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is Annotated:
-        return f"{_said(kind.__origin__)} {kind.__metadata__[0]}"
+        return f"{_in_words(kind.__origin__)} {kind.__metadata__[0]}"
     if Protocol in getattr(kind, "__bases__", ()):
         return f"an object with {' and '.join(f'`{each}`' for each in _methods(kind))}"
     return _WORDS.get(kind) or str(kind.__name__)
 
 
-def _seen(value: object) -> str:
+def _shown(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else described(value)[:120]
 
 

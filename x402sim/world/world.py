@@ -20,8 +20,8 @@ from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.report.run import Run
+from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.printable import changed, described
@@ -70,7 +70,7 @@ class Hooks:
     hold in memory. `app` wraps the ASGI application of the service.
     """
 
-    setup: Callable[[Setup], Setup] = _unchanged
+    setup: Callable[[Environment], Environment] = _unchanged
     service: Callable[[Service], Service] = _unchanged
     app: Callable[[Service, ASGIApp], ASGIApp] = _no_middleware
     facilitator: Callable[[Facilitator], Facilitator] = _unchanged

@@ -4,6 +4,8 @@ Examples are wire messages themselves, so they cannot differ from what the servi
 and sends; what is sold is what it sells.
 """
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -14,13 +16,12 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
-from x402sim.service import quotes
-from x402sim.service.agents import agent
-from x402sim.service.docs.schemas import Json
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, asked
+from x402sim.service import content
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, required_without_id
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
+Json = dict[str, Any]
 PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
 SESSION_ID = "session_" + "5e1d3a7b" * 5
 _PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -33,6 +34,8 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
     """Return one valid example of each message, by the name of its schema, and of each 402."""
     side, deposit_base = decisions.sides[0], 10**network.decimals
     required = _required(QUOTE, price_base, network)
+    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
+    auth = Authorization(payer, to, price_base, now_s - 60, now_s + 300, nonce=bytes(32))
     order = messages.QuoteRequest(pair="BTC-USD", side=side, leverage=10, size_usd=1000)
     examples = {
         "PaymentRequired": required,
@@ -41,7 +44,7 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
         "AgentsRequired": _required(AGENTS, price_base, network),
         "SettlementRequest": messages.SettlementRequest(
             payment_id=PAYMENT_ID,
-            payment_header=_payment_header(network, price_base),
+            payment_header=encode_header(auth, bytes(65), network),  # its signature is invalid
             payment_requirements=replace(required.payment_requirements, description=msgspec.UNSET),
         ),
         "Receipt": messages.Receipt(
@@ -59,9 +62,9 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
             timestamp=_TIME_MS,
         ),
         "QuoteRequest": order,
-        "Quote": quotes.quote(Settings(decisions=decisions), order),
-        "Market": quotes.market(),
-        "Agent": agent(price_base, _PAY_TO, reputation=12),
+        "Quote": content.quote(Settings(decisions=decisions), order),
+        "Market": content.market(),
+        "Agent": content.agent(price_base, _PAY_TO, reputation=12),
         "SessionRequest": messages.SessionRequest(
             max_spend=to_decimal(deposit_base, network.decimals),
             duration=3600 // decisions.duration_unit_s,
@@ -81,15 +84,8 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
 
 def _required(resource: str, amount_base: int, network: Network) -> messages.PaymentRequired:
     """Return the 402 of a resource; a deposit is not paid in one step."""
-    required = asked(network, parse_address(_PAY_TO), 300, resource, amount_base)
+    required = required_without_id(network, parse_address(_PAY_TO), 300, resource, amount_base)
     required = replace(required, payment_id=PAYMENT_ID)
     if resource == SESSIONS:
         return required
     return offers(required, network, url=f"https://api.example.com{resource}").body
-
-
-def _payment_header(network: Network, amount_base: int) -> str:
-    """Return a well-formed payment header; its signature is of zeros, and so invalid."""
-    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
-    auth = Authorization(payer, to, amount_base, now_s - 60, now_s + 300, nonce=bytes(32))
-    return encode_header(auth, bytes(65), network)

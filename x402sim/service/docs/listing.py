@@ -1,8 +1,14 @@
 """What a service sells, as indexes of the x402 standard read it."""
 
-from x402sim.protocol.discovery import Item, declaration
-from x402sim.protocol.supported import flow_said
-from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
+from x402sim.protocol.x402 import (
+    MIME_TYPE,
+    Item,
+    RequirementsV1,
+    declaration,
+    flow_extra,
+    requirements_v1,
+    requirements_v2,
+)
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES
 from x402sim.service.state import Service
@@ -15,8 +21,8 @@ def sold(service: Service) -> list[str]:
 
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
     """Return how each resource is paid, in version 1; `base` is the service's URL."""
-    network, flow = service.setup.network, flow_said(service.settings.payment_flow)
-    price = service.setup.quote_price_base
+    network, flow = service.env.network, flow_extra(service.settings.payment_flow)
+    price = service.env.quote_price_base
     return [
         requirements_v1(service.issuer.requirements(path, price), network, url=base + path, **flow)
         for path in sold(service)
@@ -25,9 +31,9 @@ def accepts(service: Service, base: str) -> list[RequirementsV1]:
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of what each takes."""
-    setup, flow = service.setup, flow_said(service.settings.payment_flow)
-    price = setup.quote_price_base
-    examples = examples_of(setup.settings.decisions, price, setup.network)
+    env, flow = service.env, flow_extra(service.settings.payment_flow)
+    price = env.quote_price_base
+    examples = examples_of(env.settings.decisions, price, env.network)
     declared = {
         QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
         MARKET: declaration("GET", examples["Market"]),
@@ -39,7 +45,7 @@ def items(service: Service, base: str) -> list[Item]:
             type="http",
             x402_version=2,
             accepts=[
-                requirements_v2(service.issuer.requirements(path, price), setup.network, **flow)
+                requirements_v2(service.issuer.requirements(path, price), env.network, **flow)
             ],
             last_updated=service.clock.now_s(),
             description=RESOURCES[path].description,

@@ -142,18 +142,13 @@ def _moves(machine: tuple[states.Move, ...]) -> str:
 
 
 def _decisions(in_use: Decisions) -> dict[str, object]:
-    rows = [
-        (f"`{d.id}`", d.question, d.choice, d.alternatives, d.reason, _standing(d, in_use))
-        for d in decisions()
-    ]
+    rows = []
+    for d in decisions():
+        answer = in_force(d, in_use)
+        standing = {d.choice: "the choice", d.alternatives: "the alternative"}.get(answer, answer)
+        rows.append((f"`{d.id}`", d.question, d.choice, d.alternatives, d.reason, standing))
     titles = ("Decision", "Question", "Choice", "Alternatives", "Reason", "In force here")
     return {"decisions": table(titles, rows).rstrip()}
-
-
-def _standing(decision: Decision, in_use: Decisions) -> str:
-    answer = in_force(decision, in_use)
-    known = {decision.choice: "the choice", decision.alternatives: "the alternative"}
-    return known.get(answer, answer)
 
 
 def _clauses(_: Decisions) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The routes of the documentation.
 
 The index and its pages, the OpenAPI document, and the interactive page with its files. What makes
-them is imported when it is asked for: it needs the whole book of clauses.
+them is imported at the first request: it needs the whole book of clauses.
 Clauses: 4.5/llms-txt.
 """
 
@@ -52,7 +52,7 @@ async def markdown(service: Service, request: Request) -> Response:
     from x402sim.service.docs.pages import page
 
     name, decisions = request.path_params["name"], service.settings.decisions
-    text = page(name, decisions, service.setup.network, _base(request))
+    text = page(name, decisions, service.env.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
     if name.endswith(".json"):
@@ -64,8 +64,8 @@ async def openapi_json(service: Service, _: Request) -> Response:
     """GET /openapi.json: this API, for machines."""
     from x402sim.service.docs.openapi import openapi
 
-    setup = service.setup
-    return web.answer(openapi(setup.settings.decisions, setup.quote_price_base, setup.network))
+    env = service.env
+    return web.answer(openapi(env.settings.decisions, env.quote_price_base, env.network))
 
 
 async def well_known(service: Service, request: Request) -> Response:

@@ -130,7 +130,10 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._use(sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S))
+        self._connection = sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S)
+        self._writer = self._connection.cursor()
+        """For statements that return no rows: a cursor for each would take longer."""
+        self._transaction = _Transaction(self._writer)
         try:
             self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
             if file is None:
@@ -139,12 +142,6 @@ class Database:
         except sqlite3.Error:
             self._connection.close()
             raise
-
-    def _use(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._writer = connection.cursor()
-        """For statements that return no rows: a cursor for each would take longer."""
-        self._transaction = _Transaction(self._writer)
 
     def _open(self) -> None:
         self.execute("PRAGMA synchronous=FULL")

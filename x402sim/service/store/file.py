@@ -44,12 +44,13 @@ def require_file(file: Path) -> None:
             f"it have longer names, and this has {len(os.fsencode(file.name))}"
         )
     try:
-        seen = _kind(file)
+        found = _kind(file)
         real = Path(os.path.realpath(file))
-        if seen not in ("", "a file"):
-            raise ValueError(f"{name}: a file is wanted, and this is {seen}; name a file")
+        if found not in ("", "a file"):
+            raise ValueError(f"{name}: a file is wanted, and this is {found}; name a file")
         if _kind(real.parent) != "a folder":
-            raise ValueError(f"{name}: there is no folder {_shown_parent(file, real)}")
+            parent = real.parent if file.is_symlink() else file.parent  # as the user wrote it
+            raise ValueError(f"{name}: there is no folder {parent}")
     except OSError as error:
         raise ValueError(f"{name}: a file is wanted: {error.strerror}; name another") from error
 
@@ -60,11 +61,6 @@ def _kind(path: Path) -> str:
         return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "a file")
     except (FileNotFoundError, NotADirectoryError):
         return ""
-
-
-def _shown_parent(file: Path, real: Path) -> Path:
-    """Return the folder that is missing, as the user wrote it unless a link leads to it."""
-    return real.parent if file.is_symlink() else file.parent
 
 
 @contextmanager
@@ -83,8 +79,13 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
     for each in opened:
         require_file(each)
     new = [each for each in opened if not each.exists()]
-    if file in new:
-        _make(file)
+    if file in new:  # SQLite takes an empty file as a new database; the system says why it cannot
+        try:
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
+        except OSError as error:
+            raise ValueError(
+                f"the database {file} cannot be made: {error.strerror}; name another file"
+            ) from error
     try:
         yield
     except BaseException as error:
@@ -93,16 +94,6 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
             _remove([each.with_name(each.name + end) for each in new for end in _OF_ONE])
             _remove([file.with_name(file.name + ".process1" + end) for end in _OF_ONE])
         raise
-
-
-def _make(file: Path) -> None:
-    """Make an empty file, which SQLite takes as a new database: the system says why it cannot."""
-    try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
-    except OSError as error:
-        raise ValueError(
-            f"the database {file} cannot be made: {error.strerror}; name another file"
-        ) from error
 
 
 def _remove(files: Sequence[Path]) -> None:

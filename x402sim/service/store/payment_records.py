@@ -6,7 +6,6 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -14,21 +13,21 @@ from msgspec.structs import fields, replace
 from x402sim.protocol import states
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRecord
-from x402sim.service.policies.reputation import Reputation, Track
+from x402sim.service.policies import Reputation, Track
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
-class Stored(PaymentRecord, frozen=True, kw_only=True):
-    """One attempt to pay as the database has it: its record, and what is kept beside it.
+class Attempt(PaymentRecord, frozen=True, kw_only=True):
+    """One attempt to pay a payment id: its record, and what is stored beside it.
 
     `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
     the header cannot be read. `can_pay`: it makes the required transfer, so it can be claimed once
-    only. `seen_unused`: the chain has said that it was not used yet. `may_move`: an earlier request
-    had it settled, and nobody has said since that no money has moved. `offered_id` is the payment
-    id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s` are the
-    seconds that it has waited, while it is pending, since the last look (0 if nobody has looked),
-    and `failed_at` is the height of the chain that failed it.
+    only. `seen_unused`: the chain has reported that it was not used yet. `may_move`: an earlier
+    request had it settled, and nothing since has shown that no money has moved. `offered_id` is the
+    payment id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s`
+    are the seconds that it has waited, while it is pending, since the last look (0 if nobody has
+    looked), and `failed_at` is the height of the chain that failed it.
     """
 
     payer: Address | None
@@ -39,15 +38,16 @@ class Stored(PaymentRecord, frozen=True, kw_only=True):
     offered_id: str | None
     can_pay: bool
     seen_unused: bool
-    attempt: int = 0
+    number: int = 0
     """Its number in the database, or 0 before it is there."""
     may_move: bool = False
     wait_s: float = 0.0
     failed_at: int | None = None
 
 
-_READ = Stored.__struct_fields__
-_CLAIM = tuple(each.name for each in fields(Stored) if each.required)
+_READ = Attempt.__struct_fields__
+_COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
+_CLAIM = tuple(each.name for each in fields(Attempt) if each.required)
 """The columns that a claim writes."""
 _FLAGS = ("can_pay", "seen_unused", "may_move")
 _OFFERED = _CLAIM.index("offered_id") + 1
@@ -65,17 +65,11 @@ _SETTLE = (
     "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, may_move = 1, "
     f"is_deep = 0 WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
 )
-_SELECT = f"SELECT {', '.join(_READ)} FROM payments WHERE "
+_SELECT = f"SELECT {_COLUMNS} FROM payments WHERE "
 
 
-def _stored(row: Sequence[Any]) -> Stored:
-    found = dict(zip(_READ, row, strict=True))
-    found |= {name: bool(found[name]) for name in _FLAGS}
-    return Stored(**found)
-
-
-def _rank(stored: Stored) -> tuple[int, int]:
-    return ("failed", "pending", "settled").index(stored.status), stored.attempt
+def _rank(attempt: Attempt) -> tuple[int, int]:
+    return ("failed", "pending", "settled").index(attempt.status), attempt.number
 
 
 class PaymentRecords:
@@ -85,33 +79,38 @@ class PaymentRecords:
         self._db = database
         self._sessions = sessions
 
-    def _found(self, where: str, *values: Any) -> list[Stored]:
-        return [_stored(row) for row in self._db.execute(_SELECT + where, *values)]
+    def _found(self, where: str, *values: Any) -> list[Attempt]:
+        found = []
+        for row in self._db.execute(_SELECT + where, *values):
+            values_of = dict(zip(_READ, row, strict=True))
+            values_of |= {name: bool(values_of[name]) for name in _FLAGS}  # SQLite has integers
+            found.append(Attempt(**values_of))
+        return found
 
-    def get(self, payment_id: str) -> Stored | None:
+    def get(self, payment_id: str) -> Attempt | None:
         """Return the attempt that says what became of a payment id.
 
         The settled one, or the newest pending one, or the newest that failed.
         """
         return max(self.attempts(payment_id), key=_rank, default=None)
 
-    def shown(self, payment_id: str) -> Stored | None:
+    def shown(self, payment_id: str) -> Attempt | None:
         """Return what `get` does, or the payment in one step that answers the 402 of this id."""
         attempts, answer = self.attempts(payment_id), self.answer_to(payment_id)
         return max(attempts + self.attempts(answer or ""), key=_rank, default=None)
 
-    def attempts(self, payment_id: str) -> list[Stored]:
+    def attempts(self, payment_id: str) -> list[Attempt]:
         """Return every attempt to pay a payment id, oldest first."""
         return self._found("payment_id = ? ORDER BY attempt", payment_id)
 
-    def attempt(self, attempt: int) -> Stored | None:
+    def attempt(self, number: int) -> Attempt | None:
         """Return one attempt."""
-        return next(iter(self._found("attempt = ?", attempt)), None)
+        return next(iter(self._found("attempt = ?", number)), None)
 
-    def now(self, stored: Stored) -> Stored | None:
+    def now(self, attempt: Attempt) -> Attempt | None:
         """Return an attempt as it is now; None if an older database was restored meanwhile."""
-        found = self.attempt(stored.attempt)
-        return found if found and found.payment_id == stored.payment_id else None
+        found = self.attempt(attempt.number)
+        return found if found and found.payment_id == attempt.payment_id else None
 
     def answer_to(self, offered_id: str) -> str | None:
         """Return the id of a payment in one step that answers this 402: the settled, or newest."""
@@ -121,10 +120,10 @@ class PaymentRecords:
         )
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
-    def newest(self, limit: int) -> list[Stored]:
+    def newest(self, limit: int) -> list[Attempt]:
         """Return what became of the ids of the newest attempts, oldest first: of each as `get`."""
         ids = "SELECT payment_id FROM payments ORDER BY attempt DESC LIMIT ?"
-        found: dict[str, Stored] = {}
+        found: dict[str, Attempt] = {}
         for each in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):
             found[each.payment_id] = max(found.pop(each.payment_id, each), each, key=_rank)
         return list(found.values())
@@ -133,7 +132,7 @@ class PaymentRecords:
         """Return how many payment ids there are."""
         return int(self._db.one("SELECT count(DISTINCT payment_id) FROM payments")[0])
 
-    def pending(self, now_s: float, limit: int) -> list[Stored]:
+    def pending(self, now_s: float, limit: int) -> list[Attempt]:
         """Return attempts whose outcome is unknown and that may be looked at now.
 
         At most `limit` of those whose money may have moved, and then as many of the others, which
@@ -169,36 +168,36 @@ class PaymentRecords:
 
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
-    def insert_pending(self, new: Stored) -> Stored | None:
+    def insert_pending(self, new: Attempt) -> Attempt | None:
         """Record a new attempt as pending; None if its authorization or its 402 is claimed already.
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
         done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
-        return replace(new, attempt=done.lastrowid) if done.rowcount else None
+        return replace(new, number=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> str | None:
         """Return the status of a payment that claims the same 402 in the other way, or None."""
         sql = "SELECT status " + _RIVAL.format(offered=2)
         return next((str(row[0]) for row in self._db.execute(sql, payment_id, offered_id)), None)
 
-    def see_unused(self, attempt: int) -> None:
+    def see_unused(self, number: int) -> None:
         """Record that the chain says of a claimed authorization that it is not used yet."""
-        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE attempt = ?", attempt)
+        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE attempt = ?", number)
 
-    def set_may_move(self, attempt: int, may_move: bool) -> None:
+    def set_may_move(self, number: int, may_move: bool) -> None:
         """Record whether the facilitator may move the money of this attempt.
 
         If not, another header may be presented for the payment id.
         """
-        self._db.execute("UPDATE payments SET may_move = ? WHERE attempt = ?", may_move, attempt)
+        self._db.execute("UPDATE payments SET may_move = ? WHERE attempt = ?", may_move, number)
 
-    def drop_claim(self, attempt: int) -> None:
+    def drop_claim(self, number: int) -> None:
         """Delete a pending attempt whose header cannot pay; its authorization is free again."""
         sql = "DELETE FROM payments WHERE attempt = ? AND status = 'pending'"
-        self._db.execute(sql, attempt)
+        self._db.execute(sql, number)
 
-    def mark_settled(self, attempt: int, tx_hash: str, session: NewSession | None) -> bool:
+    def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled).
 
         A deposit opens its `session` in the same transaction, or gets the one back that it
@@ -206,14 +205,14 @@ class PaymentRecords:
         another process on this database has settled it.
         """
         if session is None:
-            return self._db.changed(_SETTLE, tx_hash, attempt)
+            return self._db.changed(_SETTLE, tx_hash, number)
         with self._db.transaction():
-            is_news = self._db.changed(_SETTLE, tx_hash, attempt)
+            is_news = self._db.changed(_SETTLE, tx_hash, number)
             if is_news:
-                self._sessions.open(attempt, session)
+                self._sessions.open(number, session)
         return is_news
 
-    def undo(self, attempt: int) -> bool:
+    def undo(self, number: int) -> bool:
         """Make a settled payment pending again: the chain has undone its transfer.
 
         Meanwhile neither it nor a session that it paid for grants anything. False if it is not
@@ -222,10 +221,10 @@ class PaymentRecords:
         return self._db.changed(
             "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
             "look_s = 0, wait_s = 0 WHERE attempt = ? AND status = 'settled'",
-            attempt,
+            number,
         )
 
-    def fail(self, attempt: int, height: int) -> bool:
+    def fail(self, number: int, height: int) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
@@ -236,24 +235,24 @@ class PaymentRecords:
                 "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
                 "WHERE attempt = ? AND status != 'failed' RETURNING payment_id",
                 height,
-                attempt,
+                number,
             )
             if failed is not None and self._settled(failed[0]) is None:
                 self._sessions.cancel(failed[0])
         return failed is not None
 
-    def is_paid_otherwise(self, stored: Stored) -> bool:
+    def is_paid_otherwise(self, attempt: Attempt) -> bool:
         """Tell whether another attempt has settled the same payment id."""
-        settled = self._settled(stored.payment_id)
-        return settled is not None and settled != stored.attempt
+        settled = self._settled(attempt.payment_id)
+        return settled is not None and settled != attempt.number
 
-    def is_claimed_otherwise(self, stored: Stored) -> bool:
+    def is_claimed_otherwise(self, attempt: Attempt) -> bool:
         """Tell whether another attempt, for this payment id or another, has the authorization."""
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
             "AND status != 'failed' AND can_pay"
         )
-        return self._db.one(sql, stored.payer, stored.nonce, stored.attempt) is not None
+        return self._db.one(sql, attempt.payer, attempt.nonce, attempt.number) is not None
 
     def is_claimed(self, payer: Address, nonce: bytes) -> bool:
         """Tell whether an authorization is claimed for any payment id, and may still be paid."""
@@ -270,7 +269,7 @@ class PaymentRecords:
 
     # --- what the indexer reads and writes --------------------------------------------
 
-    def unindexed(self, limit: int) -> list[Stored]:
+    def unindexed(self, limit: int) -> list[Attempt]:
         """Return settled payments without a block, newest first.
 
         Clause 8/indexer-batch: at most `limit` of them.
@@ -281,7 +280,7 @@ class PaymentRecords:
         )
         return self._found(newest, limit)
 
-    def shallow(self, limit: int) -> list[Stored]:
+    def shallow(self, limit: int) -> list[Attempt]:
         """Return settled payments whose block is not deep enough yet, oldest first."""
         return self._found(
             "block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
@@ -289,14 +288,14 @@ class PaymentRecords:
             limit,
         )
 
-    def shallow_failures(self, limit: int) -> list[Stored]:
+    def shallow_failures(self, limit: int) -> list[Attempt]:
         """Return failed attempts that a reorganisation may still change, oldest first."""
         oldest = "status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
         return self._found(oldest, limit)
 
-    def set_deep(self, attempt: int) -> None:
+    def set_deep(self, number: int) -> None:
         """Record that no reorganisation is expected to change an attempt any more."""
-        self._db.execute("UPDATE payments SET is_deep = 1 WHERE attempt = ?", attempt)
+        self._db.execute("UPDATE payments SET is_deep = 1 WHERE attempt = ?", number)
 
     def backlog(self) -> int:
         """Return how many settled records have no block yet."""
@@ -304,7 +303,7 @@ class PaymentRecords:
         return int(self._db.one(sql)[0])
 
     def set_block(
-        self, attempt: int, tx_hash: str, block_number: int, *, is_deep: bool = False
+        self, number: int, tx_hash: str, block_number: int, *, is_deep: bool = False
     ) -> None:
         """Complete a settled record with its transaction and its block (8/indexer-query).
 
@@ -316,7 +315,7 @@ class PaymentRecords:
             tx_hash,
             block_number,
             is_deep,
-            attempt,
+            number,
         )
 
     def update_reputation(self, reputation: Reputation) -> None:

@@ -85,10 +85,10 @@ _PAYABLE = (
 _CAN_PAY = "SELECT 1 FROM sessions WHERE " + _PAYABLE.format(session="?", now="?", amount="?")
 _DEBITED = _PAYABLE.format(session="new.session_id", now="new.timestamp", amount="new.amount")
 _RELEASE = f"""CREATE TEMP TRIGGER release BEFORE INSERT ON main.debits BEGIN
-    UPDATE sessions SET released = told(released + new.amount) WHERE {_DEBITED};
+    UPDATE sessions SET released = reported(released + new.amount) WHERE {_DEBITED};
     SELECT RAISE(IGNORE) WHERE changes() = 0; END"""
 """A debit raises released, or is not written: one statement, which takes two thirds of the time of
-two in a transaction. `told` passes the number on; RETURNING would take longer."""
+two in a transaction. `reported` passes the number on; RETURNING would take longer."""
 _DEBIT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, ?, ?, ?)"
 
 
@@ -97,9 +97,9 @@ class SessionBudgets:
 
     def __init__(self, database: Database) -> None:
         self._db = database
-        self._told: deque[int] = deque(maxlen=1)
+        self._reported: deque[int] = deque(maxlen=1)
         """What the last debit released; SQLite keeps the function, which may not keep the store."""
-        database.define("told", partial(_tell, self._told))
+        database.define("reported", partial(_report, self._reported))
         database.execute(_RELEASE)
 
     def get(self, session_id: str) -> SessionBudget | None:
@@ -140,7 +140,7 @@ class SessionBudgets:
         unit.
         """
         is_paid = self._db.changed(_DEBIT, session_id, amount, resource, now_ms)
-        return self._told[0] if is_paid else None
+        return self._reported[0] if is_paid else None
 
     def undo_debit(self, session_id: str, amount: int, resource: str) -> int | None:
         """Give the newest debit of this amount and resource back; return released, or None.
@@ -257,6 +257,6 @@ class SessionBudgets:
         )
 
 
-def _tell(told: deque[int], released: int) -> int:
-    told.append(released)
+def _report(reported: deque[int], released: int) -> int:
+    reported.append(released)
     return released

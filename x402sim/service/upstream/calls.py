@@ -24,7 +24,7 @@ class Declined(Unavailable):
 
 
 class OutcomeUnknown(Exception):
-    """The facilitator was asked to settle, and its answer is lost: money may have moved."""
+    """The request to settle was sent, and its answer is lost: money may have moved."""
 
 
 def post(url: Url, body: bytes, headers: Headers) -> Request:

@@ -87,26 +87,26 @@ class FacilitatorClient:
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
         body = self._dialect.request(payment, requirements)
-        return await self._ask(self._verify_url, body, self._verify, self._dialect.read_verdict)
+        return await self._post(self._verify_url, body, self._verify, self._dialect.read_verdict)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         """Ask the facilitator to settle.
 
-        Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
-        and its answer is lost or makes no sense.
+        Raises `Unavailable` if it certainly did not get the request, `OutcomeUnknown` if it may
+        have got it, and its answer is lost or makes no sense.
         """
         body, read = self._dialect.request(payment, requirements), self._dialect.read_outcome
         try:
-            outcome = await self._ask(self._settle_url, body, self._settle, read)
+            outcome = await self._post(self._settle_url, body, self._settle, read)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
                 raise
             raise OutcomeUnknown(str(error)) from error
-        if isinstance(outcome, Moved) and not _is_what_was_asked(outcome, payment, requirements):
+        if isinstance(outcome, Moved) and not _is_as_requested(outcome, payment, requirements):
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return outcome
 
-    async def _ask(
+    async def _post(
         self, url: Url, body: bytes, limits: Limits, read: Callable[[bytes], Answer]
     ) -> Answer:
         """Return the answer; one that names a refusal counts whatever its status below 500."""
@@ -121,7 +121,7 @@ class FacilitatorClient:
             raise Unavailable(f"the facilitator {answered} {response.text[:200]!r}") from error
 
 
-def _is_what_was_asked(
+def _is_as_requested(
     moved: Moved, payment: PresentedPayment, requirements: PaymentRequirements
 ) -> bool:
     """Tell whether the facilitator moved this amount from this payer to this payee.

@@ -33,10 +33,9 @@ from x402sim.protocol.crypto import PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.service.background import Phases
-from x402sim.service.entitlements import Entitlement
+from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
-from x402sim.service.setup import Setup
-from x402sim.service.state import Service, connected
+from x402sim.service.state import Entitlement, Service, connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
@@ -140,7 +139,7 @@ class RunningWorld:
     @property
     def rpc_app(self) -> ASGIApp:
         """The JSON-RPC of this network's node, with faults."""
-        if self.network == self.service.setup.network:
+        if self.network == self.service.env.network:
             return self.process.outside["rpc"]
         app = self.outside["rpc"]
         return self.with_faults("rpc", app, paths_of(app), self.process.crash)
@@ -192,7 +191,7 @@ class RunningWorld:
         """
         options, settings = self.options, self.options.services[name]
         facilitator = settings.facilitator or options.first_facilitator
-        setup = Setup(
+        setup = Environment(
             private_key=self.keys.secret("service" if secret else f"service {name}"),
             secret=secret or self.rng.secret(f"ids of {name}"),
             facilitator_url=f"http://{host_of(facilitator)}",
@@ -214,15 +213,15 @@ class RunningWorld:
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
         there, first = self.on(settings.get("network") or self.network.name), self.service
-        changed = replace(first.setup.settings, **settings)
-        setup = replace(first.setup, network=there.network, settings=changed)
+        changed = replace(first.env.settings, **settings)
+        setup = replace(first.env, network=there.network, settings=changed)
         if not shares_database:
             setup = replace(setup, secret=self.rng.secret(f"ids of {name}"))
         there._start(name, setup, first.store if shares_database else Store())
         self.services[name].start_background()
         return name
 
-    def _start(self, name: ServiceName, setup: Setup, store: Store) -> None:
+    def _start(self, name: ServiceName, setup: Environment, store: Store) -> None:
         """Add a service that calls what is outside; a crash for it leaves the others alone."""
         options, is_first = self.options, name == self.options.first
 

@@ -35,7 +35,7 @@ def require_service(world: RunningWorld, action: str) -> None:
 def merchant(world: RunningWorld) -> Address:
     """Return the merchant: the service's payTo, or the account given to an external service."""
     if world.options.has_service:
-        return world.service.setup.pay_to
+        return world.service.env.pay_to
     return world.accounts.funded[-1].address_bytes
 
 

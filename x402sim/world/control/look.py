@@ -8,7 +8,7 @@ from starlette.responses import Response
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
-from x402sim.service.agents import agents
+from x402sim.service.content import agents
 from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.common import balance_of, merchant
 from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who

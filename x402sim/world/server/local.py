@@ -118,7 +118,7 @@ class LocalServer:
     @property
     def network(self) -> Network:
         """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
-        return self.parts.service.setup.network if self.parts else self._world.networks[0]
+        return self.parts.service.env.network if self.parts else self._world.networks[0]
 
     @property
     def wallets(self) -> list[Wallet]:

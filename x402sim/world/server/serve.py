@@ -11,7 +11,7 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.discovery import Item
+from x402sim.protocol.x402 import Item
 from x402sim.world.assembly.background import running
 from x402sim.world.assembly.running_world import RunningWorld, build
 from x402sim.world.control.common import merchant, named

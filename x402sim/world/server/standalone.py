@@ -16,7 +16,7 @@ from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import to_hex
 from x402sim.rng import Rng
-from x402sim.service.setup import Setup
+from x402sim.service.environment import Environment
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
@@ -29,7 +29,7 @@ from x402sim.world.transport.requests import Requests
 
 
 def open_service(
-    setup: Setup, file: Path | None, journal: Journal
+    setup: Environment, file: Path | None, journal: Journal
 ) -> tuple[ServiceProcess, httpx.AsyncClient]:
     """Return the service with its database, and its HTTP client; it records to the journal.
 
@@ -64,7 +64,7 @@ async def serve_alone(
     It is silent unless the form of a log is given; `journal` is what the service records to.
     """
     app: ASGIApp = process
-    log, setup = None, process.service.setup
+    log, setup = None, process.service.env
     if form:
         requests = Requests(journal, Clock())
         names = Names({to_hex(setup.pay_to): "merchant"}, setup.network)

@@ -86,7 +86,7 @@ async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[
                 rng=rng,
                 journal=journal,
                 link=link,
-                network=parts.service.setup.network,
+                network=parts.service.env.network,
                 doors=doors,
                 offers=parts.offers | virtual | {Need.OTHER_SERVICES},
                 control=ControlClient(http, most=sys.maxsize),

@@ -82,7 +82,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def merchants(self, first: str) -> dict[ServiceName, str]:
         """Return the merchant's address of each service, given that of the first."""
         ours = self.parts.services if self.parts else {}
-        found = {name: checksum(each.service.setup.pay_to) for name, each in ours.items()}
+        found = {name: checksum(each.service.env.pay_to) for name, each in ours.items()}
         return found | {self.first: first}
 
     @property
@@ -113,7 +113,7 @@ class Stage(msgspec.Struct, kw_only=True):
     def network_of(self, service: ServiceName) -> Network:
         """Return the network that a service is on; the first one's in a world that is not ours."""
         deployed = self.parts.services.get(service) if self.parts else None
-        return deployed.service.setup.network if deployed else self.network
+        return deployed.service.env.network if deployed else self.network
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the first network's token from any account."""

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from x402sim.http.exchange import Headers
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.protocol.x402 import REQUIRED_HEADER
 
 

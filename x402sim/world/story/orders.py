@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import takewhile
 
-from x402sim.payer.core import Next, next_step
-from x402sim.payer.errors import SpendingCapExceeded
-from x402sim.payer.policies import PayerPolicy
-from x402sim.payer.policies.budget import Bill
+from x402sim.payer.core import Next, SpendingCapExceeded, next_step
+from x402sim.payer.policies import Bill, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.money import to_decimal
 from x402sim.text.printable import described

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from x402sim.events import ServiceName
-from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.policies.choosing import Choose, ListedService
+from x402sim.payer.core import PaymentFailed
+from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import Agent, AgentList, decoded
 from x402sim.rng import Stream, later

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.payer import core, standard
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex

@@ -13,8 +13,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Protocol
 
-from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
-from x402sim.payer.policies.choosing import Choose
+from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described

@@ -140,7 +140,7 @@ async def _file(name: str, _: Request) -> Response:
 
 def of_world(world: RunningWorld) -> dict[str, Any]:
     """Return the words for a world that runs."""
-    network = world.service.setup.network
+    network = world.service.env.network
     return tables() | {
         "live": True,
         "version": VERSION,

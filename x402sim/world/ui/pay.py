@@ -10,12 +10,11 @@ from msgspec import Meta
 from x402sim.clock import Clock
 from x402sim.http.web import bad_body
 from x402sim.payer.auth import PaymentAuth
-from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
-from x402sim.payer.mistakes import MISTAKES, Draft, draft_of, paid_in, request_of
+from x402sim.payer.mistakes import MISTAKES, Change, Draft, Watched, draft_of, paid_in, request_of
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Change, Watched
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
@@ -59,7 +58,7 @@ async def pay(world: RunningWorld, asked: Pay, url: str) -> PageAnswer:
         raise bad_body(unknown("mistake", asked.wrong, MISTAKES))
     if asked.wrong and asked.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
-    network, clock = world.service.setup.network, world.clock
+    network, clock = world.service.env.network, world.clock
     wallet, used = world.accounts.funded[asked.account], list[Authorization]()
     payments = list[str]()
 

@@ -1,4 +1,4 @@
-"""The setup of one service: its settings, and what connects it (2.8).
+"""The environment of one service: its keys, URLs and network, and its settings (2.8).
 
 Clauses: 2.8/settings.
 """
@@ -19,10 +19,9 @@ from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
+from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.explorer import ExplorerClient
 from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
-from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")
 _ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")
@@ -30,7 +29,7 @@ _ORIGIN = re.compile(r"([a-z+.-]+://)?[^/?#]*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
+class Environment:
     """What one service runs on: keys, URLs, network and settings.
 
     Raises `ValueError` for a price that the network's token cannot pay.
@@ -105,8 +104,8 @@ class Setup:
 NEEDED = ("PRIVATE_KEY", "FACILITATOR_URL", "EXPLORER_URL", "RPC_URL")
 
 
-def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Setup:
-    """Return the setup named in section 2.8 from environment variables (2.8/settings).
+def read_environment(env: Mapping[str, str], network: Network | None = None) -> Environment:
+    """Return the environment named in section 2.8 from environment variables (2.8/settings).
 
     PRIVATE_KEY, FACILITATOR_URL, EXPLORER_URL and RPC_URL are needed; NETWORK,
     MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks, default 12) have defaults. A
@@ -123,7 +122,7 @@ def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Se
         network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
     if env.get("TOKEN_ADDRESS"):
         network = replace(network, asset=_read(env, "TOKEN_ADDRESS", parse_address))
-    return Setup(
+    return Environment(
         private_key=_read(env, "PRIVATE_KEY", parse_key),
         facilitator_url=_read(env, "FACILITATOR_URL", _url),
         explorer_url=_read(env, "EXPLORER_URL", _url),
@@ -151,5 +150,5 @@ def _url(text: str) -> str:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return text
     origin = _ORIGIN.match(text)
-    seen = "one with a user name" if "@" in text or origin is None else repr(origin[0][:50])
-    raise ValueError(f"expected a URL such as http://127.0.0.1:4020, got {seen}")
+    got = "one with a user name" if "@" in text or origin is None else repr(origin[0][:50])
+    raise ValueError(f"expected a URL such as http://127.0.0.1:4020, got {got}")

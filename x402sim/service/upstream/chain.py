@@ -1,17 +1,20 @@
-"""The service's calls to a node's JSON-RPC: the state of a nonce, and transactions.
+"""The service's calls about the chain: to a node's JSON-RPC, and to the chain explorer.
 
-Receipts of the node and of the explorer are read alike; logs of other contracts are ignored.
+The node tells the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
+transactions. Receipts of both are read alike; logs of other contracts are ignored.
+Clauses: 8/indexer-query.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Headers, Transport, Url
+from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
@@ -91,7 +94,7 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class RpcClient:
-    """One node, asked about one token; every method raises `Unavailable`."""
+    """One node, queried about one token; every method raises `Unavailable`."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
         self._to, self._url = to, Url.of(httpx.URL(url))
@@ -100,8 +103,8 @@ class RpcClient:
     async def is_used(self, authorizer: Address, nonce: bytes, block: str = "latest") -> bool:
         """Tell whether a nonce is used up in the state of a block."""
         call = to_hex(abi.authorization_state(authorizer, nonce))
-        asked = {"to": to_hex(self._token), "data": call}
-        return await self._ask(lambda word: int(word, 16) != 0, "eth_call", asked, block)
+        query = {"to": to_hex(self._token), "data": call}
+        return await self._call(lambda word: int(word, 16) != 0, "eth_call", query, block)
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce.
@@ -115,7 +118,7 @@ class RpcClient:
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask once, for the state at the head's own block: no older node can answer for it."""
-        number, head_s = await self._ask(_head, "eth_getBlockByNumber", "latest", False)
+        number, head_s = await self._call(_head, "eth_getBlockByNumber", "latest", False)
         is_used = await self.is_used(authorizer, nonce, number)
         use = await self._find_use(authorizer, nonce) if is_used else None
         return NonceState(block_number(number), head_s, is_used, use)
@@ -123,7 +126,7 @@ class RpcClient:
     async def transaction(self, tx_hash: str) -> OnChain | None:
         """Return a transaction, or None if it is in no block."""
         read = partial(read_receipt, token=self._token)
-        return await self._ask(read, "eth_getTransactionReceipt", tx_hash)
+        return await self._call(read, "eth_getTransactionReceipt", tx_hash)
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
         """Tell whether a contract calls a signature its own (EIP-1271).
@@ -132,17 +135,17 @@ class RpcClient:
         """
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
-            return await self._ask(_is_valid, "eth_call", call, "latest")
+            return await self._call(_is_valid, "eth_call", call, "latest")
         except Declined:  # it reverts
             return False
 
     async def has_code(self, account: Address) -> bool:
         """Tell whether an account is a contract, or delegates to one (EIP-7702)."""
-        return await self._ask(_is_code, "eth_getCode", to_hex(account), "latest")
+        return await self._call(_is_code, "eth_getCode", to_hex(account), "latest")
 
     async def height(self) -> int:
         """Return the number of the newest block."""
-        return await self._ask(block_number, "eth_blockNumber")
+        return await self._call(block_number, "eth_blockNumber")
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
         """Find the event of a nonce's use, and what else its transaction did."""
@@ -152,7 +155,7 @@ class RpcClient:
             "fromBlock": "0x0",
             "toBlock": "latest",
         }
-        event = await self._ask(_first_event, "eth_getLogs", wanted)
+        event = await self._call(_first_event, "eth_getLogs", wanted)
         if event is None:
             return None
         kind, tx_hash = event
@@ -162,7 +165,7 @@ class RpcClient:
         is_canceled = kind == abi.AUTHORIZATION_CANCELED
         return NonceUse(tx_hash, is_canceled, mined.block_number, mined.transfers)
 
-    async def _ask(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
+    async def _call(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         request = post(self._url, encode(call), _HEADERS)
         return await json_rpc(self._to, request, self._limits, "the RPC", read)
@@ -187,3 +190,23 @@ def _is_code(answer: str) -> bool:
 
 def _is_valid(answer: str) -> bool:
     return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE
+
+
+class ExplorerClient:
+    """One explorer, queried about the transactions of one token."""
+
+    def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
+        self._to, self._url = to, Url.of(httpx.URL(f"{url}/api"))
+        self._token, self._limits = token, limits
+
+    async def transaction(self, tx_hash: str) -> OnChain | None:
+        """Ask for a transaction's block (8/indexer-query); raises `Unavailable`.
+
+        None if the explorer does not know it, or it is not in a block yet.
+        """
+        fields = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
+        query = urlencode(fields)
+        url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
+        request = Request("GET", url, [(b"host", url.netloc)])
+        read = partial(read_receipt, token=self._token)
+        return await json_rpc(self._to, request, self._limits, "the explorer", read)

@@ -1,16 +1,19 @@
-"""The protected content: quotes from a synthetic market, and a snapshot of it.
+"""The content: quotes from a synthetic market, a snapshot of it, and the list of agents.
 
 A quote depends on the pair, the side and the leverage only: it is reproducible, needs no
 network, and cannot be mistaken for advice.
-Clauses: 4.2/quote.
+Clauses: 2.7/agent, 4.2/quote, 4.3/list.
 """
 
 from functools import lru_cache
 
 from x402sim.http.web import bad_body
-from x402sim.protocol.crypto import keccak256
-from x402sim.protocol.messages import Market, MarketPair, Quote, QuoteRequest
+from x402sim.protocol.crypto import checksum, keccak256
+from x402sim.protocol.messages import Agent, Market, MarketPair, Quote, QuoteRequest
+from x402sim.service.issue import QUOTE
+from x402sim.service.policies import Track
 from x402sim.service.settings import Settings
+from x402sim.service.state import Service
 
 VENUES = ("Fulcrum", "Helios", "Meridian", "Parallax")
 PAIRS = ("BTC-USD", "ETH-USD", "SOL-USD")
@@ -41,12 +44,13 @@ def _quoted(pair: str, direction: int, leverage: float) -> Quote:
 
 def market() -> Market:
     """Return the pairs of the snapshot, each with what it costs a buyer now."""
-    return Market(market=[_pair(pair) for pair in PAIRS])
-
-
-def _pair(pair: str) -> MarketPair:
-    best, price = _best(pair, 1)
-    return MarketPair(pair=pair, price=price, funding_rate=_funding_rate(pair), best_venue=best)
+    pairs = []
+    for pair in PAIRS:
+        best, price = _best(pair, 1)
+        pairs.append(
+            MarketPair(pair=pair, price=price, funding_rate=_funding_rate(pair), best_venue=best)
+        )
+    return Market(market=pairs)
 
 
 def _funding_rate(pair: str) -> float:
@@ -75,3 +79,23 @@ def _draw(*names: str) -> float:
 
 def _round(price: float) -> float:
     return float(f"{price:.8g}")
+
+
+def agents(service: Service) -> list[Agent]:
+    """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
+    known, env = service.store.payments.reputation(QUOTE), service.env
+    reputation = env.settings.reputation.of(Track()) if known is None else known
+    return [agent(env.quote_price_base, checksum(env.pay_to), reputation)]
+
+
+def agent(price_base: int, pay_to: str, reputation: int) -> Agent:
+    """Return the agent that sells quotes."""
+    return Agent(
+        id="perp-quotes",
+        name="Perpetual quotes",
+        description="Entry and liquidation price, funding rate and best venue of a position",
+        resource=QUOTE,
+        price=str(price_base),
+        pay_to=pay_to,
+        reputation=reputation,
+    )

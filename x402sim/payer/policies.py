@@ -1,0 +1,419 @@
+"""Policies: what a payer does where it has a choice, one small object a choice.
+
+`PayerPolicy` holds three of them: what to do about a payment that was not made, how to pay for
+many requests, and what may be spent. Each has one method, which the payer calls at one place, and
+a user's own object with that method does as well. The defaults are a payer that tries once, in two
+steps. Beside them are the rules that choose a service.
+
+A payer cannot tell a lost request from a lost answer. The token accepts one authorization once, so
+to send the same one again is safe; another authorization may be another charge. In two steps, only
+the payment is repeated: the request that shows what was paid is for `PayAndWait` to repeat. In one
+step they are the same request.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Literal, Protocol
+
+import msgspec
+
+from x402sim.text.arguments import AboveZero, FromZero, WholeFromZero, explained
+from x402sim.text.printable import changed
+
+# --- a payment that was not made, or may have been ------------------------------------
+
+
+class SeenBlock(Protocol):
+    """A block as a payer sees it: its number, and its time in Unix seconds."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def time_s(self) -> int:
+        """Its time."""
+
+
+class Order(Protocol):
+    """One order: a 402 that is to be paid, and what came of it so far."""
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the last answer says that the payment is made."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the last answer says that this authorization never pays (`final`)."""
+
+    async def pay(self) -> None:
+        """Send the authorization to the service; the first time, sign it."""
+
+    async def sign_again(self) -> None:
+        """Sign another authorization for the same 402, and send that from now on."""
+
+    async def ask_again(self) -> None:
+        """Ask for a new 402, and pay that from now on."""
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+
+    async def newest_block(self) -> SeenBlock:
+        """Return the chain's newest block."""
+
+
+class Retry(Protocol):
+    """How often an order is paid, and with which authorization."""
+
+    async def pay(self, order: Order) -> None:
+        """Pay an order, or give it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The default: try once."""
+
+    async def pay(self, order: Order) -> None:
+        """Pay."""
+        await order.pay()
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Pay, and up to `times` again, each after `wait_s`, until the answer is a yes."""
+
+    times: WholeFromZero = 3
+    wait_s: FromZero = 5.0
+
+    async def pay(self, order: Order) -> None:
+        """Pay, until the answer is a yes or this policy gives up."""
+        await order.pay()
+        for _ in range(self.times):
+            if order.is_paid or self._gives_up(order):
+                return
+            await order.wait(self.wait_s)
+            await self._prepare(order)
+            await order.pay()
+
+    def _gives_up(self, order: Order) -> bool:
+        return False
+
+    async def _prepare(self, order: Order) -> None:
+        """Do what this policy does before it pays again."""
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class SameAuthorization(_Again):
+    """Send the same one again, up to `times`, each after `wait_s`, until a final refusal."""
+
+    def _gives_up(self, order: Order) -> bool:
+        return order.is_final
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class SameThenNew(_Again):
+    """As the service says: the same one while it may still pay, another once it never will.
+
+    Safe with a service that tells the truth. One that has forgotten a payment, and says that
+    nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
+    """
+
+    async def _prepare(self, order: Order) -> None:
+        if order.is_final:
+            await order.sign_again()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class NewAuthorization(_Again):
+    """Naive: after every failure, sign another authorization for the same 402.
+
+    Up to `times`, each after `wait_s`.
+    """
+
+    async def _prepare(self, order: Order) -> None:
+        await order.sign_again()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class StartOver(_Again):
+    """Naive: after every failure, ask for a new 402 and pay that.
+
+    Up to `times`, each after `wait_s`. A lost answer to the payer is a second charge, whatever the
+    service does.
+    """
+
+    async def _prepare(self, order: Order) -> None:
+        await order.ask_again()
+
+
+# --- many requests: each paid on its own, or with a session's deposit -----------------
+
+
+class Shopper(Protocol):
+    """A payer that wants one more answer of a service, and what it has bought there already."""
+
+    @property
+    def payments(self) -> int:
+        """How many payments were made here so far, deposits included."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the last request was served."""
+
+    async def show_payment(self) -> None:
+        """Request it with the newest payment id, if there is one."""
+
+    async def show_session(self) -> None:
+        """Request it with the newest session, if there is one."""
+
+    async def buy(self) -> None:
+        """Pay for the request, and send it with that payment id."""
+
+    async def open_session(self, deposit: str, duration: int) -> None:
+        """Pay a deposit, such as "0.10", for a session."""
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+class Sessions(Protocol):
+    """How to get one answer."""
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Get it, or give up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayEach:
+    """The default: pay for each request."""
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Buy it."""
+        await shopper.buy()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class PayAndWait:
+    """Pay for each request, and show the payment id again, up to `times`, until it is served.
+
+    For a service that waits for confirmations; each time after `wait_s`.
+    """
+
+    times: WholeFromZero = 30
+    wait_s: FromZero = 10.0
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Buy it, and ask for it until it is served; if nothing was paid, there is no use."""
+        before = shopper.payments
+        await shopper.buy()
+        for _ in range(self.times if shopper.payments > before else 0):
+            if shopper.is_served:
+                return
+            await shopper.wait(self.wait_s)
+            await shopper.show_payment()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class OpenSessions:
+    """Open a session of `deposit` tokens for `duration` seconds, spend it, then open the next."""
+
+    deposit: str = "0.10"
+    duration: int = 3600
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Spend the session; open another if that is not served."""
+        await shopper.show_session()
+        if not shopper.is_served:
+            await shopper.open_session(self.deposit, self.duration)
+            await shopper.show_session()
+
+
+# --- what may be spent ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """A price that is required, and what the payer has signed for before, in tokens.
+
+    `signed_since` returns what was signed for in the last so many seconds. Of `signed`, an answer
+    reported of `paid` that it is paid; `unsure` has no such answer and has not expired.
+    """
+
+    price: Decimal
+    signed: Decimal
+    signed_since: Callable[[float], Decimal]
+    paid: Decimal = Decimal()
+    unsure: Decimal = Decimal()
+
+
+class Budget(Protocol):
+    """What a payer may sign for."""
+
+    def allows(self, bill: Bill) -> bool:
+        """Tell whether the price may be signed for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoLimit:
+    """The default: whatever is required."""
+
+    def allows(self, bill: Bill) -> bool:
+        """Return True."""
+        return True
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """At most `total` tokens in all, or in any `seconds`; at most `each` for one payment.
+
+    Amounts are text, such as "1.00". None is no limit. A deposit counts as one payment.
+
+    counts
+        What counts against `total`. "signed" (the default): all that was ever signed, so that no
+        more can be charged, whatever is lost. "exposed": what an answer reported paid, and what is
+        signed and has not expired; charges whose answer was lost are forgotten when they expire.
+        "paid", naive: only what an answer reported paid, so that each lost answer may overrun it.
+    """
+
+    total: str | None = None
+    seconds: AboveZero | None = None
+    each: str | None = None
+    counts: Literal["signed", "exposed", "paid"] = "signed"
+
+    def __post_init__(self) -> None:
+        if self.total is None and self.each is None:
+            raise ValueError(
+                'AtMost: expected a total or each, such as AtMost("1.00"), got neither'
+            )
+        _tokens("total", self.total)
+        _tokens("each", self.each)
+        if self.seconds is not None and self.counts != "signed":
+            raise ValueError(f'counts: with `seconds` it is "signed", got {self.counts!r}')
+
+    def allows(self, bill: Bill) -> bool:
+        """Tell whether the price, and the total with it, stay within the limits."""
+        if self.each is not None and bill.price > Decimal(self.each):
+            return False
+        if self.total is None:
+            return True
+        if self.seconds is not None:
+            counted = bill.signed_since(self.seconds)
+        elif self.counts == "signed":
+            counted = bill.signed
+        else:
+            counted = bill.paid if self.counts == "paid" else bill.paid + bill.unsure
+        return counted + bill.price <= Decimal(self.total)
+
+
+def _tokens(name: str, amount: object) -> None:
+    """Raise `ValueError` unless this is an amount of tokens as text, or None."""
+    try:
+        is_amount = amount is None or (isinstance(amount, str) and Decimal(amount) >= 0)
+    except InvalidOperation:
+        is_amount = False
+    if not is_amount:
+        raise ValueError(f'{name}: expected tokens as text, such as "1.00", got {amount!r}')
+
+
+# --- which service is chosen ----------------------------------------------------------
+
+
+class ListedService(msgspec.Struct, frozen=True, kw_only=True):
+    """A service as a buyer sees it in its list of agents (GET /api/agents).
+
+    Its `name`, the price of a quote (`price_base` units), its `reputation`, and its merchant's
+    address (`pay_to`).
+    """
+
+    name: str
+    """The service's name."""
+    price_base: int
+    """The price of a quote, in base units."""
+    reputation: int
+    pay_to: str
+    """The merchant's address."""
+
+
+Choose = Callable[[Sequence[ListedService]], str]
+"""Chooses one of the services; returns its name."""
+
+
+def cheapest(services: Sequence[ListedService]) -> str:
+    """Choose the lowest price."""
+    return min(services, key=lambda service: service.price_base).name
+
+
+def best_reputation(services: Sequence[ListedService]) -> str:
+    """Choose the highest reputation."""
+    return max(services, key=lambda service: service.reputation).name
+
+
+def mixed(share: float) -> Choose:
+    """Return a rule that weighs reputation with `share` (0 to 1) and price with the rest.
+
+    Reputations count relative to the highest, prices to the lowest. `mixed(0)` chooses the
+    cheapest, `mixed(1)` the best reputation.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"mixed: expected a share from 0 to 1, got {share!r}")
+
+    def choose(services: Sequence[ListedService]) -> str:
+        highest = max(service.reputation for service in services) or 1
+        lowest = min(service.price_base for service in services)
+
+        def score(service: ListedService) -> float:
+            return share * service.reputation / highest + (1 - share) * lowest / service.price_base
+
+        return max(services, key=score).name
+
+    return choose
+
+
+# --- all of them ----------------------------------------------------------------------
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PayerPolicy:
+    """What a payer does about failures, sessions and its budget, and how it pays and waits.
+
+    retry
+        What to do if a payment fails or is not answered (`PayAndWait` repeats the request that
+        comes after the payment): `GiveUp()` (the default),
+        `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
+    sessions
+        How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,
+        `OpenSessions(...)`.
+    budget
+        What may be spent: `NoLimit()` (the default), `AtMost(...)`.
+
+    steps
+        How many steps a payment takes: 2 (the default), or 1, in the request itself, as version 2
+        of the x402 standard says. A deposit always takes two.
+    timeout_s
+        Seconds that each request waits for its answer; default None, which is 90.
+
+    The first three are in `x402sim.policies`, and each has one method; an object of your own with
+    that method does as well.
+
+    >>> from x402sim.policies import SameAuthorization
+    >>> PayerPolicy(retry=SameAuthorization(times=2))
+    PayerPolicy(retry=SameAuthorization(times=2, wait_s=5.0))
+    """
+
+    retry: Retry = GiveUp()
+    sessions: Sessions = PayEach()
+    budget: Budget = NoLimit()
+    steps: Literal[1, 2] = 2
+    timeout_s: AboveZero | None = None
+
+    def __repr__(self) -> str:
+        return changed(self)

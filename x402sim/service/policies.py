@@ -1,0 +1,515 @@
+"""The policies of a service: one small object for each choice that the specification leaves.
+
+`ServicePolicy` holds six of them: lost answers, verification, the claim, refunds, what is served,
+and the cache headers. Each is an object with one method, and replaces one step of the service;
+an object of your own with that method works, too. The defaults keep every law; those called naive
+break one, to show what that costs. `Settings.reputation` holds a rule of the reputation.
+Clauses: 3/expiry-refund, 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
+5/stored-records, 6/reputation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from x402sim.protocol.refusals import ChainFinding
+from x402sim.text.arguments import FromZero, WholeFromZero, ZeroToOne, explained
+from x402sim.text.printable import changed
+
+# --- a settlement whose answer was lost -----------------------------------------------
+
+
+class PendingPayment(Protocol):
+    """A claimed payment whose outcome is not known."""
+
+    @property
+    def in_background(self) -> bool:
+        """Whether no payer waits: the request is over, or the service has started again."""
+
+    async def ask_chain(self) -> ChainFinding:
+        """Ask the chain's node; the record follows what it says, and a paid payment is granted."""
+
+    async def settle_again(self) -> ChainFinding:
+        """Send it to the facilitator once more; one that is settled now is granted.
+
+        PAID if it is settled. NOT_YET if it was refused, and UNKNOWN if the answer is lost again;
+        the record stays pending then.
+        """
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass; other requests for this payment id wait, too."""
+
+    def forget(self) -> None:
+        """Delete the record. The payer gets the answer that nothing was charged."""
+
+
+class LostAnswerPolicy(Protocol):
+    """What to do about a payment whose settlement was not answered."""
+
+    async def resolve(self, payment: PendingPayment) -> None:
+        """Find out what became of it, or do not.
+
+        Called in the request that lost the answer, and then again and again in the background
+        while the record is pending.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """The default: ask the chain at once, and in the background until it says yes or never."""
+
+    async def resolve(self, payment: PendingPayment) -> None:
+        """Ask the chain."""
+        await payment.ask_chain()
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Naive: a lost answer is taken for a refusal, and the record is deleted.
+
+    With probability p of a lost answer, a payer is charged and not served with p, and charged
+    again with p if it signs another authorization.
+    """
+
+    async def resolve(self, payment: PendingPayment) -> None:
+        """Delete the record."""
+        payment.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class AskOnce:
+    """Half naive: ask the chain once, and forget the payment unless it says yes.
+
+    A payer is charged and not served if its answer is lost (probability p) and the question to the
+    chain fails, too: p times q. One question takes several requests to the node; q is the chance
+    that at least one of them fails.
+    """
+
+    async def resolve(self, payment: PendingPayment) -> None:
+        """Ask the chain; forget the payment if it is not paid."""
+        if await payment.ask_chain() is not ChainFinding.PAID:
+            payment.forget()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class SettleAgain:
+    """Ask the facilitator again, up to `times`, each after `wait_s`; then do as `then` says.
+
+    This helps if the request was lost. If the answer was lost, the nonce is used and the
+    facilitator refuses: with `then=Forget()` the payer is charged and not served as often as by
+    `Forget` alone.
+    """
+
+    times: int = 3
+    wait_s: FromZero = 1.0
+    then: LostAnswerPolicy = Reconcile()
+
+    async def resolve(self, payment: PendingPayment) -> None:
+        """Settle again until the facilitator answers."""
+        for _ in range(self.times):
+            await payment.wait(self.wait_s)
+            match await payment.settle_again():
+                case ChainFinding.PAID:
+                    return
+                case ChainFinding.NOT_YET | ChainFinding.NEVER:
+                    break
+                case ChainFinding.UNKNOWN:
+                    pass
+        await self.then.resolve(payment)
+
+
+# --- a settlement: what is verified, and when its claim is written --------------------
+
+
+class VerifyPolicy(Protocol):
+    """Which payments the facilitator verifies before it settles them."""
+
+    def verifies(self, amount_base: int) -> bool:
+        """Tell whether a payment of this amount, in base units, is verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyFirst:
+    """The default: each payment is verified before it is settled (4.1/order)."""
+
+    def verifies(self, amount_base: int) -> bool:
+        """Always True."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SkipVerify:
+    """Settle at once: one call fewer, and a bad signature is refused only by the settlement."""
+
+    def verifies(self, amount_base: int) -> bool:
+        """Always False."""
+        return False
+
+
+Step = Literal["claim", "verify", "settle"]
+
+
+class ClaimPolicy(Protocol):
+    """When the claim is written: from then on a crash or a lost answer loses nothing."""
+
+    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
+        """Tell whether the claim is written before this step; otherwise it is written last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFirst:
+    """The default: the claim is written before any request to move money."""
+
+    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
+        """Always True."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAfterVerify:
+    """Write the claim after the verification: a bad header leaves no record."""
+
+    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
+        """Only before the settlement."""
+        return step == "settle"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAfterSettle:
+    """Naive: nothing is written before the facilitator has answered that the money moved.
+
+    A lost answer or a crash before that leaves no record: there is nothing that the policy
+    `lost_answer` could look up, and the payer is charged and not served. For the same reason it
+    grants one authorization once where several services of one merchant have each its own
+    database: whoever loses the race to settle has no claim that the chain could prove paid. With
+    claims, each finds that its merchant was paid, and grants.
+    """
+
+    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
+        """Always False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class NoClaim:
+    """Naive: nothing reserves an authorization: one payment, many grants.
+
+    In one step, it is served as often as it is sent. In two, it is as `ClaimAfterSettle`; with
+    `ServeBeforeSettle`, it is served for each payment id for which it is sent before it is settled.
+    """
+
+    reserves = False
+
+    def claims_before(self, step: Literal["verify", "settle"]) -> bool:
+        """Always False."""
+        return False
+
+
+# --- what is served -------------------------------------------------------------------
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment id or a session id that a request shows, for the resource that it asks for.
+
+    `is_settled`: the money for it has moved, as far as the service knows (section 5).
+    """
+
+    is_settled: bool
+    is_claimed: Callable[[], bool]
+    """Tells whether a header that can pay for it was presented, and may still be settled."""
+    draw: Callable[[str], float]
+    """Returns a number in [0, 1) that depends on the world's seed, the id and the name given."""
+    depth: int | None | UnsetType = UNSET
+
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of the transfer that pays for it; None if no block has it.
+
+        For a policy with `counts_confirmations = True` only: the chain is queried at each request.
+        """
+        if self.depth is UNSET:
+            raise TypeError(
+                "a policy that reads proof.confirmations says so: counts_confirmations = True"
+            )
+        return self.depth
+
+
+class ServePolicy(Protocol):
+    """Which proofs of payment are served; any other request gets a 402."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether the request is served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettled:
+    """The default: serve what is settled."""
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled."""
+        return proof.is_settled
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class ServeConfirmed:
+    """Serve what is settled once `blocks` are on top of the block with its transfer.
+
+    If before each block the newest ones are replaced with p, and each reorganisation goes one
+    deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
+    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
+    """
+
+    blocks: WholeFromZero
+    counts_confirmations = True
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, and deep enough in the chain now."""
+        if not proof.is_settled or proof.confirmations is None:
+            return False
+        return proof.confirmations >= self.blocks
+
+
+@dataclass(frozen=True, slots=True)
+class ServeBeforeSettle:
+    """Naive: serve before the settlement, as soon as the facilitator has verified a header.
+
+    In two steps, the payment id is served while it is settled; in one, the settlement begins after
+    the answer.
+    """
+
+    before_settlement = True
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, or may still be."""
+        return proof.is_settled or proof.is_claimed()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class FailToServe:
+    """A seller that takes the money and, with a probability, never serves for it.
+
+    It is drawn once for each payment and each session. Their requests get a 402 again.
+    """
+
+    probability: ZeroToOne
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled and this payment is one of those that are served."""
+        return proof.is_settled and proof.draw("serve") >= self.probability
+
+
+# --- the cache headers ------------------------------------------------------------------
+
+
+class CachePolicy(Protocol):
+    """What the headers of a protected content tell the caches on its way."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoStore:
+    """The default: no cache stores it."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the header that says so."""
+        return {"cache-control": "no-store"}
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class CacheControl:
+    """Naive, unless it says private: headers with which a shared cache may store it.
+
+    control
+        The text of Cache-Control, such as "public, max-age=60" or "private"; default None, which
+        sends no such header, so that a cache may store it for as long as it likes.
+    vary
+        The request's headers on which the content depends, such as "X-Payment-Id"; default None.
+    """
+
+    control: str | None = None
+    vary: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return those of the two that are given."""
+        given = {"cache-control": self.control, "vary": self.vary}
+        return {name: text for name, text in given.items() if text is not None}
+
+
+# --- what is paid back of a session ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedSession:
+    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
+
+    deposited_base: int
+    unspent_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayBack:
+    """What to pay back: `amount_base` units, `after_s` seconds from the session's end."""
+
+    amount_base: int
+    after_s: float = 0.0
+
+
+class RefundPolicy(Protocol):
+    """What is paid back of a session's unspent balance."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return what to pay back and when; None for never."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefundAtExpiry:
+    """The default: the whole unspent balance, at the first sweep after the session's end."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return the unspent balance."""
+        return PayBack(session.unspent_base)
+
+
+@dataclass(frozen=True, slots=True)
+class NeverRefund:
+    """Naive, or worse: what is left of a deposit is kept."""
+
+    def refund(self, session: EndedSession) -> PayBack | None:
+        """Return None."""
+        return None
+
+
+# --- the reputation, which the indexer updates once it has matched payments -----------
+
+
+class Track(msgspec.Struct, frozen=True):
+    """The settled payments for a resource that are in a block, and how many were ever served.
+
+    They are `matched`, and of them, `served`.
+    """
+
+    matched: int = 0
+    served: int = 0
+
+
+class Reputation(Protocol):
+    """What the reputation of a resource is."""
+
+    @property
+    def counts_served(self) -> bool:
+        """Whether the service must keep which payments it has served."""
+
+    def of(self, track: Track) -> int:
+        """Return the reputation; the highest is the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedPayments:
+    """The default: how many payments are in a block.
+
+    It counts sales: a seller that takes the money and serves nobody has as much of it as an
+    honest one that sells as much.
+    """
+
+    counts_served = False
+
+    def of(self, track: Track) -> int:
+        """Return the number of payments."""
+        return track.matched
+
+
+@dataclass(frozen=True, slots=True)
+class ServedShare:
+    """The share of the payments that were served, in thousandths.
+
+    It begins at 500, as if one payment had been served and one had not: a service that nobody has
+    tried is better than one that has failed, and worse than one that has not.
+    """
+
+    counts_served = True
+
+    def of(self, track: Track) -> int:
+        """Return the share in thousandths, from 0 to 1000."""
+        return round(1000 * (track.served + 1) / (track.matched + 2))
+
+
+# --- all of them ----------------------------------------------------------------------
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServicePolicy:
+    """What a service does about lost answers, verification, its claim, refunds and requests.
+
+    lost_answer
+        What to do about a settlement without an answer: `Reconcile()` (the default), `AskOnce()`,
+        `SettleAgain(...)`, `Forget()`.
+    verify
+        Which payments to verify before settling: `VerifyFirst()` (the default), `SkipVerify()`.
+    claim
+        When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
+        `ClaimAfterSettle()`, `NoClaim()`.
+    refund
+        What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
+    serve
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeConfirmed(...)`,
+        `ServeBeforeSettle()`, `FailToServe(...)`.
+    cache
+        What to tell caches of a protected content: `NoStore()` (the default), or
+        `CacheControl("public, max-age=60")` and the like.
+
+    All are in `x402sim.policies`, and each has one method; an object of your own with that method
+    works, too.
+
+    >>> from x402sim.policies import Forget
+    >>> ServicePolicy(lost_answer=Forget())
+    ServicePolicy(lost_answer=Forget())
+    >>> class VerifyDear:
+    ...     def verifies(self, amount_base):
+    ...         return amount_base >= 20_000
+    >>> ServicePolicy(verify=VerifyDear())
+    ServicePolicy(verify=VerifyDear(...))
+    """
+
+    lost_answer: LostAnswerPolicy = Reconcile()
+    verify: VerifyPolicy = VerifyFirst()
+    claim: ClaimPolicy = ClaimFirst()
+    refund: RefundPolicy = RefundAtExpiry()
+    serve: ServePolicy = ServeSettled()
+    cache: CachePolicy = NoStore()
+
+    @property
+    def reserves(self) -> bool:
+        """Whether `claim` ever reserves an authorization for one payment id."""
+        return getattr(self.claim, "reserves", True)
+
+    @property
+    def steps(self) -> tuple[Step, Step, Step]:
+        """The steps of a settlement, in the order that `claim` wants."""
+        if self.claim.claims_before("verify"):
+            return "claim", "verify", "settle"
+        if self.claim.claims_before("settle"):
+            return "verify", "claim", "settle"
+        return "verify", "settle", "claim"
+
+    @property
+    def serves_first(self) -> bool:
+        """Whether `serve` serves a payment in one step before it is settled."""
+        return getattr(self.serve, "before_settlement", False)
+
+    @property
+    def counts_confirmations(self) -> bool:
+        """Whether `serve` wants to know confirmations; for any other, the chain is not queried."""
+        return getattr(self.serve, "counts_confirmations", False)
+
+    def __repr__(self) -> str:
+        return changed(self)
