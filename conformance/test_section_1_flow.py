@@ -114,6 +114,7 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
     baseline="payment",
     needs="funds, world",
     pays=1,
+    disturbs=True,
     decisive=True,
 )
 async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:

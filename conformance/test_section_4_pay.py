@@ -406,6 +406,7 @@ NOT_YET: tuple[Fault, ...] = (
     needs="funds, world",
     pays=len(NOT_YET),
     one_step=True,
+    disturbs=True,
     decisive=True,
 )
 async def what_is_pending_grants_nothing(probe: Probe) -> None:

@@ -287,6 +287,7 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     ),
     baseline="payment",
     needs="world",
+    disturbs=True,
     decisive=True,
 )
 async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
