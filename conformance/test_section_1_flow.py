@@ -1,5 +1,6 @@
 """Section 1: the whole flow, from an unpaid request to a paid answer, and who pays the gas."""
 
+from functools import partial
 from typing import Any
 
 import httpx
@@ -8,12 +9,18 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
 from x402sim.suite import inputs
 from x402sim.suite.check import check
+from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s, tx_hash
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
+from x402sim.world.transport.faults import Fault
 
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
+NO_KIND = partial(Fault, victim="facilitator", path="/supported", does="answer", times=None)
+UNSUPPORTED = (NO_KIND(status=200, body='{"kinds":[]}'), NO_KIND(status=500))
+DOWN_S, BACK_S = 2.5, 5
+"""How long the facilitator is down, each time, and within what time a target may notice its end."""
 
 
 @check(
@@ -91,6 +98,43 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
         expect_withheld(each.answer, each.said)
+
+
+@check(
+    "1/unpaid-402",
+    title=(
+        "While the facilitator serves no network, or is unreachable, no request without "
+        "proof is free."
+    ),
+    ground=derived(
+        "4.2: No valid proof of payment",
+        "5: Access to protected endpoints",
+        so="Who cannot pay just now has not paid either.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    decisive=True,
+)
+async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
+    for fault in UNSUPPORTED:
+        await probe.world.fault(fault)
+        end_s = probe.clock.now() + DOWN_S
+        while probe.clock.now() < end_s:
+            expect_withheld(await probe.ask(may_break=True))
+            await probe.clock.sleep(DOWN_S / 5)
+        await probe.world.clear_faults()
+    challenge, payer, header = await probe.signed()
+    await probe.world.fault(Fault(victim="facilitator", does="refuse", times=None), of=payer)
+    for _ in range(2):
+        await probe.settle(challenge, header, may_break=True)
+        expect_withheld(await probe.ask(may_break=True))
+    await probe.world.clear_faults()
+
+    async def is_back() -> bool:
+        return (await probe.ask(may_break=True)).is_offer
+
+    await eventually(probe.clock, is_back, within_s=BACK_S)
 
 
 @check(

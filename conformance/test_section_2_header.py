@@ -1,6 +1,7 @@
 """Section 2.3: the payment header, what it carries and how long it is valid."""
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect_not_served, expect_refused, require
+from x402sim.suite.expect import expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
@@ -20,6 +21,14 @@ PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature
 """What the payload of a header must have (2.3)."""
 AGO_S = 200
 """How long before the settlement the payer has signed; the window is 300 s."""
+SAME = derived(
+    "2.3: An opaque hex string",
+    "2.3: It carries",
+    so=(
+        "Hex digits mean the same in upper and in lower case: it is the same header, which "
+        "carries the same authorization."
+    ),
+)
 
 
 @check(
@@ -35,6 +44,25 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     answer = await probe.settle(challenge, header)
     other = probe.wallets.sign(challenge, payer, spelling="base64")
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
+
+
+@check(
+    "2.3/hex-header",
+    title="A payment header whose hex digits are in upper case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
+    _require_hex(probe)
+    challenge, _, header = await probe.signed(spelling="hex")
+    answer = await probe.settle(challenge, _upper(header))
+    probe.wallets.expect_settled(answer)
+
+
+def _upper(text: str) -> str:
+    return "0x" + text[2:].upper()
 
 
 @check(
@@ -89,10 +117,77 @@ async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -
 
 def _without(probe: Probe, header: str, part: str) -> str:
     """Return a header without one field of its payload."""
+    return _packed(
+        probe, header, lambda payload: {name: payload[name] for name in payload if name != part}
+    )
+
+
+def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+    """Return a header with another payload."""
     fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
-    fields["payload"] = {name: value for name, value in fields["payload"].items() if name != part}
-    text = msgspec.json.encode(fields)
+    text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
+
+
+@check(
+    "2.3/contents",
+    title="A header whose addresses are written in lower case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def addresses_may_be_in_lower_case(probe: Probe) -> None:
+    await _accepted(probe, str.lower, "from", "to", "asset")
+
+
+@check(
+    "2.3/contents",
+    title="A header whose nonce and signature are written in upper case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def nonce_and_signature_may_be_in_upper_case(probe: Probe) -> None:
+    await _accepted(probe, _upper, "nonce", "signature")
+
+
+async def _accepted(probe: Probe, change: Callable[[str], str], *names: str) -> None:
+    """Fail unless a payment is settled whose header has these fields in another spelling."""
+    challenge, _, header = await probe.signed()
+    spelled = _packed(
+        probe, header, lambda payload: payload | {name: change(payload[name]) for name in names}
+    )
+    probe.wallets.expect_settled(await probe.settle(challenge, spelled))
+
+
+@check(
+    "2.3/contents",
+    title="A payer's address, a nonce and a signature that begin with zeros are accepted.",
+    ground=derived(
+        "2.3: It carries",
+        "5: The signature proves",
+        so=(
+            "They are bytes, and no numbers: of 256 payers and signatures, one begins with a zero."
+        ),
+    ),
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def zeros_in_front_are_kept(probe: Probe) -> None:
+    payer = await probe.wallets.payer(of=lambda wallet: wallet.address_bytes[0] == 0)
+    challenge, signature, header = await probe.challenge(), b"1", ""
+    while signature[0]:
+        drawn, _ = authorization_of(probe.wallets.sign(challenge, payer))
+        header = probe.wallets.sign(challenge, payer, nonce=bytes(4) + drawn.nonce[4:])
+        _, signature = authorization_of(header)
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
 
 
 @check(

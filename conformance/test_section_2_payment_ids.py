@@ -147,9 +147,10 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
     ground=derived(
         "4.1: paymentId | string | yes",
         "4.1: Validate the parameters",
+        "5: The token contract keeps",
         so=(
             "The id of a settlement is one that a 402 has given; one that nobody was given does "
-            "not settle."
+            "not settle, so the authorization is unused, and pays for the id that was given."
         ),
     ),
     baseline="payment",
@@ -163,6 +164,7 @@ async def an_invented_id_settles_nothing(probe: Probe) -> None:
         expect_refused(await probe.settle(challenge, header, payment_id=invented))
         expect_not_served(await probe.ask(payment_id=invented))
     await probe.world.expect_payments(payer)
+    probe.wallets.expect_settled(await probe.settle(challenge, header))
 
 
 def _invented(probe: Probe, payment_id: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Sections 2.4, 2.6 and 2.8: the stored payment, the session, the networks."""
 
+import asyncio
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -8,7 +9,14 @@ from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
 from x402sim.suite.check import check, session_check
-from x402sim.suite.expect import expect, expect_served, expect_withheld, require
+from x402sim.suite.control_api import HOLD_S
+from x402sim.suite.expect import (
+    expect,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.payment_outcome import expect_nothing, record_of
 from x402sim.suite.places import filled, last_part, shown, snake, walk
@@ -16,6 +24,8 @@ from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
 SAMPLE, NEIGHBOURS = 4, 1000
+RECORDED = ("payment_id", "tx_hash", "from_address", "to_address", "amount", "resource_url")
+"""What does not change any more of a record, unlike its block and status."""
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
@@ -60,6 +70,59 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     expect("resource_url", record.get("resource_url"), wanted["resource"])
     from_address = str(record.get("from_address")).lower()
     expect("from_address", from_address, paid.payer.address.lower())
+
+
+@check(
+    "2.4/record",
+    title="The records of concurrent payments each have their own payer and transaction.",
+    ground=derived(
+        "2.4: tx_hash",
+        "2.4: from_address",
+        so="A record is of its own payment, also if others are settled at the same time.",
+    ),
+    needs="funds, record, world",
+    decisive=True,
+)
+async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None:
+    asked = [await probe.challenge(fresh=True) for _ in range(3)]
+    payers = [await probe.wallets.payer() for _ in asked]
+    for number, payer in enumerate(payers):  # the first one is answered last
+        await probe.world.hold(payer, HOLD_S / (number + 1))
+    paying = (probe.pay(each, payer) for each, payer in zip(asked, payers, strict=True))
+    for paid in await asyncio.gather(*paying):
+        record = await record_of(probe, paid)
+        from_address, tx_hash = (
+            str(record.get(name)).lower() for name in ("from_address", "tx_hash")
+        )
+        expect("from_address", from_address, paid.payer.address.lower())
+        told = str(paid.receipt.at(probe.target.receipt.tx_hash)).lower()
+        expect("tx_hash", tx_hash, told)
+
+
+@check(
+    "2.4/record",
+    title=(
+        "After a second payment for a paid id was refused, the stored payment is the first one."
+    ),
+    ground=derived(
+        "2.4: tx_hash",
+        "2.4: from_address",
+        "7: Payment already settled",
+        so="The record is of the payment that was settled, and the second was not.",
+    ),
+    baseline="payment",
+    needs="funds, record",
+    pays=2,
+    decisive=True,
+)
+async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
+    paid = await probe.buy()
+    before, other = await record_of(probe, paid), await probe.wallets.payer()
+    second = probe.wallets.sign(paid.challenge, other)
+    expect_refused(await probe.settle(paid.challenge, second))
+    after = await record_of(probe, paid)
+    for name in RECORDED:
+        expect(name, after.get(name), before.get(name))
 
 
 @check(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.answers import Challenge
@@ -35,6 +35,17 @@ SOON_S, NEARLY_S, LATE_S = 15, 5, 15
 USUAL_S = 300
 DAY_S = 86_400
 EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
+
+
+SAME_ADDRESS = derived(
+    "2.1: payTo",
+    "2.1: asset",
+    "4.1: paymentRequirements",
+    so=(
+        "An address is the same in any case of its letters, so these are the requirements "
+        "that were issued, and the payment for them is settled."
+    ),
+)
 
 
 @check(
@@ -89,6 +100,18 @@ async def another_token_settles_nothing_else(probe: Probe) -> None:
 
 @check(
     "2.1/asset",
+    title="Requirements whose token is in the other case, lower or EIP-55, are settled.",
+    ground=SAME_ADDRESS,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def the_token_in_other_letters_is_the_same(probe: Probe) -> None:
+    await _settled_with(probe, "asset")
+
+
+@check(
+    "2.1/asset",
     title="Requirements and authorization for another token are refused.",
     baseline="payment",
     needs="funds",
@@ -120,6 +143,27 @@ async def another_payee_is_refused(probe: Probe) -> None:
     for other in (payer.address, *(each.lower() for each in alike)):
         header = probe.wallets.sign(challenge, payer, to=other)
         await _refused(probe, challenge, payer, header, payTo=other)
+
+
+@check(
+    "2.1/pay-to",
+    title="Requirements whose payee is in the other case, lower or EIP-55, are settled.",
+    ground=SAME_ADDRESS,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def the_payee_in_other_letters_is_the_same(probe: Probe) -> None:
+    await _settled_with(probe, "payTo")
+
+
+async def _settled_with(probe: Probe, field: str) -> None:
+    """Fail unless a payment is settled whose requirements have an address in the other case."""
+    challenge, _, header = await probe.signed()
+    issued = str(challenge.requirements[field])
+    lower, mixed = issued.lower(), checksum(parse_address(issued))
+    changed = {field: mixed if issued == lower else lower}
+    probe.wallets.expect_settled(await probe.settle(challenge, header, requirements=changed))
 
 
 @check(

@@ -13,6 +13,7 @@ from typing import Any
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
+from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge
@@ -245,16 +246,27 @@ async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
 
 
 async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
-    """Act as a payer without an answer: repeat the request, and resend the same header."""
+    """Act as a payer without an answer: repeat the request, and resend the same header.
+
+    Fail, too, if the payer is told for good that the nonce was used: it was, for this payment.
+    """
+    said = ""
 
     async def is_let_in() -> bool:
+        nonlocal said
         answer = await probe.ask(payment_id=challenge.payment_id)
         if answer.has_content:
             return True
-        await probe.settle(challenge, header, may_break=True)
+        said = (await probe.settle(challenge, header, may_break=True)).summary
         return False
 
-    await _in_the_end(probe, is_let_in, how)
+    try:
+        await _in_the_end(probe, is_let_in, how)
+    except Inconclusive as unclear:
+        if Refusal.NONCE_USED.text in said:
+            what = f"{how}: the same header again, after {RETRIED_S} s"
+            raise CheckFailed(what, "access to what was paid for", said) from unclear
+        raise
 
 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:

@@ -8,11 +8,13 @@ from functools import partial
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
+from x402sim.suite.answers import read_402
 from x402sim.suite.check import session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
     CLOCK_END_S,
     Ending,
+    answered_at_its_end,
     expect_refunded,
     in_trouble_s,
     open_ending,
@@ -20,12 +22,15 @@ from x402sim.suite.ending import (
     unit_s,
     until_over,
 )
-from x402sim.suite.expect import expect_not_served
+from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.probe import CENT_BASE, Probe
+from x402sim.suite.verdict import NotApplicable
 from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""
+LONG = 86_400
+"""A duration that is not over when a short session is, in seconds or minutes."""
 RESTART_S = 8
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
@@ -75,6 +80,45 @@ async def each_session_is_refunded(probe: Probe) -> None:
     )
     await until_over(probe, endings[0])
     await expect_refunded(probe, *endings)
+
+
+@session_check(
+    "3/expiry-refund",
+    title=("When one of two sessions of a payer is over, it is refunded, and the other is served."),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
+async def each_session_has_its_own_end(probe: Probe) -> None:
+    payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
+    longer = await probe.ask_session(max_spend, LONG)
+    if longer.status != 402:
+        raise NotApplicable(f"no session of duration {LONG}: {longer.summary}")
+    paid = await probe.pay(read_402(longer), payer)
+    other = await probe.claim(paid, max_spend, LONG)
+    over = await open_ending(probe, max_spend, payer)
+    await until_over(probe, over)
+    expect_served(await probe.ask(session_id=other.session_id))
+    await expect_refunded(probe, over)
+
+
+@session_check(
+    "3/expiry-refund",
+    title="A deposit that was refused, and one that was never paid, are not refunded.",
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
+async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
+    payer, by = await probe.wallets.payer(), probe.wallets.stranger()
+    paid = await open_ending(probe, await probe.budget_for(2))
+    unpaid = read_402(await probe.ask_session(await probe.budget_for(2), paid.duration))
+    expect_refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
+    await until_over(probe, paid)
+    await expect_refunded(probe, paid)
+    expect("refunds of what was not deposited", await probe.world.received(payer), [])
 
 
 @session_check(
@@ -152,5 +196,4 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     for part in USED_AT if probe.setting.advance is None else ():
         await probe.wait(begun_s + part * lasts_s - probe.clock.now())
         await probe.ask(session_id=session_id)
-    await until_over(probe, ending)
-    expect_not_served(await probe.ask(session_id=session_id))
+    expect_not_served(await answered_at_its_end(probe, ending))

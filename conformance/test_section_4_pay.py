@@ -379,6 +379,39 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     await _settle_nothing(probe, said_no, unlike, SETTLE(does="refuse"))
 
 
+PENDING = (
+    '{"success":false,"errorReason":"settlement_pending","network":"cronos-testnet",'
+    f'"transaction":"0x{"ab" * 32}"}}'
+)
+NOT_YET: tuple[Fault, ...] = (
+    SETTLE(does="answer", status=200, body=PENDING),
+    SETTLE(does="answer", status=202, body=PENDING),
+    SETTLE(
+        does="answer",
+        status=200,
+        body='{"x402Version":1,"event":"payment.pending","network":"cronos-testnet",'
+        f'"txHash":"0x{"ab" * 32}"}}',
+    ),
+)
+"""Answers to a settlement that is not mined yet, in two dialects; its transaction never will be."""
+
+
+@check(
+    "4.1/settle-on-chain",
+    title=(
+        "A settlement that the facilitator calls pending, with a hash of no transaction, is none."
+    ),
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="funds, world",
+    pays=len(NOT_YET),
+    one_step=True,
+    decisive=True,
+)
+async def what_is_pending_grants_nothing(probe: Probe) -> None:
+    await _settle_nothing(probe, *NOT_YET)
+
+
 async def _settle_nothing(probe: Probe, *faults: Fault) -> None:
     """Fail if a payment is settled while one of these faults lasts."""
     for fault in faults:

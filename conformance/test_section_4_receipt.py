@@ -105,11 +105,17 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
 
 @check(
     "4.1/receipt",
-    title="Concurrent payments each get their own receipt.",
+    title=(
+        "Concurrent payments, two of them of one payer, each get their own receipt, and access."
+    ),
     ground=derived(
         "4.1: paymentId | string",
         "4.1: Return the transaction hash",
-        so="A receipt is about its own payment, also if others are settled at the same time.",
+        "4.1: Cache the entitlement",
+        so=(
+            "Receipt and entitlement are about their own payment, also if others are settled at "
+            "the same time."
+        ),
     ),
     baseline="payment",
     needs="funds",
@@ -120,7 +126,8 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     places = probe.target.receipt
     asked = [await probe.challenge() for _ in range(3)]
-    payers = [await probe.wallets.payer() for _ in asked]
+    payers = [await probe.wallets.payer() for _ in range(2)]
+    payers.append(payers[0])
     headers = [probe.wallets.sign(each, payer) for each, payer in zip(asked, payers, strict=True)]
     for number, payer in enumerate(payers):  # the first one is answered last
         await probe.world.hold(payer, HOLD_S / (number + 1))
@@ -134,6 +141,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         if places.payment_id:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, answers[number].summary)
+        expect_served(await probe.opened(challenge, answers[number]))
     if probe.world.exists:  # its facilitator sends one transaction for each payment
         hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
         expect("different transactions for three payments", len(hashes), len(payments))

@@ -7,18 +7,20 @@ from typing import Any
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.deviations import SHAPE
-from x402sim.suite.expect import expect, expect_served, require
+from x402sim.suite.expect import expect, expect_refused, expect_served, require
 from x402sim.suite.inputs import examples
+from x402sim.suite.payment_outcome import drain, expect_no_session
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.suite.target import at
-from x402sim.suite.verdict import CheckFailed, Inconclusive, as_json
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
 RANDOM_INPUTS = 8
+DURATIONS = (60, 3600, 7200, 86_400)
 NO_OTHER_PRICE = ours(
     "4.4: maxSpend",
     because=(
@@ -26,6 +28,8 @@ NO_OTHER_PRICE = ours(
         "not be charged for an amount that was not asked for."
     ),
 )
+LARGE = "4321.09"
+"""More than 2^32 base units."""
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
@@ -118,6 +122,49 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
         is_refusal = 400 <= answer.status < 500 or answer.status == 200
         if min(taken) <= cents <= max(taken) or not is_refusal:
             expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
+
+
+@check(
+    "4.4/max-spend",
+    title="A session that is to last longer costs no more: its deposit is maxSpend.",
+    ground=derived(
+        "4.4: maxSpend",
+        "4.4: Response: 402",
+        so="What is deposited is the budget, and maxSpend alone says how much that is.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
+    max_spend = _usual(probe)
+    for duration in DURATIONS:
+        answer = await probe.ask_session(max_spend, duration)
+        if answer.status == 402:  # how long a session may last is not shown
+            expect(f"the deposit for {duration}", _asked(answer), to_base(max_spend, 6))
+
+
+@check(
+    "4.4/max-spend",
+    title=(
+        "Of 402s that are requested at the same time, each is for its own deposit, or for a quote."
+    ),
+    ground=derived(
+        "4.4: maxSpend",
+        "2.1: resource",
+        so="Each 402 is about its own request, also beside others.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
+    smallest, price_base = to_base(_usual(probe), 6), (await probe.challenge()).amount_base
+    deposits = [smallest + cents * CENT_BASE for cents in (0, 29, 43, 7)]
+    sent = [probe.ask_session(to_decimal(base, 6)) for base in deposits]
+    answers = await asyncio.gather(*sent, *(probe.ask() for _ in deposits))
+    wanted = [*deposits, *(price_base for _ in deposits)]
+    for answer, base in zip(answers, wanted, strict=True):
+        if answer.status == 402:
+            expect("maxAmountRequired", _asked(answer), base, answer.show)
 
 
 @check(
@@ -225,6 +272,97 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
         probe.wallets.expect_settled(receipt)
     session = await probe.claim(Paid(challenge, header, receipt, payer), max_spend)
     expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check(
+    "4.4/deposit-flow",
+    title="A deposit whose session was asked for before it was paid opens it once it is paid.",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        so="The session is there once it is funded, whatever was answered before.",
+    ),
+    deposits="0.01",
+    decisive=True,
+)
+async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
+    max_spend, challenge = await probe.deposit(1)
+    await probe.ask_session(max_spend, payment_id=challenge.payment_id)
+    paid = await probe.pay(challenge)
+    try:
+        session = await probe.claim(paid, max_spend)
+    except Inconclusive as unclear:  # the baseline has shown where an id is found
+        raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check(
+    "4.4/deposit-flow",
+    title=(
+        "A deposit of another amount, to another payee or signed by another is refused. The "
+        "right one then opens the session, with its budget."
+    ),
+    ground=derived(
+        "4.4: The client pays the deposit",
+        "5: The signature proves",
+        "5: The amount must equal",
+        so=(
+            "A deposit is paid like any payment: exactly, by a payer who has signed it. What "
+            "was refused has paid nothing."
+        ),
+    ),
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None:
+    (max_spend, deposit), payer = await probe.deposit(2), await probe.wallets.payer()
+    other = await probe.wallets.payer()
+    wrong: tuple[dict[str, Any], ...] = (
+        {"value": deposit.amount_base - 1},
+        {"value": deposit.amount_base + 1},
+        {"to": other.address},
+        {"by": other},
+    )
+    for changes in wrong:
+        expect_refused(await probe.settle(deposit, probe.wallets.sign(deposit, payer, **changes)))
+        claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+        await expect_no_session(probe, claim)
+    await probe.world.expect_payments(payer)
+    header = probe.wallets.sign(deposit, payer)
+    receipt = await probe.settle(deposit, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(deposit, header, receipt, payer), max_spend)
+    worth = deposit.amount_base // (await probe.challenge()).amount_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served for the deposit", served, worth)
+
+
+@check(
+    "4.4/deposit-flow",
+    title=(
+        "A deposit of more base units than 32 bits hold opens a session, if the service takes it."
+    ),
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: maxAmountRequired",
+        so="A deposit that is asked for can be paid, to the base unit, however large it is.",
+    ),
+    baseline="payment",
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def a_deposit_of_many_tokens(probe: Probe) -> None:
+    required = await probe.ask_session(LARGE)
+    if required.status != 402:
+        raise NotApplicable(f"the target takes no deposit of {LARGE}: {required.summary}")
+    challenge, payer = read_402(required), await probe.wallets.payer(LARGE)
+    header = probe.wallets.sign(challenge, payer)
+    receipt = await probe.settle(challenge, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(challenge, header, receipt, payer), LARGE)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(payer, to_base(LARGE, 6))
 
 
 @check(

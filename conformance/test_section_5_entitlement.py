@@ -1,17 +1,25 @@
 """Section 5: the id of a settled payment grants access, and nothing else does."""
 
+import asyncio
 import string
 
 from msgspec.structs import replace
 
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.expect import (
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
 from x402sim.suite.inputs import examples, other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, NotApplicable
 from x402sim.world.transport.faults import Fault
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
@@ -22,6 +30,10 @@ INJECTIONS = (
 )
 """Injection attempts; a firewall in front of the service may answer these."""
 SHORT = 8
+OFTEN, AT_ONCE = 25, 10
+"""How often a payment id is presented, and how often at the same time."""
+MANY = 21
+"""More payments than twenty."""
 SECONDS_S, MINUTES_S = 15, 310
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
 TRIES = 2
@@ -74,15 +86,47 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
 
 @check(
     "5/cache-first",
-    title="The id of a settled payment opens its resource as often as it is presented.",
+    title="The id of a settled payment opens its resource 25 times, also at the same time.",
     ground=explicit("5: When it is present", "5: When one exists"),
     needs="funds",
     pays=1,
+    decisive=True,
 )
 async def access_again(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
-    for _ in range(3):
+    for _ in range(OFTEN - AT_ONCE):
         expect_served(await probe.ask(payment_id=payment_id))
+    together = (probe.ask(payment_id=payment_id) for _ in range(AT_ONCE))
+    for answer in await asyncio.gather(*together):
+        expect_served(answer)
+
+
+@check(
+    "5/cache-first",
+    title=(
+        "The id of a settled payment opens its path with a query, too, if that is the same "
+        "resource."
+    ),
+    ground=derived(
+        "5: When it is present",
+        "2.1: resource",
+        so="What is compared is the path that is requested, and a query is no part of it.",
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
+    endpoint, challenge = probe.target.protected, await probe.challenge()
+    path = endpoint.path + ("&" if "?" in endpoint.path else "?") + "from=list"
+    unpaid = await probe.ask(path=path)
+    if not unpaid.is_offer or read_402(unpaid).requirements.get("resource") != (
+        challenge.requirements.get("resource")
+    ):
+        raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")
+    paid = await probe.pay(challenge)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
 
 
 @check(
@@ -151,6 +195,56 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     both = [await probe.buy(payer), await probe.buy(payer)]
     for paid in both:
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+
+
+@check(
+    "5/stored-records",
+    title=(
+        "An id that was presented before it was paid, and refused, grants access once it is paid."
+    ),
+    ground=derived(
+        "5: X-Payment-Id",
+        "5: Otherwise look",
+        so=(
+            "Whether a payment is settled is looked up for each request: that it was not "
+            "settled at an earlier one decides nothing."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    for _ in range(3):
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.pay(challenge)
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
+
+
+@check(
+    "5/stored-records",
+    title=(
+        "Of 21 payments of one payer, each id grants access, and the first is paid no second time."
+    ),
+    ground=derived(
+        "5: When one exists",
+        "7: Payment already settled",
+        so="A payment stays stored and its id used, however many the payer has made since.",
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
+async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    every = [await probe.buy(payer) for _ in range(MANY)]
+    for paid in every:
+        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    first = every[0].challenge
+    expect_refused(await probe.settle(first, probe.wallets.sign(first, payer)))
+    await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
 
 
 @check(

@@ -17,11 +17,14 @@ from x402sim.spec.ground import derived
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.check import check, session_check
-from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
+from x402sim.suite.control_api import HOLD_S, SETTLE, VERIFY, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
+
+REPEATED = 4
+"""In how many ways an authorization is written that a facilitator calls settled once more."""
 
 
 def _reordered(body: Any) -> Any:
@@ -244,6 +247,72 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     answer = await probe.settle(challenge, header)
     require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
+
+
+@check(
+    "5/nonce-once",
+    title=("The nonce of a payment that was refused, as its signature was false, is still good."),
+    ground=derived(
+        "5: The token contract keeps",
+        so=(
+            "A nonce is used by a transfer. What was refused has used none; else anybody could "
+            "use the nonces of others up."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    nonce = authorization_of(header)[0].nonce
+    forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
+    expect_refused(await probe.settle(challenge, forged))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+
+
+@check(
+    "5/nonce-once",
+    title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
+    ground=derived(
+        "5: The token contract keeps",
+        "4.1: Settle on-chain",
+        so=(
+            "The one transfer has paid for one id, and a facilitator that is asked again may "
+            "say again what it has said."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
+async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
+    paid = await probe.buy()
+    wanted = paid.challenge.requirements
+    settled = {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": paid.receipt.at(probe.target.receipt.tx_hash),
+        "from": paid.payer.address,
+        "to": wanted["payTo"],
+        "value": wanted["maxAmountRequired"],
+        "blockNumber": 1,
+        "network": wanted["network"],
+        "timestamp": "2026-01-01T00:00:00.000Z",
+    }
+    for name, header in list(_ways(probe, paid))[:REPEATED]:
+        challenge = await probe.challenge()
+        for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
+            answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
+            await probe.world.fault(answer, of=paid.payer)
+        answered = await probe.settle(challenge, header, may_break=True)
+        require(f"no receipt ({name})", not answered.is_receipt, answered.summary)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        await probe.world.clear_faults()
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 # --- at the same time ----------------------------------------------------------------

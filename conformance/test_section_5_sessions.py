@@ -7,13 +7,16 @@ Budgets are exact, in base units: 0.29 of the token pay for 29 quotes of 0.01, a
 import asyncio
 from typing import Any
 
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.answers import OpenSession
+from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.inputs import other_orders
 from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
+from x402sim.suite.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
 
 AT_ONCE = 20
@@ -40,11 +43,13 @@ BAD_BODIES: tuple[Any, ...] = (
 )
 
 
-async def _open(probe: Probe, requests: int) -> tuple[OpenSession, int]:
+async def _open(
+    probe: Probe, requests: int, payer: Wallet | None = None
+) -> tuple[OpenSession, int]:
     """Open a session for this many requests; return it, and how many its deposit pays for."""
     price_base = (await probe.challenge()).amount_base
     max_spend = await probe.budget_for(requests)
-    session = await probe.open_session(max_spend)
+    session = await probe.open_session(max_spend, payer)
     if session.paid.challenge.amount_base != to_base(max_spend, 6):
         raise Inconclusive("the deposit is not maxSpend, see 4.4/max-spend")
     return session, to_base(max_spend, 6) // price_base
@@ -69,14 +74,32 @@ async def the_last_unit_is_served(probe: Probe) -> None:
 
 @check(
     "5/session-condition",
-    title="A deposit for 29 requests pays for 29: no float rounding.",
+    title=(
+        "A deposit for 29 requests pays for 29: no float rounding. Its header may be in any case."
+    ),
+    ground=derived(
+        "5: X-Session-Id",
+        "5: When deposited - released",
+        so=(
+            "The budget is enough for as many requests as it pays for, and the case of a "
+            "header's name means nothing in HTTP."
+        ),
+    ),
     needs="funds, sessions",
     deposits="0.29",
     decisive=True,
 )
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     session, worth = await _open(probe, 29)
-    served = await drain(probe, session.session_id, worth)
+    endpoint, served = probe.target.protected, 0
+    for name in (probe.target.sessions.header.lower(), probe.target.sessions.header.upper()):
+        sent = {name: session.session_id}
+        answer = await probe.send(
+            endpoint.method, endpoint.path, json=probe.usual_body, headers=sent
+        )
+        expect_served(answer)
+        served += 1
+    served += await drain(probe, session.session_id, worth - served)
     expect("requests served for the whole deposit", served, worth)
 
 
@@ -216,7 +239,82 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
 
 @session_check(
     "5/session-debit",
-    title=("Sessions of several payers, spent in turns, serve what the deposit of each pays for."),
+    title="A session serves as many requests as its deposit pays for, whatever is ordered.",
+    ground=derived(
+        "3: Each accepted request",
+        "8: Quote price",
+        so="What is debited is the amount required, and a quote has one price, for any order.",
+    ),
+    deposits="0.20",
+    decisive=True,
+)
+async def every_order_costs_the_same(probe: Probe) -> None:
+    if not probe.target.protected.amount_base:
+        raise NotApplicable("the target file says that the price is open")
+    orders = other_orders(probe)
+    session, worth = await _open(probe, len(orders) + 2)
+    served = 0
+    for order in orders:
+        served += (await probe.ask(session_id=session.session_id, body=order)).has_content
+    served += await drain(probe, session.session_id, worth + 1 - served)
+    last = probe.last_served
+    expect("requests served in all", served, worth, last.show if last else None)
+
+
+@session_check(
+    "5/session-debit",
+    title=(
+        "A session that pays for a second path is debited by the amount that this path requires."
+    ),
+    ground=derived(
+        "5: When deposited - released", so="The amount is that of the endpoint that is requested."
+    ),
+    deposits="0.04",
+    decisive=True,
+)
+async def another_path_costs_its_own_price(probe: Probe) -> None:
+    other, price_base = await second_path(probe), (await probe.challenge()).amount_base
+    other_base = read_402(await other.ask(probe)).amount_base
+    session, worth = await _open(probe, 2 + -(-other_base // price_base))
+    answer = await other.ask(probe, session_id=session.session_id)
+    if not 200 <= answer.status < 300:
+        raise NotApplicable(f"a session does not pay for {other.path}: {answer.summary}")
+    left = (session.paid.challenge.amount_base - other_base) // price_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect(f"requests served after one for {other.path}", served, left)
+
+
+@session_check(
+    "5/session-debit",
+    title=("A request for a dearer path, for which a session has too little left, is not debited."),
+    ground=derived(
+        "3: Each accepted request",
+        "5: When deposited - released",
+        so="Only a request that is served raises released.",
+    ),
+    deposits="0.04",
+    decisive=True,
+)
+async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
+    other, price_base = await second_path(probe), (await probe.challenge()).amount_base
+    fits = (read_402(await other.ask(probe)).amount_base - 1) // price_base
+    if fits == 0:
+        raise NotApplicable(f"{other.path} costs no more than {probe.target.protected.path}")
+    session, worth = await _open(probe, fits)
+    if worth > fits:
+        raise NotApplicable("the smallest deposit pays for both paths (sessions.smallest)")
+    for _ in range(2):
+        expect_withheld(await other.ask(probe, session_id=session.session_id))
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served after what could not be paid for", served, worth)
+
+
+@session_check(
+    "5/session-debit",
+    title=(
+        "Sessions, two of them of one payer, spent in turns, serve what the deposit of each "
+        "pays for."
+    ),
     ground=derived(
         "2.6: A session is identified",
         "2.6: Remaining budget",
@@ -226,7 +324,9 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     decisive=True,
 )
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
-    opened = [await _open(probe, requests) for requests in (2, 3, 5)]
+    payer = await probe.wallets.payer()
+    owners = {2: payer, 3: payer, 5: None}
+    opened = [await _open(probe, requests, of) for requests, of in owners.items()]
     served = [await drain(probe, session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
     for number, more in enumerate(await asyncio.gather(*bursts)):

@@ -110,8 +110,9 @@ def _changed(
     """Yield changed fields, and headers that would be valid if the payer had signed them so."""
     header = probe.wallets.sign(challenge, payer)
     auth, _ = authorization_of(header)
-    yield "validAfter", probe.wallets.forge(challenge, header, valid_after=auth.valid_after + 30)
-    yield "validBefore", probe.wallets.forge(challenge, header, valid_before=auth.valid_before - 60)
+    # by a second only: how a service judges the window is for other checks to say
+    yield "validAfter", probe.wallets.forge(challenge, header, valid_after=auth.valid_after + 1)
+    yield "validBefore", probe.wallets.forge(challenge, header, valid_before=auth.valid_before - 1)
     yield "nonce", probe.wallets.forge(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
         yield "from", probe.wallets.forge(challenge, header, from_=other.address_bytes)

@@ -7,6 +7,8 @@ whose clock is known, some seconds.
 import math
 from email.utils import parsedate_to_datetime
 
+from x402sim.protocol.header import authorization_of
+from x402sim.spec.ground import derived
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.payment_outcome import expect_nothing, expect_refused_if
@@ -17,6 +19,8 @@ FAR_S = 60
 NEAR_S = 10
 SHORT_S, LATER_S = 5, 10
 """How long a short authorization is valid, and when it is presented."""
+INSIDE_S = ((-1, 299), (-345, 15), (-2, 18))
+"""Windows of at most 360 s, as shown: a service may refuse longer ones."""
 CENTURY_S = 100 * 365 * 86400
 
 
@@ -75,6 +79,33 @@ async def an_empty_window(probe: Probe) -> None:
 )
 async def near_the_edges(probe: Probe) -> None:
     await _refused(probe, (-300, -1), (NEAR_S, 300))
+
+
+@check(
+    "5/window",
+    title=(
+        "An authorization that began 1 s ago, or ends in 15 s, or lasts 20 s in all, is accepted."
+    ),
+    ground=derived(
+        "2.3: The window is",
+        "5: An authorization outside",
+        so=(
+            "From validAfter to validBefore an authorization is valid, at the edges of its "
+            "window, too, and however short the window is."
+        ),
+    ),
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def inside_its_edges(probe: Probe) -> None:
+    for window_s in INSIDE_S:
+        challenge, _, header = await probe.signed(window_s=window_s)
+        begins_s = authorization_of(header)[0].valid_after
+        answer = await probe.settle(challenge, header)
+        if not answer.is_receipt and _time_of(answer) <= begins_s:
+            raise Inconclusive("the target's clock is behind: it shows a time before validAfter")
+        probe.wallets.expect_settled(answer)
 
 
 @check(

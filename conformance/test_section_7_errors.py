@@ -5,14 +5,25 @@ may be anywhere in the answer.
 """
 
 import asyncio
+from dataclasses import replace
 
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite import inputs
-from x402sim.suite.check import check
+from x402sim.suite.answers import Challenge
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
-from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
+from x402sim.suite.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -21,8 +32,8 @@ SIGNATURE = "Invalid signature"
 NONCE = "Nonce already used"
 EXPIRED = "Authorization expired"
 SETTLED = "Payment already settled"
-PAST_S = (-420, -60)
-"""A time window that has ended, relative to signing."""
+PAST_S, FUTURE_S = (-420, -60), (600, 900)
+"""A time window that has ended, and one that has not begun, relative to signing."""
 
 
 # --- the 402 -------------------------------------------------------------------------
@@ -108,6 +119,29 @@ async def a_payer_with_too_little(probe: Probe) -> None:
 
 
 @check(
+    "7/insufficient-balance",
+    title="A payment that was refused for want of money is settled once the wallet is funded.",
+    ground=derived(
+        "7: Insufficient USDC balance",
+        so=("What resolves it is money in the wallet: neither a new header nor a new payment id."),
+    ),
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), probe.wallets.stranger()
+    header = probe.wallets.sign(challenge, payer)
+    expect_refused(await probe.settle(challenge, header), BALANCE)
+    await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
     "7/invalid-signature",
     title="A signature by another key gets the text for an invalid signature.",
     baseline="payment",
@@ -144,10 +178,31 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
 
 @check(
     "7/authorization-expired",
+    title=("After an expired authorization was refused, a new one pays for the same payment id."),
+    ground=derived(
+        "7: Authorization expired",
+        so="What resolves it is a new authorization, and not a new id: the id is still good.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def a_new_authorization_resolves_it(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed(window_s=PAST_S)
+    expect_refused(await probe.settle(challenge, header), EXPIRED)
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    )
+
+
+@check(
+    "7/authorization-expired",
     title="An expired authorization gets the text for an expired authorization.",
     baseline="payment",
     needs="funds",
     pays=1,
+    decisive="its text",
 )
 async def valid_before_has_passed(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=PAST_S)
@@ -166,6 +221,25 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
     expect_refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+@check(
+    "7/nonce-already-used",
+    title="After a used nonce was refused for an id, a fresh one pays for it.",
+    ground=derived(
+        "7: Nonce already used",
+        so="What resolves it is a fresh nonce, and not a new id: the id is still good.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
+    paid, challenge = await probe.buy(), await probe.challenge()
+    expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    fresh = probe.wallets.sign(challenge, paid.payer)
+    probe.wallets.expect_settled(await probe.settle(challenge, fresh))
 
 
 @check(
@@ -203,6 +277,102 @@ async def a_second_payment_for_one_id(probe: Probe) -> None:
 
 @check(
     "7/payment-already-settled",
+    title=("A payment that was refused for a paid id pays for a new one; the first id stays good."),
+    ground=derived(
+        "7: Payment already settled",
+        "5: The token contract keeps",
+        so=(
+            "What resolves it is a new id, and no new header: the nonce of what was refused is "
+            "unused."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def a_new_id_resolves_it(probe: Probe) -> None:
+    paid = await probe.buy()
+    second = probe.wallets.sign(paid.challenge, paid.payer)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    challenge = await probe.challenge()
+    probe.wallets.expect_settled(await probe.settle(challenge, second))
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
+
+
+@check(
+    "7/payment-already-settled",
+    title=(
+        "A payment id for which several payments were refused, each for another reason, can "
+        "be paid. So can the next id by the payer of what was refused."
+    ),
+    ground=derived(
+        "7: Payment already settled",
+        "4.1: Processing order",
+        "5: The token contract keeps",
+        so=(
+            "An id is used, and so is a nonce, by what was settled. What was refused has used "
+            "nothing."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
+async def what_was_refused_has_not_paid(probe: Probe) -> None:
+    challenge, one, other = (
+        await probe.challenge(),
+        await probe.wallets.payer(),
+        await probe.wallets.payer(),
+    )
+    network = probe.wallets.network(challenge)
+    elsewhere = replace(network, chain_id=network.chain_id + 1)
+    refused = (
+        probe.wallets.sign(challenge, one, by=other),
+        probe.wallets.sign(challenge, one, value=challenge.amount_base - 1),
+        probe.wallets.sign(challenge, one, value=challenge.amount_base + 1),
+        probe.wallets.sign(challenge, one, to=other.address),
+        probe.wallets.sign(challenge, one, network=elsewhere),
+        probe.wallets.sign(challenge, one, window_s=PAST_S),
+        probe.wallets.sign(challenge, one, window_s=FUTURE_S),
+        probe.wallets.sign(challenge, probe.wallets.stranger()),
+    )
+    for header in refused:
+        answer = await probe.settle(challenge, header)
+        if answer.is_receipt:
+            raise Inconclusive(f"what is to be refused was settled: {answer.summary}")
+    await _pays(probe, challenge, other)
+    await _pays(probe, await probe.challenge(fresh=True), one)
+
+
+async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
+    """Fail unless a payer pays for an id, once, and is served."""
+    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@session_check(
+    "7/payment-already-settled",
+    title="A paid deposit accepts no second payment, and its session keeps its budget.",
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def a_second_payment_for_a_deposit(probe: Probe) -> None:
+    session = await probe.open_session(await probe.budget_for(2))
+    paid, price_base = session.paid, (await probe.challenge()).amount_base
+    second = probe.wallets.sign(paid.challenge, paid.payer)
+    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+    worth = paid.challenge.amount_base // price_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served for the deposit", served, worth)
+
+
+@check(
+    "7/payment-already-settled",
     title="A paid payment id accepts no payment by another payer.",
     baseline="payment",
     needs="world",
@@ -213,6 +383,34 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     second = probe.wallets.sign(paid.challenge, other)
     expect_refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
+
+
+@check(
+    "7/payment-already-settled",
+    title=("Of the concurrent payments of two payers for one id, one is accepted, and opens it."),
+    ground=derived(
+        "7: Payment already settled",
+        so=(
+            "The first payment uses the id; that of the other payer comes too late, and moves "
+            "nothing."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
+async def two_payers_for_one_id_at_the_same_time(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    payers = [await probe.wallets.payer() for _ in range(2)]
+    for payer in payers:
+        await probe.world.hold(payer)
+    headers = [probe.wallets.sign(challenge, payer) for payer in payers]
+    answers = await asyncio.gather(*(probe.settle(challenge, header) for header in headers))
+    moved = [base for payer in payers for base in await probe.world.payments_base(payer)]
+    if not moved:
+        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
+    expect("payments of both payers, on the ledger", moved, [challenge.amount_base])
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @check(

@@ -55,13 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
         knock_out(config.getoption("--clause"))
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """With `-n auto`, one worker more than cores: some of their time tests wait for others."""
-    from x402sim.experiments.executors import cpus
-
-    return cpus() + 1
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the lines that tests have recorded as their property "told", each once."""
     reports = (report for kind in terminalreporter.stats.values() for report in kind)

@@ -53,7 +53,9 @@ PAYERS = {
     "never pays": ("def buy(url, key): return 'market'", "0 == 1", "0 == 1"),
 }
 """A payer, and what the test says of it: if the receipt is lost, and if the goods are."""
-STRICT = ("-Werror", "-Wignore::pytest.PytestAssertRewriteWarning")  # it is loaded here already
+# The plugin is loaded here already, and under PYTHONOPTIMIZE pytest warns that helpers assert nothing.
+IGNORED = "PytestAssertRewriteWarning", "PytestConfigWarning"
+STRICT = ("-Werror", *(f"-Wignore::pytest.{name}" for name in IGNORED))
 
 
 @pytest.fixture

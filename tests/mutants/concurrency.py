@@ -6,6 +6,7 @@ A short pause in the middleware lets requests sent at once overlap.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tests.mutants.budgets import Budgets, is_session, sessions
 from tests.mutants.change import Service
@@ -16,12 +17,14 @@ from tests.mutants.paying import (
     NONCE_USED,
     PAY,
     QUOTE,
+    SESSIONS,
     OtherIds,
     authorization,
     with_id,
 )
 from tests.mutants.session import another
 from x402sim import World
+from x402sim.protocol.crypto import checksum
 
 concurrency = Kind("concurrency")
 PAUSE_S = 0.01
@@ -146,3 +149,101 @@ async def mixed_up(last: list[str], service: Service, request: Request, serve: S
         return reply
     shown = {"paymentId": last[0], "txHash": str(stored.tx_hash)}
     return answer(200, {**reply.json, **shown})
+
+
+@concurrency.defect(
+    "two-payers-side-by-side", "7/payment-already-settled", at(PAY, AtWork, OtherIds, dict)
+)
+async def payers_side_by_side(
+    at_work: AtWork, ids: OtherIds, payers: dict[str, bytes],
+    _: Service, request: Request, serve: Serve,
+) -> Answer:  # fmt: skip
+    """Payments of two payers for one payment id, sent at once, are both settled."""
+    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    payer = bytes(auth.from_) if auth else b""
+    is_other = payers.setdefault(payment_id, payer) != payer
+    with at_work.on(payment_id) as is_second:
+        reply = await serve(request)
+        if is_second and is_other and reply.error == ALREADY_SETTLED:
+            return await ids.settled_anew(request, serve)
+        return reply
+
+
+@concurrency.defect("access-for-the-last-of-a-payer", "4.1/receipt", at("/", AtWork, dict, set))
+async def access_for_the_last(
+    at_work: AtWork, last: dict[bytes, str], lost: set[str],
+    _: Service, request: Request, serve: Serve,
+) -> Answer:  # fmt: skip
+    """Of two payments of one payer that are settled at once, one grants access."""
+    if request.headers.get("x-payment-id") in lost:
+        request = request.having(x_payment_id=None)
+    auth, payment_id = authorization(request.field("paymentHeader")), request.field("paymentId")
+    if request.path != PAY or auth is None:
+        return await serve(request)
+    with at_work.on(auth.from_.hex()):
+        before = last.setdefault(bytes(auth.from_), payment_id)
+        reply = await serve(request)
+        if reply.status == 200 and before != payment_id:
+            lost.add(payment_id)
+    if reply.status == 200 and before == payment_id:
+        del last[bytes(auth.from_)]
+    return reply
+
+
+@concurrency.defect("one-request-for-an-id-at-a-time", "5/cache-first", at(QUOTE, AtWork))
+async def one_at_a_time(
+    at_work: AtWork, service: Service, request: Request, serve: Serve
+) -> Answer:
+    """Of the requests with one payment id that are sent at once, one is served."""
+    payment_id = request.headers.get("x-payment-id", "")
+    with at_work.on(payment_id) as is_second:
+        await service.clock.sleep(PAUSE_S)
+        is_kept_out = is_second and bool(payment_id)
+        return await serve(request.having(x_payment_id=None) if is_kept_out else request)
+
+
+@concurrency.defect("quotes-are-mixed-up", "4.2/quote", at(QUOTE, lambda: [b""]))
+async def quotes_mixed_up(
+    last: list[bytes], service: Service, request: Request, serve: Serve
+) -> Answer:
+    """The order at work is a global variable: of orders sent at once, one gets another's quote."""
+    if "x-payment-id" not in request.headers:
+        return await serve(request)
+    last[0] = request.body
+    await service.clock.sleep(PAUSE_S)
+    order = replace(request, body=last[0])
+    return await serve(order.having(content_length=str(len(order.body))))
+
+
+@concurrency.defect("deposits-are-mixed-up", "4.4/max-spend", at(SESSIONS, lambda: [b""]))
+async def deposits_mixed_up(
+    last: list[bytes], service: Service, request: Request, serve: Serve
+) -> Answer:
+    """The budget asked for is a global variable: of 402s sent at once, one is for another's."""
+    if "x-payment-id" in request.headers or request.method != "POST":
+        return await serve(request)
+    last[0] = request.body
+    await service.clock.sleep(PAUSE_S)
+    asked = replace(request, body=last[0])
+    return await serve(asked.having(content_length=str(len(asked.body))))
+
+
+@concurrency.defect("records-are-mixed-up", "2.4/record", at("/api/", AtWork, dict))
+async def records_mixed_up(
+    at_work: AtWork, payers: dict[str, str], _: Service, request: Request, serve: Serve
+) -> Answer:
+    """The payer at work is a global variable: of payments sent at once, all are of the last."""
+    payment_id, auth = request.field("paymentId"), authorization(request.field("paymentHeader"))
+    if request.path == PAY and auth is not None:
+        with at_work.on("") as is_second:
+            if is_second:
+                payers.update(dict.fromkeys([*payers, payment_id], checksum(auth.from_)))
+            else:
+                payers.clear()
+                payers[payment_id] = checksum(auth.from_)
+            return await serve(request)
+    reply = await serve(request)
+    body = reply.json
+    if isinstance(body, dict) and body.get("payment_id") in payers:
+        return answer(reply.status, {**body, "from_address": payers[body["payment_id"]]})
+    return reply

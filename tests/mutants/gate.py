@@ -6,7 +6,7 @@ from typing import Any
 from tests.mutants.change import Change, Service, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.paying import QUOTE
+from tests.mutants.paying import PAY, QUOTE
 from tests.mutants.wrapper import overriding
 from x402sim import World
 from x402sim.service.state import Entitlement
@@ -58,6 +58,23 @@ async def free_to_get(_: Service, request: Request, serve: Serve) -> Answer:
     if (request.method, request.path) == ("GET", QUOTE):
         return answer(200, {"quote": {"pair": "BTC-USD"}})
     return await serve(request)
+
+
+@gate.defect("open-without-the-facilitator", "1/unpaid-402")
+def open_without_the_facilitator(world: World) -> World:
+    """Once a payment could not be verified, everybody is served until one can be again."""
+    is_down: set[bool] = set()
+
+    async def notes(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        if reply.status >= 500:
+            is_down.add(True)
+        else:
+            is_down.clear()
+        return reply
+
+    opens = let_in(QUOTE, lambda service, request: bool(is_down))
+    return all_of(opens, middleware(notes, PAY))(world)
 
 
 gate("any-id-opens", "5/stored-records", "Whatever begins with pay_ is a proof of payment.",

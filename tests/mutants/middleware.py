@@ -29,6 +29,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    query: str = ""
 
     @property
     def json(self) -> Any:
@@ -108,7 +109,13 @@ def middleware(handler: Handler, path: str = "/") -> Change:
                 body = await received.body()
             except ClientDisconnect:
                 return
-            asked = Request(scope["method"], scope["path"], dict(received.headers.items()), body)
+            asked = Request(
+                scope["method"],
+                scope["path"],
+                dict(received.headers.items()),
+                body,
+                scope["query_string"].decode(),
+            )
 
             async def serve(request: Request) -> Answer:
                 return await _served(app, scope, request, receive)

@@ -3,14 +3,16 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tests.mutants.change import Change, all_of
+from tests.mutants.change import Change, all_of, on_setup
 from tests.mutants.mutant import Kind, into
 from tests.mutants.settlement import made_up
 from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim import World
 from x402sim.protocol.header import PresentedPayment
+from x402sim.service.upstream import cronos
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 
 reconciliation = Kind("reconciliation")
@@ -121,6 +123,29 @@ async def lost_is_settled(it: Any, payment: PresentedPayment, requirements: Any)
         return await it.inner.settle(payment, requirements)
     except OutcomeUnknown:
         return made_up(payment, requirements)
+
+
+@reconciliation.defect("pending-is-settled", "4.1/settle-on-chain")
+def pending_is_settled(world: World) -> World:
+    """A settlement that the facilitator calls pending is granted, as there is a hash."""
+    answers: list[bytes] = []
+
+    def read_outcome(body: bytes) -> Any:
+        answers.append(body)
+        return cronos.read_outcome(body)
+
+    async def settle(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
+        answers.clear()
+        try:
+            return await it.inner.settle(payment, requirements)
+        except OutcomeUnknown:
+            if answers and b"pending" in answers[-1]:
+                return made_up(payment, requirements)
+            raise
+
+    dialect = altered(cronos.CRONOS, read_outcome=read_outcome)
+    reads = on_setup(lambda setup: replace(setup, dialect=dialect))
+    return overriding("facilitator", settle=settle)(reads(world))
 
 
 reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",

@@ -15,6 +15,9 @@ from tests.mutants.paying import (
     authorization,
     with_id,
 )
+from x402sim.protocol.header import present
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.facilitator import Moved
 
 replay = Kind("replay")
 
@@ -79,6 +82,28 @@ def used_authorizations_pay(
 
 
 # --- the defects ---
+
+
+@replay.defect("facilitator-is-believed", "5/nonce-once", at("/", Payments))
+async def facilitator_is_believed(
+    payments: Payments, service: Service, request: Request, serve: Serve
+) -> Answer:
+    """A used authorization pays for another id if the facilitator says that it has settled it."""
+    reply = await serve(payments.ids.of(request))
+    if request.path == PAY and reply.status == 200:
+        payments.note(request, reply)
+    seen = payments.paid_by(request.field("paymentHeader"))
+    terms = service.issuer.read(request.field("paymentId"))
+    if request.path != PAY or reply.error != NONCE_USED or seen is None or terms is None:
+        return reply
+    wanted = service.issuer.requirements(terms.resource, terms.amount_base)
+    try:
+        outcome = await service.facilitator.settle(present(request.field("paymentHeader")), wanted)
+    except (Unavailable, OutcomeUnknown):
+        return reply
+    is_settled = isinstance(outcome, Moved)
+    return payments.pay_for_another(seen, request.field("paymentId")) if is_settled else reply
+
 
 replay("authorization-pays-for-many", "7/nonce-already-used",
     "An authorization that has paid for one id is found on the chain, and pays for another.",

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.mutants.budgets import Budgets, is_session, sessions
-from tests.mutants.change import Change, Service, decision, settlement_rule
+from tests.mutants.change import Change, Service, all_of, decision, settlement_rule
 from tests.mutants.middleware import (
     Answer,
     Request,
@@ -22,13 +22,21 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.paying import QUOTE, SESSIONS
+from tests.mutants.paying import (
+    ALREADY_SETTLED,
+    INVALID_SIGNATURE,
+    PAY,
+    QUOTE,
+    SESSIONS,
+    authorization,
+)
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim import World
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
+from x402sim.service.issue import MARKET
 
 session = Kind("session")
 TOKEN = 10**6
@@ -126,6 +134,23 @@ async def without_end(service: Service, request: Request, serve: Serve) -> Answe
     found = service.store.sessions.get(request.headers.get("x-session-id", ""))
     is_spent = reply.status == 402 and found is not None and found.status == "active"
     return await serve(free(request)) if is_spent else reply
+
+
+def of_the_market(it: Any, resource: str, amount_base: int, *of: Any) -> Any:
+    """Ask five times the price of a quote for the market."""
+    return it.inner.issue(resource, amount_base * (5 if resource == MARKET else 1), *of)
+
+
+def for_the_market(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+    """Debit five times the price of a quote for the market."""
+    price_base = amount_base * (5 if resource == MARKET else 1)
+    return it.inner.debit(session_id, price_base, resource, now_ms)
+
+
+a_dearer_market = all_of(
+    overriding("issuer", issue=of_the_market), overriding("sessions", debit=for_the_market)
+)
+"""A second path that costs more than the first."""
 
 
 # --- the end -------------------------------------------------------------------------
@@ -246,6 +271,144 @@ session("debited-twice", "5/session-condition",
     broad="every session is used up after half of its requests")  # fmt: skip
 
 
+@session.defect("large-orders-are-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_if_large(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order of more than 100,000 dollars."""
+    return await debited(service, request, serve, lambda order: order.get("sizeUsd", 0) > 100_000)
+
+
+@session.defect("leverage-of-twenty-is-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_with_leverage(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order with a leverage of 20 and more."""
+    return await debited(service, request, serve, lambda order: order.get("leverage", 0) >= 20)
+
+
+@session.defect("short-is-debited-twice", "5/session-debit", at(QUOTE))
+async def dearer_if_short(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is debited twice for an order of the side "short"."""
+    return await debited(service, request, serve, lambda order: order.get("side") == "short")
+
+
+async def debited(
+    service: Service, request: Request, serve: Serve, when: Callable[[dict[str, Any]], bool]
+) -> Answer:
+    """Serve a request, and debit its session once more for some orders."""
+    reply, order = await serve(request), request.json
+    session_id = request.headers.get("x-session-id")
+    if reply.status == 200 and session_id is not None and isinstance(order, dict) and when(order):
+        price_base = service.env.quote_price_base
+        service.store.sessions.debit(session_id, price_base, QUOTE, service.clock.now_ms())
+    return reply
+
+
+@session.defect("small-orders-are-not-debited", "5/session-debit")
+def small_orders(world: World) -> World:
+    """A session is not debited for an order of less than 10 dollars."""
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        order, session_id = request.json, request.headers.get("x-session-id", "")
+        found = service.store.sessions.get(session_id)
+        is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
+        is_open = found is not None and found.status == "active" and found.remaining > 0
+        return await serve(free(request) if is_small and is_open else request)
+
+    return all_of(unlocked, middleware(handler, QUOTE))(world)
+
+
+@session.defect("another-path-is-not-debited", "5/session-debit", into("sessions.debit"))
+def market_is_free(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+    """A session is not debited for the second path."""
+    if resource != MARKET:
+        return it.inner.debit(session_id, amount_base, resource, now_ms)
+    if not it.inner.can_pay(session_id, amount_base, now_ms):
+        return None
+    return it.inner.get(session_id).released
+
+
+@session.defect("what-cannot-be-paid-is-debited", "5/session-debit")
+def debits_what_is_there(world: World) -> World:
+    """A request that a session cannot pay for costs it as much as a quote."""
+
+    def debit(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
+        released = it.inner.debit(session_id, amount_base, resource, now_ms)
+        if released is None and resource == MARKET:
+            it.inner.inner.debit(session_id, amount_base, QUOTE, now_ms)
+        return released
+
+    return overriding("sessions", debit=debit)(a_dearer_market(world))
+
+
+@session.defect("one-end-for-a-payer", "3/expiry-refund", into("sessions"))
+class OneEndForAPayer(Wrapper):
+    """When one session of a payer is over, none of that payer is served any more."""
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        payer, now_ms = self.inner.get(session_id).payer, self.service.clock.now_ms()
+        sql = "SELECT 1 FROM sessions JOIN payments USING (payment_id) WHERE from_address = ? AND expires_ms < ?"
+        is_over = self.service.store.execute(sql, payer, now_ms).fetchone() is not None
+        return None if is_over else self.inner.debit(session_id, *of)
+
+
+@session.defect("one-budget-a-payer", "5/session-debit", into("sessions"))
+class OneBudgetAPayer(Wrapper):
+    """Of the sessions of one payer, the one that came into use first is debited for all."""
+
+    first: dict[str, str]
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        first = self.__dict__.setdefault("first", {})
+        found = self.inner.get(session_id)
+        return self.inner.debit(first.setdefault(found.payer, session_id), *of)
+
+
+@session.defect("refused-deposit-is-paid-back", "3/expiry-refund", at(PAY))
+async def paid_back(service: Service, request: Request, serve: Serve) -> Answer:
+    """A deposit that was refused for its signature is paid back, though it was never paid."""
+    reply = await serve(request)
+    terms = service.issuer.read(request.field("paymentId"))
+    asked = authorization(request.field("paymentHeader"))
+    if reply.error == INVALID_SIGNATURE and terms and asked and terms.resource == SESSIONS:
+        setup, now_s = service.env, service.clock.now_s()
+        auth = replace(
+            asked,
+            from_=setup.wallet,
+            to=asked.from_,
+            valid_after=now_s - 60,
+            valid_before=now_s + 300,
+        )
+        signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
+        wanted = replace(
+            service.issuer.requirements(SESSIONS, auth.value), pay_to=checksum(asked.from_)
+        )
+        payment = present(encode_header(auth, signature, setup.network))
+        await service.facilitator.settle(payment, wanted)
+    return reply
+
+
+@session.defect("long-sessions-cost-more", "4.4/max-spend", at(SESSIONS))
+async def long_sessions_cost_more(_: Service, request: Request, serve: Serve) -> Answer:
+    """The deposit of a session of more than an hour is twice its budget."""
+    reply, asked = await serve(request), request.json
+    if reply.status != 402 or not isinstance(asked, dict) or not asked.get("duration", 0) > 3600:
+        return reply
+    wanted = reply.json["paymentRequirements"]
+    amount = str(2 * int(wanted["maxAmountRequired"]))
+    return answer(
+        402, {**reply.json, "paymentRequirements": {**wanted, "maxAmountRequired": amount}}
+    )
+
+
+session("deposit-in-32-bits", "4.4/deposit-flow",
+    "A deposit of more than 2^32 base units is asked for, and cannot be settled.",
+    requests(PAY, lambda request: request.sending(None) if is_large(request) else request))  # fmt: skip
+
+
+def is_large(request: Request) -> bool:
+    """Tell whether a settlement is of more base units than 32 bits hold."""
+    auth = authorization(request.field("paymentHeader"))
+    return auth is not None and 2**32 < auth.value < 2**63
+
+
 @session.defect("debited-before-the-body-is-read", "5/session-debit", at(QUOTE))
 async def debited_at_once(service: Service, request: Request, serve: Serve) -> Answer:
     """A session is debited for a request whose body turns out to be invalid."""
@@ -343,3 +506,20 @@ class RefundsWithANewNonce(Refunds):
         self._attempts[nonce] += 1
         signed = self._signed(payment, keccak256(nonce)) if self._attempts[nonce] == 1 else None
         return await self.inner.settle(signed or payment, requirements)
+
+
+session("quotes-of-sessions-have-no-venue", "4.2/quote",
+    "A quote that a session pays for has no bestVenue.",
+    replies(QUOTE, lambda request, it: answer(200, {"quote": {**it.json["quote"], "bestVenue": None}})
+        if it.status == 200 and "x-session-id" in request.headers else it))  # fmt: skip
+
+
+@session.defect("second-deposit-gets-a-receipt", "7/payment-already-settled", at(PAY))
+async def second_deposit(service: Service, request: Request, serve: Serve) -> Answer:
+    """A second payment for a paid deposit is answered with a receipt, and nothing is paid."""
+    reply, payment_id = await serve(request), request.field("paymentId")
+    stored = service.store.payments.get(payment_id)
+    if reply.error != ALREADY_SETTLED or stored is None or stored.resource_url != SESSIONS:
+        return reply
+    told = {"success": True, "paymentId": payment_id, "txHash": stored.tx_hash}
+    return answer(200, {**told, "timestamp": stored.timestamp})

@@ -54,6 +54,17 @@ def test_a_defect_is_seen_without_a_clock_that_turns(name: str) -> None:
     assert {each.outcome for each in results.values()} == {Outcome.FAILED}
 
 
+def test_a_payer_who_has_paid_and_is_told_that_the_nonce_was_used_is_not_left_open() -> None:
+    """After a lost answer, a service that never finds the payment is not only in doubt."""
+    name = "internal-error-is-a-failure"
+    results = judged(MUTANTS[name].world(World(seed=1)), "kit/3/pending")
+    lost = [
+        each for each in results["kit/3/pending-resolved"].cases if "After any loss" in each.title
+    ]
+    assert [each.outcome for each in lost] == [Outcome.FAILED]
+    assert "Nonce already used" in str(lost[0].actual)
+
+
 def odd(results: dict[str, Result]) -> set[str]:
     """Return the ids that accuse a service, or leave a doubt."""
     wrong = (Outcome.FAILED, Outcome.INCONCLUSIVE)

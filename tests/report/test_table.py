@@ -31,6 +31,14 @@ def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
         _ = run("lost").label(clause=1).checks
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_of_a_frame_can_be_written_to(name: str) -> None:
+    frame = getattr(run("sessions"), name)
+    for column in frame.columns:
+        if len(frame):
+            frame.loc[0, column] = frame[column].iloc[-1]
+
+
 def test_a_frame_cannot_be_set() -> None:
     with pytest.raises(AttributeError, match="orders"):
         run("lost").orders = 1

@@ -17,7 +17,6 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import NETWORKS
 from x402sim.report.money import balances as balances_of, transactions, transfers
-from x402sim.world.chains.parse import parse_chain
 
 FIRST, SECOND = NETWORKS["base-sepolia"], NETWORKS["base"]
 MERCHANT = "0x" + "77" * 20
@@ -129,4 +128,4 @@ def test_impossible_networks_are_refused() -> None:
     with pytest.raises(ValueError, match="each needs a name of its own"):
         LocalServer(network=["base", "base"])
     with pytest.raises(ValueError, match="is one network, not several"):
-        World(network=FIRST, also=(SECOND,), chain=parse_chain("http://127.0.0.1:1"))
+        World(network=[FIRST, SECOND], chain="http://127.0.0.1:1")

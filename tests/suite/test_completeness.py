@@ -43,7 +43,7 @@ def judged_apart() -> Result:
 def test_a_must_that_was_judged_in_part_is_named() -> None:
     """One without the decisive case, such as that of a refund, has not passed."""
     result = judged(0)
-    assert (result.outcome, result.in_part) == (Outcome.SKIPPED, "3 of 5 cases")
+    assert (result.outcome, result.in_part) == (Outcome.SKIPPED, "3 of 7 cases")
     assert "set sessions.refund_within_s, and give --patient" in result.reason
     (said,) = not_in_full([judged_apart()])
     assert said == "not judged in full (1 of 2 cases): spec/2.1/amount, a MUST: not known"

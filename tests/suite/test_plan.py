@@ -1,19 +1,17 @@
 """The plan of a run, and its pace: what a run costs at most, and how long it waits."""
 
 import asyncio
-from dataclasses import replace
 from types import CodeType
 from typing import Any
 
 import httpx
 import pytest
-from x402sim.world.assembly.recipe import Recipe
 
 from tests.mutants.change import setting
 from tests.mutants.jury import quiet
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
-from x402sim import TESTNET
+from x402sim import Settings, World
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
@@ -29,7 +27,7 @@ from x402sim.suite.sending import asked_wait_s
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.in_process import in_process
 
 PRICE = 10_000
 BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
@@ -68,8 +66,10 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
 WITH_A_KEY = {
     "spec/4.2/quote:another_pair_has_another_quote",
     "spec/5/resource-binding:a_list_of_agents_does_not_open_the_quote",
+    "spec/5/session-debit:what_it_cannot_pay_for_costs_nothing",
 }
-"""They run only for a target file that names another pair, or agents that cost something."""
+"""They run only for a target file that names another pair, for agents that cost something, or for a
+second path that costs more than the first."""
 
 
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
@@ -80,7 +80,7 @@ def test_the_costs_are_those_of_the_checks_there_are() -> None:
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
     assert not left, "run python -m tests.renew --only costs"
-    assert sum(cost.requests for cost in measured.values()) < 1800, "a run is a burden"
+    assert sum(cost.requests for cost in measured.values()) < 2200, "a run is a burden"
 
 
 PAYER = "0x" + "01" * 32
@@ -157,6 +157,7 @@ def test_what_begins_to_wait_when_the_rest_is_over_comes_after_it() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("interval_s", "sweep_s", "refund_within_s", "has_restart"),
     [(2, 1, 10, True), (300, 10, 0, False)],
@@ -170,8 +171,8 @@ def test_the_plan_is_within_a_third_of_what_a_run_waits(
     quick = setting(indexer_interval_s=interval_s, session_sweep_s=sweep_s)
 
     async def main() -> tuple[float, float, list[str]]:
-        recipe = replace(quick(Recipe(network=TESTNET, seed=1)), heartbeat_s=300)
-        async with InProcess().open(recipe) as stage:
+        world = World(seed=1, service=Settings(phase=0), heartbeat_s=300)
+        async with in_process(quick(world)) as stage:
             assert stage.parts is not None
             process = stage.parts.process
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.strangers.stranger import free_port
 from tests.suite.cases import case
+from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
 from x402sim.suite import sending
 from x402sim.suite.check import Check
@@ -23,6 +24,7 @@ asks = case("2.1/amount", lambda probe: probe.send("GET", "/first"))
 asks_again = case("2.1/asset", lambda probe: probe.send("GET", "/second"))
 asks_too = case("2.1/network", lambda probe: probe.send("GET", "/third", may_break=True))
 asks_for_the_end = case("2.1/scheme", lambda probe: probe.send("GET", "/kill"))
+asks_for_it_again = case("2.1/timeout", lambda probe: probe.send("GET", "/kill"))
 
 
 @pytest.fixture
@@ -32,20 +34,29 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged(
-    second: Check, *, stops_after: int = 0, kills: int = 0, back_after_s: float | None = None
+    second: Check,
+    third: Check = asks_too,
+    *,
+    stops_after: int = 0,
+    kills: int = 0,
+    is_tough_at_first: bool = False,
+    back_after_s: float | None = None,
 ) -> list[Result]:
     """Run three checks against a server that stops.
 
     It stops after some answers, and may come back by itself; or each time that /kill ends it, so
-    many times, and the run can restart it.
+    many times, and the run can restart it. One that `is_tough_at_first` stands the first /kill
+    after a restart.
     """
     port = free_port()
-    answered = killed = 0
+    answered = killed = stood = 0
     server: asyncio.Server
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal answered, killed
-        is_killed = b"/kill" in await reader.readuntil(b"\r\n\r\n") and killed < kills
+        nonlocal answered, killed, stood
+        is_asked = b"/kill" in await reader.readuntil(b"\r\n\r\n")
+        is_killed = is_asked and killed < kills and not (is_tough_at_first and stood < killed)
+        stood += is_asked and not is_killed
         killed += is_killed
         answered += not is_killed
         if is_killed or answered == stops_after:
@@ -67,7 +78,7 @@ def judged(
         async with client(f"http://127.0.0.1:{port}", Options()) as http:
             restart = start if kills else None
             setting = Setting(http=http, restart=restart)
-            found = [each async for each in run(setting, [asks, second, asks_too])]
+            found = [each async for each in run(setting, [asks, second, third])]
         server.close()
         return found
 
@@ -105,8 +116,19 @@ def test_a_request_that_ends_the_service_twice_has_failed_and_the_run_goes_on(
     ]
     assert f"{culprit.actual or culprit.reason}".endswith(said)
     if outcome is Outcome.FAILED:
-        assert "an answer to GET /kill (of spec/2.1/scheme)" in str(culprit.expected)
+        assert ", after GET /kill (of spec/2.1/scheme), which was not answered" in str(
+            culprit.actual
+        )
+        assert cause(culprit).startswith("a request ends the service")
         assert culprit.exchange.startswith("GET ")
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_request_that_stops_the_service_twice_has_failed_though_not_alone() -> None:
+    _, first, second = judged(asks_for_the_end, asks_for_it_again, kills=2, is_tough_at_first=True)
+    assert (first.outcome, second.outcome) == (Outcome.INCONCLUSIVE, Outcome.FAILED)
+    assert f"{second.actual}".endswith("stopped the service twice in this run, though not alone "
+                                       "after a restart")  # fmt: skip
 
 
 def test_a_service_that_comes_back_is_judged_further() -> None:

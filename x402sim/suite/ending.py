@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.answers import OpenSession
+from x402sim.suite.answers import OpenSession, TargetAnswer
 from x402sim.suite.expect import expect, expect_served
 from x402sim.suite.places import filled, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Lacking, Skipped
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
 
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""
@@ -75,8 +75,8 @@ async def open_ending(
     if 400 <= offered.status < 500 and offered.status != 402:
         cure = "see sessions.shortest"
         raise Skipped(f"no session of {max_spend} for {duration}, {cure}: {offered.summary}")
-    begun_s = probe.clock.now()
     session = await probe.open_session(max_spend, payer, duration=duration)
+    begun_s = probe.clock.now()  # not before: the deposit may have taken long
     price_base = (await probe.challenge()).amount_base
     await spend(probe, session, spends)
     return Ending(session, spends * price_base, begun_s, duration)
@@ -92,13 +92,26 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
 
 
 async def until_over(probe: Probe, ending: Ending) -> None:
-    """Wait for the end of a session; raises `Skipped` if it may be later."""
+    """Wait for the end of a session; raises as `answered_at_its_end`.
+
+    Raises `Inconclusive` if the session is still served: so this look at it has cost something.
+    """
+    if (await answered_at_its_end(probe, ending)).has_content:
+        raise Inconclusive(f"a session of duration {ending.duration} is served after its end")
+
+
+async def answered_at_its_end(probe: Probe, ending: Ending) -> TargetAnswer:
+    """Wait for the end of a session, and return what a request with it is answered then.
+
+    Raises `Skipped` if the end may be later.
+    """
     has_clock = probe.setting.advance is not None
     end_s = CLOCK_END_S if has_clock else ending.duration * unit_s(probe.setting)
     await probe.wait(ending.begun_s + end_s + GRACE_S - probe.clock.now())
     answer = await probe.ask(session_id=ending.session.session_id)
     if answer.has_content and not (has_clock or probe.target.sessions.duration_unit_s):
         raise Skipped("its session is not over, and the unit of duration is not known")
+    return answer
 
 
 async def expect_refunded(

@@ -56,15 +56,26 @@ def turns_s(turns: int) -> Waits:
     return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
 
 
+UNKNOWN_TO_THE_NODE = Fault(
+    victim="rpc",
+    does="answer",
+    status=200,
+    body='{"jsonrpc":"2.0","id":1,"result":null}',
+    times=None,
+)
+
+
 async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
     """Pay, and let the explorer answer so about the transaction; return its hash.
 
-    The query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
+    The node does not know the transaction: a target that asks it, too, learns no block there. The
+    query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
         begun_s = probe.clock.now()
         bought = tx_hash(await probe.buy(payer))
         await probe.world.lasting_fault(fault, bought)
+        await probe.world.lasting_fault(UNKNOWN_TO_THE_NODE, bought)
         if not await probe.world.first_queries([bought], begun_s):
             return bought
     raise NotApplicable("the target asks the explorer for a payment as soon as it is settled")

@@ -234,8 +234,11 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
     return list(found)
 
 
+OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
+
+
 def other_orders(probe: Probe) -> list[dict[str, Any]]:
-    """Return orders of another size, leverage and pair; a target need not take them.
+    """Return orders of another size, leverage, side and pair; a target need not take them.
 
     They show what a service decides by the first one.
     """
@@ -244,9 +247,11 @@ def other_orders(probe: Probe) -> list[dict[str, Any]]:
     others: list[dict[str, Any]] = []
     size, leverage = order.get("sizeUsd"), order.get("leverage")
     if isinstance(size, int | float) and not isinstance(size, bool):
-        others += [{**order, "sizeUsd": each} for each in (size * 2, size * 250, size / 8)]
+        others += [{**order, "sizeUsd": each} for each in (size * 2, size * 250, size / 8, 1)]
     if isinstance(leverage, int | float) and not isinstance(leverage, bool):
-        others += [{**order, "leverage": each} for each in (1, leverage + 2)]
+        others += [{**order, "leverage": each} for each in (1, leverage + 2, 50)]
+    if order.get("side") in OTHER_SIDE:
+        others.append({**order, "side": OTHER_SIDE[order["side"]]})
     base, dash, quote = str(order.get("pair")).partition("-")
     if endpoint.second_pair and "pair" in order:
         others.append({**order, "pair": endpoint.second_pair})

@@ -36,9 +36,13 @@ class SecondPath:
     path: str
     body: Any = None
 
-    async def ask(self, probe: Probe, payment_id: str | None = None) -> TargetAnswer:
+    async def ask(
+        self, probe: Probe, payment_id: str | None = None, *, session_id: str | None = None
+    ) -> TargetAnswer:
         """Request it, with or without a proof of payment."""
         headers = core.proofs(payment_id)
+        if session_id is not None:
+            headers[probe.target.sessions.header] = session_id
         return await probe.send(self.method, self.path, json=self.body, headers=headers)
 
 

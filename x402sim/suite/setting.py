@@ -113,6 +113,8 @@ class Setting:
     """Whether the target has answered a request of this run."""
     stopped: str = ""
     """When and after which request the target stopped answering; empty while it answers."""
+    stops: set[tuple[str, str, bytes]] = field(default_factory=set)
+    """The last requests before a stop that did not stop the target again: method, URL, body."""
     last: Any = None
     """The last request that reached the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """The wallets of a check: its payers, their payment headers and the budget."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,15 +29,25 @@ class Wallets:
     def __init__(self, setting: Setting, world: ControlApi) -> None:
         self._setting, self._world = setting, world
 
-    async def payer(self, amount: str = "1000.00") -> Wallet:
-        """Return a payer with funds: a new one that the world mints for, or the user's own."""
+    async def payer(
+        self, amount: str = "1000.00", *, of: Callable[[Wallet], bool] = lambda wallet: True
+    ) -> Wallet:
+        """Return a payer with funds: a new one that the world mints for, or the user's own.
+
+        `of` says which new one is wanted.
+        """
         if self._world.exists:
-            wallet = self.stranger()
-            await self._world.post("faucet", {"address": wallet.address, "amount": amount})
+            while not of(wallet := self.stranger()):
+                pass
+            await self.fund(wallet, amount)
             return wallet
         if self._setting.options.payer is None:
             raise Lacking("it needs a funded payer: give --payer-key or --world")
         return self._setting.options.payer
+
+    async def fund(self, wallet: Wallet, amount: str) -> None:
+        """Mint an amount for a wallet in the world, in tokens."""
+        await self._world.post("faucet", {"address": wallet.address, "amount": amount})
 
     def stranger(self) -> Wallet:
         """Return a new wallet without any funds."""

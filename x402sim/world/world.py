@@ -101,7 +101,7 @@ class World:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
         A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
         of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
-        Default: none.
+        Default: none. A server takes none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed; on a server, after as many seconds.
@@ -143,7 +143,7 @@ class World:
         File that the journal is written to as it grows, as NDJSON, such as "run.ndjson"; frames are
         read from there. For long runs: memory grows with the open payments, not with the events.
         An existing file is overwritten. Beside it, "run.ndjson.made.json" has the versions of
-        x402sim and Python. Default: in memory.
+        x402sim and Python. Default: in memory. A server takes none.
     file
         SQLite database of the first service, with the chain in FILE.chain; both are continued if
         they exist. Payment ids are then drawn without the seed, as they must never repeat.

@@ -1,1 +1,1 @@
-"""The recipe of a world, and the code that builds its parts."""
+"""A running world: its parts, and the code that builds them."""

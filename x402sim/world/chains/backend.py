@@ -62,7 +62,7 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def require_evm(request: ChainRequest) -> None:
-    """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
+    """Raise `ChainError` without web3, or if the world leaves out rules of the token."""
     if find_spec("web3") is None:
         raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
     if request.without_token_rules:
