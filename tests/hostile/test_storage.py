@@ -18,7 +18,7 @@ from tests.serve.driver import PAY, started
 from x402sim.service import background, indexer, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service
-from x402sim.service.store.database import Database
+from x402sim.service.store.database import Database, _Transaction
 
 UNAVAILABLE = (503, "Storage unavailable")
 WRITES = ("INSERT", "UPDATE", "DELETE", "BEGIN", "COMMIT")
@@ -73,6 +73,12 @@ async def answered(send: Callable[[], Awaitable[httpx.Response]]) -> httpx.Respo
     return response
 
 
+def use(store: Database, connection: Any) -> None:
+    """Let a store work on another connection."""
+    store._connection, store._writer = connection, connection.cursor()
+    store._transaction = _Transaction(store._writer)
+
+
 async def worked(work: Callable[[Service], Awaitable[Any]], service: Service) -> None:
     """Run a background job; if storage fails, run it again: once must do."""
     try:
@@ -86,7 +92,7 @@ async def a_life(rig: ServiceRig, db: Path, at: int, failed: list[str]) -> None:
     """A payment, a session that is spent once, its refund, and the indexer, with one write failing."""
     database = rig.service.store
     disk = FailingDisk(database._connection, at)
-    database._use(disk)  # type: ignore[arg-type]
+    use(database, disk)
     required, deposit = await rig.ask(), await rig.ask_session("0.05", 600)
     header = rig.sign(required)
     await answered(lambda: rig.pay(required, header))
@@ -128,9 +134,9 @@ def full(_: Path, rig: ServiceRig) -> Iterator[None]:
     """Let every write fail."""
     database = rig.service.store
     connection = database._connection
-    database._use(FailingDisk(connection))  # type: ignore[arg-type]
+    use(database, FailingDisk(connection))
     yield
-    database._use(connection)
+    use(database, connection)
 
 
 @contextmanager

@@ -153,6 +153,7 @@ def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None
         transport = httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
         async with httpx.AsyncClient(transport=transport, base_url="http://world") as http:
             told: Any = {"control": ControlClient(http), "network": TWO}
+            told["merchants"] = lambda first: {"service": first}
             await LiveWorld.on(SimpleNamespace(parts=None, first="service", **told))
 
     with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
