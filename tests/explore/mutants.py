@@ -205,7 +205,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
         ),
     },
     Law.CHARGED_ONCE: {
-        "a second header is claimed": (overriding("payments", attempts=nobody), TWO_HEADERS),
         "a second header is settled": (jury("paid-id-is-paid-again"), TWO_HEADERS),
     },
     Law.SERVED_ONCE: {

@@ -868,6 +868,32 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
     assert (again.status_code, rig.transfers()) == ({1: 402, 2: 409}[steps], 1)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+@scene
+async def test_two_processes_that_get_two_headers_for_one_id_at_once_settle_one(
+    rig: ServiceRig, db: Path, is_late: bool
+) -> None:
+    required = await rig.ask()
+    body = required.json()
+    sent = [
+        settlement(body["paymentId"], rig.sign(required, wallet), body["paymentRequirements"])
+        for wallet in (rig.alice, rig.bob)
+    ]
+    slow = broken(rig, "facilitator", deliver if is_late else take_time)
+    with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
+        answers = await asyncio.gather(
+            rig.http.post(PAY, json=sent[0]), other.post(PAY, json=sent[1])
+        )
+        (late,) = [each for each in answers if each.status_code != 200]
+        pending = "Settlement pending", "an earlier payment header may still settle"
+        wanted = ("Payment already settled", None) if is_late else pending
+        assert (late.json()["error"], late.json().get("reason")) == wanted
+        for each in sent:
+            again = await other.post(PAY, json=each)
+            assert (again.status_code, again.json()["error"]) == (409, "Payment already settled")
+    assert rig.transfers() == 1
+
+
 @scene
 async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
     rig: ServiceRig, db: Path

@@ -56,8 +56,14 @@ class Left:
 
 
 def fixed(deadline: Deadline, timeout_s: float | None) -> float:
-    """Return what is left now, for each of the reads and writes to come."""
-    return deadline.within(timeout_s)
+    """Return what is left now, for each of the reads and writes to come.
+
+    Not 0: that is no timeout for a socket, but one that does not wait, whose error is another.
+    """
+    return max(deadline.within(timeout_s), _LEAST_S)
+
+
+_LEAST_S = 0.001
 
 
 TIMEOUT: Callable[[Deadline, float | None], Left | float] = Left

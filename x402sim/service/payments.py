@@ -56,6 +56,10 @@ _NODE_SILENT = "the chain's node did not answer, so nothing was sent to the faci
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
 
+_EARLIER_MAY_SETTLE = "an earlier payment header may still settle"
+_OTHER_MAY_SETTLE = "another payment of its 402 may still settle"
+_PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
+
 
 class Submission(msgspec.Struct, frozen=True):
     """One request to settle, with everything in it decoded.
@@ -258,7 +262,7 @@ async def _earlier_attempt(
         if is_same:
             same = attempt
         elif attempt.may_move:
-            raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
+            raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
     if same is not None:
         return _resumed(service, submission, same)
     if len(earlier) >= MAX_ATTEMPTS:
@@ -270,15 +274,13 @@ async def _earlier_attempt(
 def _resumed(service: Service, submission: Submission, earlier: Attempt) -> Attempt:
     """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now.
 
-    Raises `SettlementRefused` if its 402 was paid in the other way since.
+    Raises `SettlementRefused` if its 402 was paid otherwise since.
     """
     payments, named = service.store.payments, submission.named
     if named is not None:
         reserve_name(service, submission.payment_id, named, submission.payment.valid_before)
-    if not earlier.may_move:
-        if payments.rival(submission.payment_id, submission.offered_id) is not None:
-            raise _claimed_otherwise(service, submission)
-        payments.set_may_move(earlier.number, True)
+    if not earlier.may_move and not payments.resume(earlier, submission.offered_id):
+        raise _claimed_otherwise(service, submission)
     now = payments.now(earlier) or earlier
     return msgspec.structs.replace(now, may_move=earlier.may_move)
 
@@ -420,16 +422,16 @@ def _require_unclaimed(service: Service, submission: Submission) -> None:
 
 def _claimed_otherwise(service: Service, submission: Submission) -> SettlementRefused:
     """Return why an authorization cannot be claimed: for its 402, or because of its own use."""
-    match service.store.payments.rival(submission.payment_id, submission.offered_id):
-        case None:
-            return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
-        case "settled":
-            return SettlementRefused(
-                Refusal.ALREADY_SETTLED,
-                "its 402 was paid already: in one step, or by POST /api/pay",
-            )
-        case _:
-            return SettlementRefused(Refusal.PENDING, "another payment of its 402 may still settle")
+    rival = service.store.payments.rival(submission.payment_id, submission.offered_id)
+    if rival is None:
+        return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+    is_same_way, is_settled = rival.payment_id == submission.payment_id, rival.status == "settled"
+    if is_settled:
+        reason = None if is_same_way else _PAID_OTHERWISE
+        return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
+    return SettlementRefused(
+        Refusal.PENDING, _EARLIER_MAY_SETTLE if is_same_way else _OTHER_MAY_SETTLE
+    )
 
 
 # --- steps 2 to 7 ---------------------------------------------------------------------

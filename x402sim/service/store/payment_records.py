@@ -52,14 +52,20 @@ _CLAIM = tuple(each.name for each in fields(Attempt) if each.required)
 _FLAGS = ("can_pay", "seen_unused", "may_move")
 _OFFERED = _CLAIM.index("offered_id") + 1
 _RIVAL = (
-    "FROM payments WHERE (payment_id = ?{offered} OR offered_id = ?1) AND can_pay "
+    "(payment_id IN (?1, ?{offered}) OR offered_id = ?1) AND can_pay "
     "AND (status = 'settled' OR status = 'pending' AND may_move)"
 )
-"""Another payment for the same 402: one is in one step, and the other in two."""
+"""Another payment for the same 402, in the same way or the other: in one step, or in two.
+
+Within one process a lock keeps requests for one payment id apart, and `payments.check` has looked.
+Between processes on one database only the statement that claims can: of two headers for one id,
+both would be settled.
+"""
+_NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
 _INSERT = (
     f"INSERT INTO payments({', '.join(_CLAIM)}) "
     f"SELECT {', '.join(f'?{n}' for n in range(1, len(_CLAIM) + 1))} "
-    f"WHERE NOT EXISTS(SELECT 1 {_RIVAL.format(offered=_OFFERED)}) ON CONFLICT DO NOTHING"
+    f"WHERE {_NO_RIVAL.format(offered=_OFFERED)} ON CONFLICT DO NOTHING"
 )
 _SETTLE = (
     "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, may_move = 1, "
@@ -176,10 +182,16 @@ class PaymentRecords:
         done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
         return replace(new, number=done.lastrowid) if done.rowcount else None
 
-    def rival(self, payment_id: str, offered_id: str | None) -> str | None:
-        """Return the status of a payment that claims the same 402 in the other way, or None."""
-        sql = "SELECT status " + _RIVAL.format(offered=2)
-        return next((str(row[0]) for row in self._db.execute(sql, payment_id, offered_id)), None)
+    def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
+        """Return a payment that has claimed the same 402, and is or may be settled; or None."""
+        return next(iter(self._found(_RIVAL.format(offered=2), payment_id, offered_id)), None)
+
+    def resume(self, attempt: Attempt, offered_id: str | None) -> bool:
+        """Record that an attempt is sent to the facilitator again; False if it has a rival."""
+        sql = f"UPDATE payments SET may_move = 1 WHERE attempt = ?3 AND {_NO_RIVAL}"
+        return self._db.changed(
+            sql.format(offered=2), attempt.payment_id, offered_id, attempt.number
+        )
 
     def see_unused(self, number: int) -> None:
         """Record that the chain says of a claimed authorization that it is not used yet."""
