@@ -21,6 +21,7 @@ from x402sim.world.story.payer import Payer
 # --- the rounds ------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_sides_alternate_and_each_round_has_a_ratio() -> None:
     order, costs = [], {"a": iter([1.0, 2.0, 9.0]), "b": iter([2.0, 2.0, 90.0])}
 
@@ -60,6 +61,7 @@ def test_payments_that_fail_are_no_measurement(monkeypatch: pytest.MonkeyPatch) 
         day.simulate(1, 24)
 
 
+@pytest.mark.thorough
 def test_the_servers_answer_and_are_stopped_afterwards() -> None:
     with served.Servers() as servers:
         for work in (servers.bare, servers.unpaid, servers.quotes, servers.payments):
@@ -71,6 +73,7 @@ def test_the_servers_answer_and_are_stopped_afterwards() -> None:
         socket.create_connection(("127.0.0.1", servers.port), timeout=5)
 
 
+@pytest.mark.thorough
 def test_every_other_purchase_is_logged_and_its_log_is_counted() -> None:
     with logged.Purchases(2) as buy:
         lines = []
@@ -99,6 +102,7 @@ def test_a_value_is_held_against_aim_and_floor_and_kept_unless_it_is_30_percent_
     assert replace(row, guarded=None).is_kept(row.guarded * worse)
 
 
+@pytest.mark.thorough
 def test_the_quick_form_fails_for_a_slow_row_and_names_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

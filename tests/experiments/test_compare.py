@@ -95,6 +95,7 @@ def test_one_pair_has_a_difference_and_no_interval() -> None:
 # --- how often it is right ---------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_interval_of_paired_means_covers_as_often_as_it_says_and_is_narrow() -> None:
     """12 seeds with much luck in common: the difference is known ten times better than a mean."""
     draw = np.random.default_rng(5)
@@ -115,6 +116,7 @@ def test_an_interval_of_paired_means_covers_as_often_as_it_says_and_is_narrow() 
     assert width[0] < width[1] / 5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("p", "q", "alike", "seeds"),
     [(0.3, 0.3, 0.8, 10), (0.1, 0.02, 0.8, 50), (0.02, 0.0, 0.8, 50), (0.9, 0.5, 0.0, 20)],
@@ -187,6 +189,7 @@ def test_the_caller_says_what_is_independent() -> None:
     assert one_seed.loc["x", ["low", "high"]].between(470, 530).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("result", ["lost", "late_s"])
 @pytest.mark.parametrize("is_alike", [True, False])
 def test_an_interval_covers_if_the_unit_is_the_right_one(result: str, *, is_alike: bool) -> None:

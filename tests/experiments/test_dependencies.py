@@ -202,6 +202,7 @@ CHANGED_FILES = [
 ]
 
 
+@pytest.mark.thorough
 def test_a_file_of_the_project_that_is_imported_counts(project: Path) -> None:
     """All are changed and changed back in turn; a comment in each does not count."""
     out = project / "out"
@@ -221,6 +222,7 @@ def test_a_file_of_the_project_that_is_imported_counts(project: Path) -> None:
     assert started(project / "study.py", out).stdout == "[113, 113]\n"
 
 
+@pytest.mark.thorough
 def test_the_command_and_a_program_share_a_folder(project: Path) -> None:
     out, points = project / "out", ("--set", "n=1", "--seeds", "2", "--workers", "0")
     command = "-m", "x402sim", "sweep", f"{project / 'study.py'}:experiment", *points
@@ -426,6 +428,7 @@ def test_another_version_is_named(tmp_path: Path) -> None:
     assert played(namespace, tmp_path, fresh=True) == [1, 1]
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_compared_is_said(project: Path) -> None:
     out = project / "out"
     (project / "helpers.py").write_text("import threading\nLOCK = threading.Lock()\nFACTOR = 1\n")
