@@ -119,7 +119,9 @@ def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
     assert free.runnable_ids > 20, "what costs nothing is checked all the same"
 
 
-@pytest.mark.parametrize("budget", ["0.00", "0.01", "0.03", "0.05", "0.06", "0.20", "1.00", "2.00"])
+@pytest.mark.parametrize(
+    "budget", ["0.00", "0.01", "0.03", "0.05", "0.06", "0.20", "1.00", "2.00", "3.00"]
+)
 def test_the_plan_adds_up_and_fits_the_budget(budget: str) -> None:
     checks = all_checks()
     for price_base in (PRICE, 20_000, 12_345):

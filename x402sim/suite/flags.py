@@ -58,7 +58,7 @@ FLAGS = (
         "budget",
         "Most that the payer may sign for, in tokens; what does not fit is left out.",
         metavar="AMOUNT",
-        default="2.00",
+        default="3.00",
     ),
     Flag("allow_mainnet", "Allow payments with real money.", kind=bool),
     Flag(
