@@ -16,8 +16,11 @@ from tests.mutants.wrapper import collaborator, overriding
 from x402sim import World
 from x402sim.suite.check import DOCUMENT
 
-FEW = 6
-"""How many other ids a defect may fail: more, and a failure would not lead to its cause."""
+FEW = 11
+"""How many other ids a defect may fail: more, and a failure would not lead to its cause.
+
+Five ids vary a good payment (spelling, window, balance) and fail with it, where all are refused.
+"""
 Code = TypeVar("Code", bound=Callable[..., Any])
 
 
