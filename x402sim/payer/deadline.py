@@ -64,7 +64,7 @@ def fixed(deadline: Deadline, timeout_s: float | None) -> float:
 
 
 _LEAST_S = 0.001
-
+"""The shortest timeout that a socket waits for."""
 
 TIMEOUT: Callable[[Deadline, float | None], Left | float] = Left
 """Makes the timeouts of an exchange in a thread."""

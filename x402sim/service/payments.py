@@ -151,7 +151,7 @@ async def accept(
     submission = await validate(service, request, offered_id, named)
     async with service.locks.hold(request.payment_id) if policy.reserves else nullcontext():
         attempt, is_unused = await check(service, submission)
-        if attempt is not None:  # `check` took it for one that is sent now
+        if attempt is not None:  # `check` took it for one that is sent now: undo that
             service.store.payments.set_may_move(attempt.number, attempt.may_move)
         try:
             await require_form(service, submission, attempt)
@@ -509,6 +509,7 @@ async def refuse_unless_paid(
     never pay, or if the policy has forgotten the payment.
     """
     if attempt is None:  # not claimed, so there is nothing to look up
+        # A policy that claims last has forgotten what is lost: it never serves it, and says so.
         raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
     payments, may_move = service.store.payments, attempt.may_move or cause.may_move
     if not submission.can_pay and not may_move:

@@ -40,6 +40,8 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     seen_unused: bool
     number: int = 0
     """Its number in the database, or 0 before it is there."""
+    # A claim is stored with 1, the column's default: if the process ends, nobody can tell what was
+    # sent for it. The request that made it holds False: no earlier request had it settled.
     may_move: bool = False
     wait_s: float = 0.0
     failed_at: int | None = None
@@ -187,7 +189,10 @@ class PaymentRecords:
         return next(iter(self._found(_RIVAL.format(offered=2), payment_id, offered_id)), None)
 
     def resume(self, attempt: Attempt, offered_id: str | None) -> bool:
-        """Record that an attempt is sent to the facilitator again; False if it has a rival."""
+        """Record that an attempt is sent to the facilitator again; False if it has a rival.
+
+        Another process that sends it at this moment is one, too: one statement looks and writes.
+        """
         sql = f"UPDATE payments SET may_move = 1 WHERE attempt = ?3 AND {_NO_RIVAL}"
         return self._db.changed(
             sql.format(offered=2), attempt.payment_id, offered_id, attempt.number
