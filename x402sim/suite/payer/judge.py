@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Outcome
+from x402sim.report.results import CaseResult, Loss, Outcome
 from x402sim.suite.payer.case import Fault, PayerCase
-from x402sim.suite.payer.play import Played, play
+from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import Way
 from x402sim.suite.payer.start import Payer
 
@@ -142,8 +142,9 @@ def _last_line(text: str) -> str:
     return lines[-1].strip()[:200] if lines else "nothing"
 
 
-def unclear(case: PayerCase, why: str, outcome: Outcome = Outcome.INCONCLUSIVE) -> CaseResult:
-    """Return the result of a case that is not judged, with the reason."""
+def unclear(case: PayerCase, why: str) -> CaseResult:
+    """Return the result of a case that is inconclusive, with the reason."""
+    outcome = Outcome.INCONCLUSIVE
     return CaseResult(
         title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
     )
@@ -159,7 +160,8 @@ def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseR
             outcome=Outcome.FAILED,
             expected=wrong.expected,
             actual=wrong.actual,
-            reason=_loss(wrong, played),
+            reason="" if wrong.loss_base else wrong.why,
+            loss=_loss(wrong, played),
             exchange=played.told() + (f"\nits last line: {log}" if log else ""),
             seconds=seconds,
             has_begun=True,
@@ -175,6 +177,13 @@ def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseR
     )
 
 
-def _loss(wrong: Fault, played: Played) -> str:
-    loss = f"loss: {played.tokens(wrong.loss_base)}" if wrong.loss_base else ""
-    return ": ".join(filter(None, (loss, wrong.why)))
+def _loss(wrong: Fault, played: Played) -> Loss | None:
+    if not wrong.loss_base:
+        return None
+    network = played.network
+    return Loss(
+        base=min(wrong.loss_base, BALANCE_BASE),  # more than it has, nobody can take
+        decimals=network.decimals,
+        symbol=network.token_symbol,
+        why=wrong.why,
+    )

@@ -32,6 +32,8 @@ from x402sim.world.world import World
 
 PRICE_BASE, CAP_BASE = 10_000, 50_000
 """What the goods cost, and the most that a payer may spend, in base units: 0.01 and 0.05."""
+BALANCE_BASE = 1000 * 10**6
+"""What the wallet of a case has: every world gives its accounts a thousand tokens."""
 STARTS = 3
 """How often a payer is started for one purchase, at most."""
 PROMPT = (

@@ -118,7 +118,9 @@ class Ended:
 class Payer(Protocol):
     """A payer that can be started."""
 
-    shown: str
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
         """Start it once; it has `patience_s` seconds."""
