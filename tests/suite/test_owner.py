@@ -55,8 +55,8 @@ def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_b
     assert (failed, len(outcomes), set(outcomes.values())) == ("failed", 3, {"passed"})
     assert found(tmp_path)["spec/8/quote-price"]["rerun"] == (
         f"python -m x402sim conformance {gateway.url} --target {target} --world {duo.control} "
-        f"--budget 0.5 --strict --header '{NAME}:<hidden>' --cacert {certificate.file} "
-        "--timeout 20 --rate 50 --only spec/8/quote-price"
+        f"--budget 0.5 --header '{NAME}:<hidden>' --cacert {certificate.file} "
+        "--timeout 20 --rate 50 --strict --only spec/8/quote-price"
     )
     assert API_KEY not in done.all + told(tmp_path)
 
