@@ -203,7 +203,7 @@ class Purchase:
                 answer.headers.get("payment-response") or answer.headers.get("x-payment-response")
             )
             if not (receipt or {}).get("success"):
-                self.kept = {}
+                self.kept = self.kept if self.has("gives up") else {}
                 raise NotBought("no receipt")
         if not answer.body and not self.has("takes empty answers"):
             raise NotBought("an empty answer")
