@@ -203,3 +203,10 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
     ended.assert_outcomes(passed=3, failed=1)
     ended.stdout.fnmatch_lines(["*payer/sign/asset-v2 (MUST)*"])
+
+
+def test_the_page_of_cases_is_up_to_date() -> None:
+    """Renew it with `python -m tests.suite_payer.page`."""
+    from tests.suite_payer import page
+
+    assert page.FILE.read_text(encoding="utf-8") == page.page()
