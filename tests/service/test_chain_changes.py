@@ -306,7 +306,7 @@ async def test_what_the_facilitator_settled_stays_however_it_was_signed(rig: Ser
     """A facilitator may know signatures that the service does not, as those of contract wallets."""
     required = await rig.ask()
     assert (await rig.pay(required)).status_code == 200
-    rig.service.store.execute("UPDATE payments SET can_pay = 0, seen_unused = 0")
+    rig.service.store.execute("UPDATE payments SET is_authorized = 0, nonce_confirmed_unused = 0")
     nothing = answer(200, {"jsonrpc": "2.0", "id": 1, "result": None})
     with broken(rig, "explorer", nothing):
         assert (await indexer.run(rig.service)).unknown == 1
@@ -347,7 +347,7 @@ async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str
     copy, payments, attempt = store.copy(), store.payments, stored.number
     made: dict[str | None, Callable[[], object]] = {
         "settled": lambda: payments.mark_settled(attempt, "0x1", None),
-        "pending": lambda: payments.undo(attempt),
+        "pending": lambda: payments.mark_reorged(attempt),
         "failed": lambda: payments.fail(attempt, 1),
         None: lambda: payments.drop_claim(attempt),
     }

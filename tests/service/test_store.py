@@ -93,7 +93,8 @@ def insert_settled(
     store.execute(
         "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
         "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
-        "can_pay, seen_unused) VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0)",
+        "is_authorized, nonce_confirmed_unused, submission) "
+        "VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0, 'maybe submitted')",
         f"pay_{number}", f"0x{number}", resource, block_number, number, b"payer",
         number.to_bytes(32),
     )  # fmt: skip

@@ -66,7 +66,7 @@ async def sell(
     # is looked at; but a payment flow demands that the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
     prepared = None if is_later else prepare()
-    if not (shown := gate.shown(request)):
+    if not (shown := gate.proof_headers(request)):
         return gate.payment_required(service, request, resource, price)
 
     def work() -> Response:
@@ -86,8 +86,8 @@ async def sell(
                 return await _sell_in_one_step(service, request, found, work)
             case _:
                 assert_never(found)
-    except one_step.Repeated as known:
-        return known.answer
+    except one_step.IdempotentReplay as replay:
+        return replay.response
     except Unpaid as why:
         return gate.payment_required(service, request, resource, price, why)
 
@@ -109,7 +109,7 @@ async def _sell_from_session(
     try:
         answer = work()
     except web.Refused:  # reported only to who can pay: decision 4.2/gate-before-body
-        if await proofs.can_pay(service, session.session_id, session.amount_base):
+        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
         raise Unpaid from None
     await gate.spend(service, session, answer, web.connection(request))
@@ -168,7 +168,7 @@ async def show_session(service: Service, request: Request) -> Response:
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    attempt = service.store.payments.shown(request.path_params["payment_id"])
+    attempt = service.store.payments.find_for_client(request.path_params["payment_id"])
     if attempt is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
     return web.answer(msgspec.convert(attempt, PaymentRecord, from_attributes=True))

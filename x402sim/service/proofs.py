@@ -39,7 +39,7 @@ async def served_id(service: Service, payment_id: str, resource: str) -> str | N
     return answered if answered and await is_entitled(service, answered, resource) else None
 
 
-async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
+async def session_has_budget(service: Service, session_id: str, amount_base: int) -> bool:
     """Tell whether a session is served a request of this amount (5/session-condition)."""
     policy, sessions = service.settings.policy, service.store.sessions
     depth: int | None | UnsetType = UNSET
@@ -47,7 +47,7 @@ async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
         session = sessions.get(session_id)
         depth = await _depth(service, session.payment_id if session else "")
     proof = Proof(
-        is_settled=sessions.can_pay(session_id, amount_base, service.clock.now_ms()),
+        is_settled=sessions.has_budget(session_id, amount_base, service.clock.now_ms()),
         is_claimed=lambda: False,  # it opens only when its deposit is settled
         draw=partial(service.draw, session_id),
         depth=depth,
@@ -57,8 +57,8 @@ async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
 
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a header that can pay was presented, and may still be settled."""
-    return service.presented.get(payment_id) == resource or any(
-        attempt.can_pay and attempt.status == "pending" and attempt.resource_url == resource
+    return service.unreserved_in_flight.get(payment_id) == resource or any(
+        attempt.is_authorized and attempt.status == "pending" and attempt.resource_url == resource
         for attempt in service.store.payments.attempts(payment_id)
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -20,8 +20,9 @@ CREATE TABLE IF NOT EXISTS payments(
     status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
-    duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
-    may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
+    duration INTEGER NOT NULL, is_authorized INTEGER NOT NULL,
+    nonce_confirmed_unused INTEGER NOT NULL, submission TEXT NOT NULL,
+    failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
     offered_id TEXT,
     look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,
     CHECK (status != 'settled' OR tx_hash IS NOT NULL));
@@ -31,7 +32,7 @@ CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
     WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
 CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
     WHERE status = 'failed' AND NOT is_deep;
-CREATE INDEX IF NOT EXISTS unresolved ON payments(may_move, look_s, timestamp)
+CREATE INDEX IF NOT EXISTS unresolved ON payments(submission != 'not submitted', look_s, timestamp)
     WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
 CREATE INDEX IF NOT EXISTS offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
@@ -39,7 +40,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 's
 CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash)
     WHERE status = 'settled';
 CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
-    WHERE status != 'failed' AND can_pay;
+    WHERE status != 'failed' AND is_authorized;
 CREATE TABLE IF NOT EXISTS sessions(
     session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE,
     payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),

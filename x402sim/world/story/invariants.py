@@ -148,8 +148,10 @@ class Invariants:
         seen = f"{authorization.hex()} in {about}"
         if not is_paid:
             yield Broken(SERVED_IF_PAID, STANDS, f"none by {seen}", about, price)
-        is_kept = event.payment_id is not None and store.served.is_kept(event.payment_id)
-        if first is not None and not (is_kept and first is store):  # there, it is that order again
+        is_stored = event.payment_id is not None and store.served.is_stored(event.payment_id)
+        if first is not None and not (
+            is_stored and first is store
+        ):  # there, it is that order again
             yield Broken(ORDER_ONCE, "one order", seen, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:
