@@ -144,6 +144,22 @@ async def test_whether_a_v_of_0_or_1_is_a_contracts_own_is_asked_first(rig: Serv
     assert rig.wires["facilitator"].seen, "it judges a contract's signature"
 
 
+@pytest.mark.parametrize("form", [bytes, low_v], ids=["normal", "low v"])
+@scene
+async def test_a_silent_node_is_not_reported_as_the_facilitator(
+    rig: ServiceRig, form: Callable[[bytes], bytes]
+) -> None:
+    """Who reads the error looks for what is down: the facilitator is well, and was not called."""
+    required = await rig.ask()
+    presented = in_form(rig.sign(required), form)
+    with broken(rig, "rpc", lose_request):
+        refused = await rig.pay(required, presented)
+    assert (refused.status_code, refused.json()["error"]) == (502, "Chain unreachable")
+    assert refused.json()["final"] is False
+    assert "the chain's node did not answer" in refused.json()["reason"]
+    assert not rig.wires["facilitator"].seen
+
+
 @scene
 async def test_many_headers_for_one_payment_id_are_refused(rig: ServiceRig) -> None:
     required = await rig.ask()

@@ -56,7 +56,7 @@ from x402sim.protocol.x402 import (
     to_base64,
 )
 from x402sim.service.payments import accept, key_ends_s, pay, record_refusal, reserve_key
-from x402sim.service.proofs import is_entitled
+from x402sim.service.proofs import awaits_confirmations, is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
@@ -313,8 +313,10 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
         record_refusal(service, payment_id, why)
         refused = why
     if not await is_entitled(service, payment_id, paid.resource):
-        is_later = settings.policy.counts_confirmations
-        if refused is None or (is_later and refused.refusal is Refusal.ALREADY_SETTLED):
+        if refused is None or (
+            refused.refusal is Refusal.ALREADY_SETTLED
+            and awaits_confirmations(service, payment_id, paid.resource)
+        ):
             refused = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
         raise _refused(service, paid, refused)
 

@@ -126,7 +126,7 @@ async def pay(
                         # a used nonce was refused above: if it is not known to be unused, the node
                         # did not answer, and a use of it later could not be told from an earlier
                         if request.is_authorized and not is_unused:
-                            raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
+                            raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
                         if verifies and policy.verify.verifies(request.terms.amount_base):
                             await verify(service, request)
                         if not policy.reserves:
@@ -214,7 +214,9 @@ async def validate(
             try:
                 is_authorized = await service.rpc.accepts(auth.from_, digest, signed.signature)
             except Unavailable as error:
-                raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
+                raise SettlementRefused(
+                    Refusal.CHAIN_UNREACHABLE, _NODE_SILENT, final=False
+                ) from error
     return ValidRequest(
         payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
     )
@@ -360,7 +362,7 @@ async def reject_low_v_signature(
         if await service.rpc.has_code(auth.from_):
             return
     except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
+        raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT, final=False) from error
     reason = f"v is {v}: the token takes 27 or 28, so add 27 to the signature's last byte"
     if attempt is not None:
         raise NotSettled(Refusal.INVALID_SIGNATURE, reason)

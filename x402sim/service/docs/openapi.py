@@ -286,6 +286,7 @@ _BAD_PAYMENT = (
     Refusal.PENDING,
     RequestError.IDENTIFIER_TAKEN,
     Refusal.UNREACHABLE,
+    Refusal.CHAIN_UNREACHABLE,
     Refusal.FAILED,
 )
 """What answers a payment in the request that cannot be read, or may still be settled."""
