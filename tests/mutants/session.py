@@ -36,7 +36,7 @@ from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.service.issue import MARKET
+from x402sim.protocol.routes import MARKET
 
 session = Kind("session")
 TOKEN = 10**6

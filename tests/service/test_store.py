@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from x402sim import LocalServer
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
+from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Database, Wait, after_failure
 from x402sim.service.store.file import claimed, require_file

@@ -35,7 +35,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
 
 
-class MessageKind(Enum):
+class MessageType(Enum):
     """What a message is; the value says it to people."""
 
     PAYMENT = "payment"
@@ -67,7 +67,7 @@ Check = Callable[[Fields, Mapping[str, Network]], Iterator[Finding]]
 class Row:
     """One kind of message: by which fields it is known, who reads it strictly, what is checked."""
 
-    kind: MessageKind
+    kind: MessageType
     dialect: Dialect | None
     marks: Callable[[Fields], bool]
     shape: Any = None
@@ -115,7 +115,7 @@ class _RequestBody(Wire, frozen=True):
 
 TABLE: tuple[Row, ...] = (
     Row(
-        MessageKind.REQUEST,
+        MessageType.REQUEST,
         Dialect.TWO_STEPS,
         lambda fields: (
             _has("paymentHeader", "paymentRequirements", "x402Version")(fields)
@@ -125,33 +125,33 @@ TABLE: tuple[Row, ...] = (
         of=CRONOS,
     ),
     Row(
-        MessageKind.SETTLEMENT,
+        MessageType.SETTLEMENT,
         Dialect.TWO_STEPS,
         _has("paymentHeader", "paymentRequirements"),
         SettlementRequest,
     ),
     Row(
-        MessageKind.REQUEST,
+        MessageType.REQUEST,
         None,
         _has("paymentPayload"),
         _RequestBody,
         of=STANDARD,
     ),
-    Row(MessageKind.PAYMENT, Dialect.TWO_STEPS, _is_flat, PaymentHeader),
+    Row(MessageType.PAYMENT, Dialect.TWO_STEPS, _is_flat, PaymentHeader),
     Row(
-        MessageKind.PAYMENT,
+        MessageType.PAYMENT,
         Dialect.V2,
         lambda fields: "accepted" in fields or _version(2, _is_payment)(fields),
         x402.PaymentV2,
     ),
-    Row(MessageKind.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
+    Row(MessageType.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
     Row(
-        MessageKind.REQUIRED,
+        MessageType.REQUIRED,
         Dialect.TWO_STEPS,
         lambda fields: isinstance(fields.get("paymentRequirements"), dict),
     ),
     Row(
-        MessageKind.LISTING,
+        MessageType.LISTING,
         None,
         lambda fields: (
             findings.listed_in(fields) is not None
@@ -161,7 +161,7 @@ TABLE: tuple[Row, ...] = (
         of=STANDARD,
     ),
     Row(
-        MessageKind.WELL_KNOWN,
+        MessageType.WELL_KNOWN,
         None,
         lambda fields: (
             isinstance(fields.get("resources"), list) and isinstance(fields.get("accepts"), list)
@@ -169,7 +169,7 @@ TABLE: tuple[Row, ...] = (
         of="HTTP",
     ),
     Row(
-        MessageKind.SUPPORTED,
+        MessageType.SUPPORTED,
         None,
         lambda fields: isinstance(fields.get("kinds"), list),
         cronos.Supported,
@@ -177,19 +177,19 @@ TABLE: tuple[Row, ...] = (
         of=STANDARD,
     ),
     Row(
-        MessageKind.REQUIRED,
+        MessageType.REQUIRED,
         Dialect.V2,
         _version(2, lambda fields: isinstance(fields.get("accepts"), list)),
         x402.RequiredV2,
     ),
     Row(
-        MessageKind.REQUIRED,
+        MessageType.REQUIRED,
         Dialect.V1,
         lambda fields: isinstance(fields.get("accepts"), list),
         x402.RequiredV1,
     ),
     Row(
-        MessageKind.VERIFIED,
+        MessageType.VERIFIED,
         None,
         _has("isValid"),
         x402.Verified,
@@ -197,7 +197,7 @@ TABLE: tuple[Row, ...] = (
         of=STANDARD,
     ),
     Row(
-        MessageKind.SETTLED,
+        MessageType.SETTLED,
         None,
         lambda fields: str(fields.get("event")).startswith("payment."),
         cronos.SettleAnswer,
@@ -205,43 +205,43 @@ TABLE: tuple[Row, ...] = (
         of=CRONOS,
     ),
     Row(
-        MessageKind.RECEIPT,
+        MessageType.RECEIPT,
         Dialect.TWO_STEPS,
         _has("success", "txHash"),
         Receipt,
         findings.of_receipt,
     ),
     Row(
-        MessageKind.RECEIPT,
+        MessageType.RECEIPT,
         Dialect.V2,
         lambda fields: "success" in fields and ":" in str(fields.get("network")),
         x402.Settlement,
         findings.of_settlement,
     ),
     Row(
-        MessageKind.RECEIPT,
+        MessageType.RECEIPT,
         Dialect.V1,
         _has("success"),
         x402.Settlement,
         findings.of_settlement,
     ),
-    Row(MessageKind.SESSION, Dialect.TWO_STEPS, _has("sessionId", "remaining"), SessionView),
-    Row(MessageKind.RECORD, Dialect.TWO_STEPS, _has("payment_id", "tx_hash"), PaymentRecord),
+    Row(MessageType.SESSION, Dialect.TWO_STEPS, _has("sessionId", "remaining"), SessionView),
+    Row(MessageType.RECORD, Dialect.TWO_STEPS, _has("payment_id", "tx_hash"), PaymentRecord),
     Row(
-        MessageKind.AGENTS,
+        MessageType.AGENTS,
         Dialect.TWO_STEPS,
         lambda fields: isinstance(fields.get("agents"), list),
         AgentList,
     ),
     *(
         Row(
-            MessageKind.REQUIREMENTS,
+            MessageType.REQUIREMENTS,
             dialect,
             partial(_is_way, dialect),
         )
         for dialect in Dialect
     ),
-    Row(MessageKind.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
+    Row(MessageType.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
 )
 """Every kind of message that is read by itself, in the order in which they are distinguished."""
 
@@ -263,8 +263,8 @@ _WHOLE = "copy the value of the header, or the body, from its first character to
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
-_ENVELOPE = Row(MessageKind.ENVELOPE, None, lambda _: True)
-_FOREIGN = Row(MessageKind.FOREIGN, None, lambda _: True, of="HTTP")
+_ENVELOPE = Row(MessageType.ENVELOPE, None, lambda _: True)
+_FOREIGN = Row(MessageType.FOREIGN, None, lambda _: True, of="HTTP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Recognized:
     foreign: Foreign | None = None
 
     @property
-    def kind(self) -> MessageKind:
+    def kind(self) -> MessageType:
         """What it is."""
         return self.row.kind
 
@@ -304,11 +304,11 @@ class Recognized:
     def header(self) -> str:
         """The header that such a message is sent in; "" if it is a body."""
         version = self.dialect.version if self.dialect else None
-        if self.kind is MessageKind.PAYMENT:
+        if self.kind is MessageType.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
-        if self.kind is MessageKind.REQUIRED:
+        if self.kind is MessageType.REQUIRED:
             return x402.REQUIRED_HEADER if version == 2 else ""
-        has_header = version is not None and self.kind is MessageKind.RECEIPT
+        has_header = version is not None and self.kind is MessageType.RECEIPT
         return x402.RESPONSE_HEADERS[version] if version and has_header else ""
 
 
@@ -404,7 +404,7 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
     try:
         if row.shape is not None:
             msgspec.convert(fields, row.shape)
-        if row.kind is MessageKind.PAYMENT and row.dialect is not None:
+        if row.kind is MessageType.PAYMENT and row.dialect is not None:
             body, version = msgspec.json.encode(fields), row.dialect.version
             if version is None:
                 signed = header.signed_in(decode(body, PaymentHeader))

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.http import web
+from x402sim.protocol import routes
 from x402sim.protocol.messages import (
     AgentList,
     ErrorBody,
@@ -25,9 +26,9 @@ from x402sim.protocol.messages import (
     SettlementRequest,
 )
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service import content, gate, one_step, payments, proofs, sessions
 from x402sim.service.docs.routes import documentation
-from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service.policies import NoStore
 from x402sim.service.state import Service
 
@@ -203,8 +204,8 @@ def service_app(service: Service) -> Starlette:
             route(MARKET, perp_market),
             route(PAY, pay, "POST"),
             route(SESSIONS, create_session, "POST"),
-            route("/api/sessions/session_{rest}", show_session),
-            route("/api/payments/{payment_id}", show_payment),
+            route(routes.SESSION + "session_{rest}", show_session),
+            route(routes.PAYMENTS + "{payment_id}", show_payment),
             route(AGENTS, list_agents),
             route("/healthz", health),
             *documentation(service),

@@ -18,7 +18,7 @@ from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.issue import SESSIONS
+from x402sim.protocol.routes import SESSIONS
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.payment_records import Attempt, Submission

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from x402sim.protocol import messages
+from x402sim.protocol import messages, routes
 from x402sim.protocol.messages import ErrorBody
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, RequestError, is_final, status_of
+from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.protocol.x402 import PAYMENT_HEADERS, RESPONSE_HEADERS
 from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID, Json, examples_of
 from x402sim.service.docs.pages import PAGES, decision_named, in_force
-from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.spec.decisions import Decisions
 from x402sim.text.templates import render
 from x402sim.version import VERSION
@@ -403,7 +403,7 @@ def _settled(facts: Facts) -> Json:
         "the indexer fills it in (8).",
         parameters=[in_path("paymentId", "The paymentId of the 402 (2.2).", PAYMENT_ID)],
     )
-    return {PAY: {"post": pay}, "/api/payments/{paymentId}": {"get": record}}
+    return {PAY: {"post": pay}, routes.PAYMENTS + "{paymentId}": {"get": record}}
 
 
 def _in_sessions(facts: Facts) -> Json:
@@ -437,7 +437,7 @@ def _in_sessions(facts: Facts) -> Json:
         "balance is refunded (3).",
         parameters=[in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
     )
-    return {SESSIONS: {"post": create}, "/api/sessions/{sessionId}": {"get": view}}
+    return {SESSIONS: {"post": create}, routes.SESSION + "{sessionId}": {"get": view}}
 
 
 def _listed(facts: Facts) -> Json:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.money import to_base
+from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.laws import LAWS
-from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
 from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.stages.stage import Stage
