@@ -82,9 +82,8 @@ def _has(*names: str) -> Callable[[Fields], bool]:
     return lambda fields: all(name in fields for name in names)
 
 
-def _version(number: int, marks: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
-    """Return marks of version 2, or of version 1, which is what names no version, too."""
-    return lambda fields: marks(fields) and (fields.get("x402Version") == 2) == (number == 2)
+def _lists(*names: str) -> Callable[[Fields], bool]:
+    return lambda fields: all(isinstance(fields.get(name), list) for name in names)
 
 
 def _is_payment(fields: Fields) -> bool:
@@ -113,135 +112,53 @@ class _RequestBody(Wire, frozen=True):
     x402_version: int | None = None
 
 
+def _is_cronos_request(fields: Fields) -> bool:
+    names = "paymentHeader", "paymentRequirements", "x402Version"
+    return _has(*names)(fields) and "paymentId" not in fields
+
+
+def _is_payment_v2(fields: Fields) -> bool:
+    return "accepted" in fields or (_is_payment(fields) and fields.get("x402Version") == 2)
+
+
+def _is_settled(fields: Fields) -> bool:
+    return str(fields.get("event")).startswith("payment.")
+
+
+def _is_receipt_v2(fields: Fields) -> bool:
+    return "success" in fields and ":" in str(fields.get("network"))
+
+
+def _is_listing(fields: Fields) -> bool:
+    is_marked = not {"x402Version", "pagination"}.isdisjoint(fields)
+    return is_marked and findings.listed_in(fields) is not None
+
+
+_is_402 = _lists("accepts")
+T, (TWO, V1, V2) = MessageType, Dialect
 TABLE: tuple[Row, ...] = (
-    Row(
-        MessageType.REQUEST,
-        Dialect.TWO_STEPS,
-        lambda fields: (
-            _has("paymentHeader", "paymentRequirements", "x402Version")(fields)
-            and "paymentId" not in fields
-        ),
-        cronos.FacilitatorRequest,
-        of=CRONOS,
-    ),
-    Row(
-        MessageType.SETTLEMENT,
-        Dialect.TWO_STEPS,
-        _has("paymentHeader", "paymentRequirements"),
-        SettlementRequest,
-    ),
-    Row(
-        MessageType.REQUEST,
-        None,
-        _has("paymentPayload"),
-        _RequestBody,
-        of=STANDARD,
-    ),
-    Row(MessageType.PAYMENT, Dialect.TWO_STEPS, _is_flat, PaymentHeader),
-    Row(
-        MessageType.PAYMENT,
-        Dialect.V2,
-        lambda fields: "accepted" in fields or _version(2, _is_payment)(fields),
-        x402.PaymentV2,
-    ),
-    Row(MessageType.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
-    Row(
-        MessageType.REQUIRED,
-        Dialect.TWO_STEPS,
-        lambda fields: isinstance(fields.get("paymentRequirements"), dict),
-    ),
-    Row(
-        MessageType.LISTING,
-        None,
-        lambda fields: (
-            findings.listed_in(fields) is not None
-            and not {"x402Version", "pagination"}.isdisjoint(fields)
-        ),
-        check=findings.of_listing,
-        of=STANDARD,
-    ),
-    Row(
-        MessageType.WELL_KNOWN,
-        None,
-        lambda fields: (
-            isinstance(fields.get("resources"), list) and isinstance(fields.get("accepts"), list)
-        ),
-        of="HTTP",
-    ),
-    Row(
-        MessageType.SUPPORTED,
-        None,
-        lambda fields: isinstance(fields.get("kinds"), list),
-        cronos.Supported,
-        findings.of_supported,
-        of=STANDARD,
-    ),
-    Row(
-        MessageType.REQUIRED,
-        Dialect.V2,
-        _version(2, lambda fields: isinstance(fields.get("accepts"), list)),
-        x402.RequiredV2,
-    ),
-    Row(
-        MessageType.REQUIRED,
-        Dialect.V1,
-        lambda fields: isinstance(fields.get("accepts"), list),
-        x402.RequiredV1,
-    ),
-    Row(
-        MessageType.VERIFIED,
-        None,
-        _has("isValid"),
-        x402.Verified,
-        findings.of_verified,
-        of=STANDARD,
-    ),
-    Row(
-        MessageType.SETTLED,
-        None,
-        lambda fields: str(fields.get("event")).startswith("payment."),
-        cronos.SettleAnswer,
-        findings.of_cronos_settled,
-        of=CRONOS,
-    ),
-    Row(
-        MessageType.RECEIPT,
-        Dialect.TWO_STEPS,
-        _has("success", "txHash"),
-        Receipt,
-        findings.of_receipt,
-    ),
-    Row(
-        MessageType.RECEIPT,
-        Dialect.V2,
-        lambda fields: "success" in fields and ":" in str(fields.get("network")),
-        x402.Settlement,
-        findings.of_settlement,
-    ),
-    Row(
-        MessageType.RECEIPT,
-        Dialect.V1,
-        _has("success"),
-        x402.Settlement,
-        findings.of_settlement,
-    ),
-    Row(MessageType.SESSION, Dialect.TWO_STEPS, _has("sessionId", "remaining"), SessionView),
-    Row(MessageType.RECORD, Dialect.TWO_STEPS, _has("payment_id", "tx_hash"), PaymentRecord),
-    Row(
-        MessageType.AGENTS,
-        Dialect.TWO_STEPS,
-        lambda fields: isinstance(fields.get("agents"), list),
-        AgentList,
-    ),
-    *(
-        Row(
-            MessageType.REQUIREMENTS,
-            dialect,
-            partial(_is_way, dialect),
-        )
-        for dialect in Dialect
-    ),
-    Row(MessageType.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
+    Row(T.REQUEST, TWO, _is_cronos_request, cronos.FacilitatorRequest, of=CRONOS),
+    Row(T.SETTLEMENT, TWO, _has("paymentHeader", "paymentRequirements"), SettlementRequest),
+    Row(T.REQUEST, None, _has("paymentPayload"), _RequestBody, of=STANDARD),
+    Row(T.PAYMENT, TWO, _is_flat, PaymentHeader),
+    Row(T.PAYMENT, V2, _is_payment_v2, x402.PaymentV2),
+    Row(T.PAYMENT, V1, _is_payment, x402.PaymentV1),
+    Row(T.REQUIRED, TWO, lambda it: isinstance(it.get("paymentRequirements"), dict)),
+    Row(T.LISTING, None, _is_listing, check=findings.of_listing, of=STANDARD),
+    Row(T.WELL_KNOWN, None, _lists("resources", "accepts"), of="HTTP"),
+    Row(T.SUPPORTED, None, _lists("kinds"), cronos.Supported, findings.of_supported, STANDARD),
+    Row(T.REQUIRED, V2, lambda it: _is_402(it) and it.get("x402Version") == 2, x402.RequiredV2),
+    Row(T.REQUIRED, V1, _is_402, x402.RequiredV1),
+    Row(T.VERIFIED, None, _has("isValid"), x402.Verified, findings.of_verified, STANDARD),
+    Row(T.SETTLED, None, _is_settled, cronos.SettleAnswer, findings.of_cronos_settled, CRONOS),
+    Row(T.RECEIPT, TWO, _has("success", "txHash"), Receipt, findings.of_receipt),
+    Row(T.RECEIPT, V2, _is_receipt_v2, x402.Settlement, findings.of_settlement),
+    Row(T.RECEIPT, V1, _has("success"), x402.Settlement, findings.of_settlement),
+    Row(T.SESSION, TWO, _has("sessionId", "remaining"), SessionView),
+    Row(T.RECORD, TWO, _has("payment_id", "tx_hash"), PaymentRecord),
+    Row(T.AGENTS, TWO, _lists("agents"), AgentList),
+    *(Row(T.REQUIREMENTS, dialect, partial(_is_way, dialect)) for dialect in Dialect),
+    Row(T.ERROR, TWO, lambda it: isinstance(it.get("error"), str)),
 )
 """Every kind of message that is read by itself, in the order in which they are distinguished."""
 

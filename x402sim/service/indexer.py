@@ -11,14 +11,7 @@ from typing import Literal
 
 from x402sim import events
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.reconcile import (
-    ask_chain,
-    follow,
-    follow_chain,
-    is_deep,
-    pays_for,
-    set_block,
-)
+from x402sim.service.reconcile import ask_chain, follow, follow_chain, is_deep, pays_for, set_block
 from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt

@@ -148,10 +148,7 @@ async def pay(
 
 
 async def accept(
-    service: Service,
-    sent: SettlementRequest,
-    offered_id: str | None,
-    key: IdempotencyKey | None,
+    service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
     """Steps 1 to 3 and the claim: what a service does that works or serves before it settles.
 
@@ -549,9 +546,7 @@ async def recover_or_refuse(
     is_pending = maybe_submitted and cause.refusal.row.final is not None
     advice = _retry_advice(service, request, cause.refusal, finding, maybe_submitted)
     raise SettlementRefused(
-        Refusal.PENDING if is_pending else cause.refusal,
-        f"{cause.reason}; {advice}",
-        final=False,
+        Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False
     )
 
 

@@ -21,7 +21,7 @@ async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
     It is looked up in the cache (5/cache-first), then in the records (5/stored-records).
     """
     proof = partial(_of_payment, service, payment_id, resource)
-    return await _is_served(service, proof, lambda: payment_id)
+    return await _is_served(service, proof, payment_id)
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
@@ -35,6 +35,7 @@ async def served_id(service: Service, payment_id: str, resource: str) -> str | N
 async def session_has_budget(service: Service, session_id: str, amount_base: int) -> bool:
     """Tell whether a session is served a request of this amount (5/session-condition)."""
     sessions = service.store.sessions
+    session = sessions.get(session_id)
 
     def proof() -> Proof:
         return Proof(
@@ -43,11 +44,7 @@ async def session_has_budget(service: Service, session_id: str, amount_base: int
             draw=partial(service.draw, session_id),
         )
 
-    def deposit_id() -> str:
-        session = sessions.get(session_id)
-        return session.payment_id if session else ""
-
-    return await _is_served(service, proof, deposit_id)
+    return await _is_served(service, proof, session.payment_id if session else "")
 
 
 def awaits_confirmations(service: Service, payment_id: str, resource: str) -> bool:
@@ -69,18 +66,13 @@ def _of_payment(service: Service, payment_id: str, resource: str) -> Proof:
     )
 
 
-async def _is_served(
-    service: Service, proof: Callable[[], Proof], deposit_id: Callable[[], str]
-) -> bool:
-    """Return what the policy decides; query the chain only if it reads the confirmations.
-
-    `deposit_id` returns the id of the payment whose transfer counts.
-    """
+async def _is_served(service: Service, proof: Callable[[], Proof], payment_id: str) -> bool:
+    """Return what the policy decides; query the chain only if it reads the confirmations."""
     serve = service.settings.policy.serve
     try:
         return serve.serves(proof())
     except NeedsConfirmations:
-        depth = await _depth(service, deposit_id())
+        depth = await _depth(service, payment_id)
         return serve.serves(replace(proof(), depth=depth))  # what is settled may have changed
 
 
