@@ -499,7 +499,7 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.gather(*asked)
 
     monkeypatch.setattr(SessionBudgets, "debit", debit)
-    monkeypatch.setattr(SessionBudgets, "can_pay", lambda *_: True)
+    monkeypatch.setattr(SessionBudgets, "has_budget", lambda *_: True)
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
 
 
@@ -530,7 +530,7 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
 
 
 def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forgetful(*_: object) -> None:
+    def forgetful(*_: object) -> None:
         """Find no earlier attempt."""
 
     def insert_pending(stored: PaymentRecords, wanted: Attempt) -> Attempt | None:
@@ -546,7 +546,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
-    monkeypatch.setattr(payments, "_earlier_attempt", forgetful)
+    monkeypatch.setattr(payments, "earlier_attempt", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

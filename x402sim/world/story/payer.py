@@ -9,6 +9,7 @@ from x402sim.payer.core import PaymentFailed
 from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import Agent, AgentList, decoded
+from x402sim.protocol.routes import AGENTS, QUOTE
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
 from x402sim.text.printable import described
@@ -16,7 +17,7 @@ from x402sim.text.suggest import unknown
 from x402sim.world.stages.stage import Stage
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Shopper, Spending
-from x402sim.world.story.payer_client import QUOTE, PayerClient
+from x402sim.world.story.payer_client import PayerClient
 
 
 class Payer(PayerClient):
@@ -101,7 +102,7 @@ async def _look_around(
 
     They come in a random order: a rule that takes the first of equals prefers nobody.
     """
-    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
+    answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
     listed = []
     for name, answer in zip(clients, answers, strict=True):
         agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)

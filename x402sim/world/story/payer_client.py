@@ -14,7 +14,7 @@ from x402sim.events import ServiceName
 from x402sim.payer import core, standard
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
+from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.messages import (
@@ -25,13 +25,13 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import Stage
 from x402sim.world.story.answers import Answer
 
-QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
@@ -129,15 +129,15 @@ class PayerClient:
             required.requirements,
             requirements,
         )
-        return await self.send("POST", core.PAY_PATH, json=body)
+        return await self.send("POST", routes.PAY, json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
         """Return the service's record of a payment, or its error if there is none."""
-        return (await self.send("GET", f"/api/payments/{payment_id}")).body
+        return (await self.send("GET", routes.PAYMENTS + payment_id)).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
         """Return the service's view of a session, or its error if there is none."""
-        return (await self.send("GET", f"/api/sessions/{session_id}")).body
+        return (await self.send("GET", routes.SESSION + session_id)).body
 
     # --- signing ---------------------------------------------------------------------
 

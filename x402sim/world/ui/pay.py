@@ -18,7 +18,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
-from x402sim.service.issue import MARKET, QUOTE
+from x402sim.protocol.routes import MARKET, QUOTE
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.common import require_service

@@ -18,7 +18,7 @@ import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal, line
-from x402sim.service.issue import PAY
+from x402sim.protocol.routes import PAY
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 from x402sim.world.ui.stored import NOTHING, Stored
 
