@@ -127,7 +127,7 @@ class _Run:
                 group.create_task(self._step(scene, started_s + step.at_s, step))
         await live.heal()
         if any(isinstance(step, Pause) for step in self._case.steps):
-            owner = str(live.who.token_owner)
+            owner = str(live.info.token_owner)
             # a reorganisation may have lost it
             await live.stage.transact(owner, to_hex(abi.UNPAUSE))
         sessions_s = [step.duration_s for step in self._case.steps if isinstance(step, Deposit)]

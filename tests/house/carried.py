@@ -31,7 +31,7 @@ def told() -> dict[str, Any]:
         "rpc": documentation(),
         "control": usage(),
         "scenarios": [
-            (each.name, each.title, each.covers, each.needs, each.story) for each in shipped()
+            (each.name, each.title, each.covers, each.needs, each.description) for each in shipped()
         ],
         "checks": [
             (each.name, each.title, each.level, each.ground.told, each.needs)

@@ -311,7 +311,7 @@ async def test_contains_looks_into_payment_headers(
 ) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
     required = await alice.ask()
-    header = alice.forge(alice.sign(required, nonce=b"\x33" * 32), spelling=spelling)
+    header = alice.rewrite_header(alice.sign(required, nonce=b"\x33" * 32), spelling=spelling)
     fault = {"victim": "service", "path": PAY, "contains": "0x" + "33" * 32, "times": None}
     await world.fault(Fault(**fault | TEAPOT))
     for asked, strikes in ((header, True), ("0x7b7d", False), ("no header", False), ("", False)):

@@ -54,7 +54,7 @@ def _story(scenario: Scenario, command: str) -> str:
             _bold(scenario.name),
             filled(scenario.title, 2),
             "",
-            filled(scenario.story, 2),
+            filled(scenario.description, 2),
             "",
             *(filled(f"{clause}: {sentences[clause]}", 2) for clause in scenario.covers),
             "",
@@ -79,7 +79,7 @@ def _document(scenario: Scenario) -> dict[str, object]:
         "title": scenario.title,
         "covers": scenario.covers,
         "needs": scenario.needs,
-        "story": scenario.story,
+        "story": scenario.description,
         "file": str(_file(scenario)),
     }
 

@@ -167,6 +167,6 @@ def _save(chosen: list[Chosen], all_played: list[Played], out: Path, *, quietly:
     from x402sim.report import save  # with pandas
 
     with nullcontext() if quietly else telling("report", lambda: f"writing {out}"):
-        stories = {each.scenario.name: each.scenario.story for each in chosen}
+        stories = {each.scenario.name: each.scenario.description for each in chosen}
         save.save_runs([played.run for played in all_played], out, stories=stories)
     typer.echo(f"report {out / 'report.html'}", err=quietly)

@@ -37,7 +37,7 @@ from x402sim.world.transport.latency import Latency, LatencySpec, constant, late
 from x402sim.world.where import Deployment, InProcess, Tcp, Where, parse_where
 
 if TYPE_CHECKING:
-    from x402sim.world.story.scenario import Scenario, Story
+    from x402sim.world.story.scenario import Scenario, ScenarioFunction
 
 Part_ = TypeVar("Part_")
 PartSettings = TypeVar("PartSettings", Settings, FacilitatorSettings)
@@ -220,7 +220,7 @@ class World:
     def __repr__(self) -> str:
         return changed(replace(self, mnemonic=None))  # a phrase is a secret
 
-    def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
+    def play(self, scenario: Scenario | ScenarioFunction | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def name(world)`.
 
         A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns

@@ -11,12 +11,19 @@ from x402sim.protocol.networks import Network
 from x402sim.service.content import agents
 from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.common import balance_of, merchant
-from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who
+from x402sim.world.control.messages import (
+    Account,
+    ChainState,
+    ExplorerQuery,
+    State,
+    TokenInfo,
+    WorldInfo,
+)
 
 
 async def who(world: RunningWorld) -> Any:
     """Describe the world: merchant, token, owner, network, capabilities."""
-    return Who(
+    return WorldInfo(
         pay_to=checksum(merchant(world)),
         asset=checksum(world.chain.token),
         token_owner=checksum(world.chain.owner),

@@ -20,7 +20,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
-from x402sim.world.control.messages import Who, network_of
+from x402sim.world.control.messages import WorldInfo, network_of
 from x402sim.world.stages.stage import Door, Stage
 from x402sim.world.transport.link import linking
 from x402sim.world.where import Deployment
@@ -85,7 +85,7 @@ def _bounded(limits: Limits) -> BoundedTransport:
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
-async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> Who | None:
+async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> WorldInfo | None:
     """Read the control API's description and set our clock by it; None if there is no such API."""
     try:
         await control.who()

@@ -24,7 +24,7 @@ from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explaine
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.control.client import ControlError
-from x402sim.world.control.messages import Transfer, Who
+from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.stages.stage import Stage, on
 from x402sim.world.story import serialize
 from x402sim.world.story.answers import Answer
@@ -47,7 +47,7 @@ class LiveWorld:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
-        self.who: Who | None = None
+        self.info: WorldInfo | None = None
         """What the control API said of the world before the story; None without one."""
         self._names: set[str] = set()
         self._held_base: dict[str, int] = {}
@@ -66,8 +66,8 @@ class LiveWorld:
             return live
         _, *others = stage.merchants("").values()
         try:
-            live.who = await control.who()
-            accounts = [live.who.pay_to, *others]
+            live.info = await control.who()
+            accounts = [live.info.pay_to, *others]
             held = await control.balances(accounts)
             live._moved = frozenset(each.tx_hash for each in await control.transfers())
         except ControlError as wrong:
@@ -85,7 +85,7 @@ class LiveWorld:
     @property
     def merchant(self) -> str:
         """The merchant's address (2.1/pay-to), of the first service."""
-        return str(self.who and self.who.pay_to)
+        return str(self.info and self.info.pay_to)
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the scenario, seeded with the world's seed and `name`."""
@@ -306,7 +306,7 @@ class LiveWorld:
 
     @asynccontextmanager
     async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        owner = str(self.who and self.who.token_owner)
+        owner = str(self.info and self.info.token_owner)
         await self.stage.transact(owner, to_hex(on))
         try:
             yield

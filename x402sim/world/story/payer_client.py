@@ -1,6 +1,6 @@
 """A payer's requests to one service, its signatures and its transactions, each on its own.
 
-It does them correctly, or with chosen defects: `sign` and `forge` say which.
+It does them correctly, or with chosen defects: `sign` and `rewrite_header` say which.
 """
 
 from typing import Any, Literal
@@ -188,7 +188,7 @@ class PayerClient:
         )
         return header
 
-    def forge(
+    def rewrite_header(
         self,
         header: str,
         *,
@@ -201,7 +201,7 @@ class PayerClient:
         """Return a header that was changed *after* signing: in fields of `wrong` (see `sign`), or
         in its scheme, network or token, which no signature covers."""
         if changed:
-            header = core.forged_header(header, self.network, **changed)
+            header = core.rewritten_header(header, self.network, **changed)
         old = decode_header(header)
         payload = replace(old.payload, asset=asset or old.payload.asset)
         scheme, network = scheme or old.scheme, network or old.network

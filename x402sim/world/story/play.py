@@ -25,7 +25,14 @@ from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits, name
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.scenario import Scenario, Story, file_of, find, scenario_of, source_of
+from x402sim.world.story.scenario import (
+    Scenario,
+    ScenarioFunction,
+    file_of,
+    find,
+    scenario_of,
+    source_of,
+)
 from x402sim.world.where import Deployment
 from x402sim.world.world import World
 
@@ -37,7 +44,7 @@ class OtherNetwork(ValueError):
     """The network that was chosen is not the deployment's."""
 
 
-def play(world: World, scenario: Scenario | Story | str, *, progress: bool) -> Run:
+def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress: bool) -> Run:
     """Play a scenario in a world; `World.play` says how."""
     found = find(scenario) if isinstance(scenario, str) else scenario_of(scenario)
     is_told = progress and not is_swept()
@@ -83,8 +90,8 @@ async def _play_on(live: LiveWorld, scenario: Scenario, world: World) -> None:
     _begin(live, scenario, world)
     outcome, reason = await _outcome(live, scenario, world)
     stage = live.stage
-    if stage.parts is None and stage.control and live.who:  # the world has a journal of its own
-        stage.journal.merge(await stage.control.journal(live.who.journal))
+    if stage.parts is None and stage.control and live.info:  # the world has a journal of its own
+        stage.journal.merge(await stage.control.journal(live.info.journal))
     stage.record(events.End(outcome=outcome, reason=reason))
 
 
@@ -114,8 +121,8 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
             network=network.name,
             decimals=network.decimals,
             symbol=network.token_symbol,
-            merchant=live.who.pay_to if live.who else None,
-            token_owner=live.who.token_owner if live.who else None,
+            merchant=live.info.pay_to if live.info else None,
+            token_owner=live.info.token_owner if live.info else None,
             source=None if source == scenario.name else source,
         )
     )

@@ -27,7 +27,7 @@ def playable(world: RunningWorld) -> list[dict[str, Any]]:
         {
             "name": each.name,
             "title": each.title,
-            "story": each.story,
+            "story": each.description,
             "takesTime": "clock" in each.needs,
             "lacks": [need.meaning for need in each.needs if need not in world.offers],
         }
