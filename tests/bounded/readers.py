@@ -32,8 +32,8 @@ from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.world.control.client import ControlClient
-from x402sim.world.stages.open import open_stage
-from x402sim.world.where import Deployment
+from x402sim.world.stages import open_stage
+from x402sim.world.world import Deployment
 
 KEY = b"k" * 32
 Reader = Callable[[str, float], Any]

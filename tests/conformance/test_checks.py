@@ -20,7 +20,7 @@ from x402sim.suite.local import judge
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Indexer, load
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages import in_process
 
 OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")

@@ -12,7 +12,7 @@ from x402sim.report.frames import TABLES
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.engine import all_checks
 from x402sim.world.control.app import usage
-from x402sim.world.story.scenario import shipped
+from x402sim.world.scenario import shipped
 
 OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""

@@ -542,8 +542,8 @@ def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 2)
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
     with hosted() as server:
         payer = server.account(1)
         for _ in range(4):

@@ -21,9 +21,9 @@ from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, W
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
-from x402sim.world.assembly.process import RESTART_S
-from x402sim.world.stages.stage import START_S
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.service_process import RESTART_S
+from x402sim.world.stages import START_S
 from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
 QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"

@@ -11,7 +11,7 @@ from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.playing import choose
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
-from x402sim.world.story.scenario import Scenario, shipped_names
+from x402sim.world.scenario import Scenario, shipped_names
 
 
 def list_scenarios(

@@ -28,8 +28,8 @@ from x402sim.commands.playing import Chosen, Played
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
 from x402sim.text.console import console as new_console
-from x402sim.world.stages.deployment import left_ahead
-from x402sim.world.story.scenario import shipped_names
+from x402sim.world.scenario import shipped_names
+from x402sim.world.stages import left_ahead
 from x402sim.world.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}

@@ -12,10 +12,9 @@ from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
-from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
-from x402sim.world.stages.stage import Stage
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import Stage, in_process
 from x402sim.world.transport.link import Asgi
 from x402sim.world.world import World
 
