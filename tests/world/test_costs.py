@@ -12,7 +12,7 @@ from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.population import Every, Session
 from x402sim.rng import Rng
-from x402sim.world.story.answers import Answer
+from x402sim.world.payer import Answer
 
 CHAINS = ["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
 COIN, HELD_WEI = 2500.0, 5 * 10**17

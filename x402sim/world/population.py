@@ -1,8 +1,7 @@
 """A population: when its payers come, what they do on a visit, and how all of it is played.
 
 Visits come as a Poisson process, at fixed intervals or at given moments; each runs a behaviour in a
-task of its own: it buys, or opens a session and uses it.
-"""
+task of its own: it buys, or opens a session and uses it."""
 
 import asyncio
 import itertools
@@ -18,8 +17,8 @@ from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
-from x402sim.world.stages.stage import Stage
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.stages import Stage
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 DAY_S = 86_400

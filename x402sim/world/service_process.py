@@ -136,6 +136,11 @@ class ServiceProcess:
                 with suppress(asyncio.CancelledError):
                     await work
 
+    async def close(self) -> None:
+        """Stop it, and close its database."""
+        await self.stop()
+        self.service.store.close()
+
 
 def paths_of(app: Starlette) -> list[str]:
     """Return the paths that an application serves, as its routes spell them."""

@@ -2,8 +2,7 @@
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
 served, only for money that moved and was not taken back; a payment id is paid at most once. Each is
-checked on the chain and the database; only what was served is read from an answer.
-"""
+checked on the chain and the database; only what was served is read from an answer."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -16,8 +15,8 @@ from x402sim.protocol.money import to_base
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.laws import LAWS
 from x402sim.service.store import Store
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.stages.stage import Stage
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import Stage
 
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units."""

@@ -1,25 +1,29 @@
-"""A world that runs: its parts, built from its options and connected.
+"""A world that runs: its parts, built from its options and connected, and its background work.
 
-The parts communicate over HTTP even in one process: the service's link to a part passes each
-request to its ASGI application, so that any of them can be replaced by a third party's.
+The parts communicate over HTTP even in one process: the link of a service to a part passes each
+request to its ASGI application, so that any of them can be replaced by the software of others.
 """
 
 import asyncio
 import hashlib
+import itertools
+import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from x402sim.chain.base import Chain
-from x402sim.clock import Clock, SkewedClock
+from x402sim import events
+from x402sim.chain.base import Block, Call, Chain, ChainClient, ChainError, TxReceipt
+from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
@@ -29,7 +33,7 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import PrivateKey, from_hex
+from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.service.background import Phases
@@ -39,19 +43,87 @@ from x402sim.service.state import Entitlement, Service, connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
+from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.chain_recorder import ChainRecorder
-from x402sim.world.assembly.facilitator_node import FacilitatorNode
-from x402sim.world.assembly.process import ServiceProcess, paths_of
-from x402sim.world.chains.accounts import Accounts
-from x402sim.world.chains.backend import ChainRequest, OpenChain
-from x402sim.world.chains.gas_prices import gas_price_wei
-from x402sim.world.chains.ledger import CHAIN
+from x402sim.world.chain_models import FixedBlocks, dropped, gas_price_wei
+from x402sim.world.chain_recorder import ChainRecorder
+from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
+from x402sim.world.service_process import ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Caller, Faults
 from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.middleware import faulty
 from x402sim.world.world import World
+
+if TYPE_CHECKING:
+    from x402sim.chain.node.linked import LinkedChain
+
+
+class FacilitatorNode:
+    """The node of one facilitator, a `ChainClient`.
+
+    Over the link it asks as any facilitator does: JSON-RPC, in which it signs its transactions, and
+    asks again and again for their receipts.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        faults: Faults,
+        link: Callable[[], Transport],
+        url: str,
+        network: Network,
+        clock: Clock,
+        key: PrivateKey,
+    ) -> None:
+        self.token = chain.token
+        self.direct = chain
+        """The chain itself, which no fault strikes."""
+        self._faults, self._link, self._url = faults, link, url
+        self._network, self._clock, self._key = network, clock, key
+        self._linked: LinkedChain | None = None
+
+    @property
+    def _now(self) -> ChainClient:
+        return self._over_the_link() if self._faults.reach_facilitators else self.direct
+
+    def _over_the_link(self) -> "LinkedChain":
+        if self._linked is None:
+            from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
+
+            node = LinkedNode(self._link(), self._url)
+            self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
+        return self._linked
+
+    def height(self) -> Coroutine[Any, Any, int]:
+        """Return the number of the newest block."""
+        return self._now.height()
+
+    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
+        """Return a block by number or hash."""
+        return self._now.block(which)
+
+    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
+        """Return a contract's code."""
+        return self._now.code(account)
+
+    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
+        """Run a call and discard its effects; raises `Reverted`."""
+        return self._now.call(call)
+
+    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
+        """Put a transaction into the mempool; raises `ChainError`."""
+        return self._now.send(call)
+
+    def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`.
+
+        What was sent over the link may not have arrived, so it is waited for there, and sent again.
+        """
+        if self._linked is not None and self._linked.has_sent(tx_hash):
+            return self._linked.wait(tx_hash, timeout_s)
+        return self._now.wait(tx_hash, timeout_s)
+
 
 JOURNAL_LIMIT = 100_000
 WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
@@ -424,3 +496,82 @@ def _nobody() -> None:
 _no_service = web.error(
     404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
 )
+
+
+log = logging.getLogger("x402sim")
+LOOK_S = 2
+"""Seconds between polls of a node that mines by itself."""
+
+
+@asynccontextmanager
+async def running(world: RunningWorld) -> AsyncIterator[None]:
+    """Run the world's background work in a `with` block; close everything at its end."""
+    chains = [each.chain for each in world.networks]
+    for chain in chains:
+        if chain.controls:
+            await chain.controls.set_automine(world.options.blocks is None)
+    if world.options.has_service:
+        for each in world.services.values():
+            each.start_background()
+    beating = [
+        asyncio.create_task(_beat(each), context=periodic_context()) for each in world.networks
+    ]
+    try:
+        yield
+    finally:
+        for beat in beating:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
+        for each in world.services.values():
+            await each.close()
+        for chain in chains:
+            chain.close()
+
+
+async def _beat(world: RunningWorld) -> None:
+    """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
+
+    While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
+    waits.
+    """
+    controls = world.chain.controls
+    blocks = world.options.blocks or FixedBlocks(world.options.heartbeat_s, phase=0)
+    failed: str | None = None
+    reorganise = _reorganiser(world)
+    try:
+        pauses = blocks.intervals(world.blocks) if controls else itertools.repeat(LOOK_S)
+        for pause_s in pauses:
+            await world.clock.sleep(pause_s)
+            try:
+                await reorganise()
+                if controls is None:
+                    await world.watch()
+                elif controls.automine or world.options.blocks is not None:
+                    await controls.mine()
+                failed = None
+            except ChainError as error:  # a node may recover, and a disk get space again
+                if str(error) != failed:
+                    log.warning("the chain: %s", error)
+                failed = str(error)
+        raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
+    except Exception as bug:
+        log.exception("no more blocks come")
+        world.tell(bug)
+
+
+def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
+    """Return what reorganises the chain before a block, if it does so by itself."""
+    reorgs, chain = world.options.reorgs, world.chain
+    stream = world.rng.stream("reorgs")
+    controls = chain.controls
+    depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
+
+    async def reorganise() -> None:
+        depth = min(next(depths), await chain.height())
+        if depth > 0 and reorgs and controls:
+            lost = await dropped(chain, depth, reorgs.drop, stream)
+            world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
+            await controls.reorg(depth, lost)
+
+    return reorganise

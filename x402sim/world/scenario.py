@@ -20,7 +20,7 @@ class NoScenario(ValueError):
     """A name or a file is no scenario; the text begins with it, and says what is wanted."""
 
 
-Story = Callable[[Any], Awaitable[None]]
+ScenarioFunction = Callable[[Any], Awaitable[None]]
 """A coroutine function of one argument, the live world."""
 _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
@@ -29,25 +29,25 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 class Scenario:
     """One scenario: its function, the clauses that it covers, and its needs.
 
-    `story` is what the docstring tells, to be shown.
+    `description` is its docstring, on one line; `play` is the function.
     """
 
     name: str
     title: str
     covers: tuple[str, ...]
-    story: str
+    description: str
     needs: tuple[Need, ...]
-    play: Story
+    play: ScenarioFunction
 
 
-def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[Story], Scenario]:
-    """Make a scenario of `async def name(world)`, whose docstring, or its file's, is the story.
+def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioFunction], Scenario]:
+    """Make a scenario of `async def name(world)`; its docstring, or its file's, describes it.
 
     `covers` are clauses, and `needs` names of `Need`, separated by commas. Raises `ValueError` if
     one of them is unknown.
     """
 
-    def make(play: Story) -> Scenario:
+    def make(play: ScenarioFunction) -> Scenario:
         name: str = play.__name__
         cited = tuple(map(str.strip, covers.split(",")))
         try:
@@ -57,36 +57,36 @@ def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[Story], S
         except ValueError as wrong:
             raise NoScenario(str(wrong)) from None
         # The module's own globals: while threads load a file, sys.modules may have another's.
-        told = inspect.getdoc(play) or _globals(play).get("__doc__") or ""
-        return Scenario(name, title, cited, " ".join(told.split()), wanted, play)
+        text = inspect.getdoc(play) or _globals(play).get("__doc__") or ""
+        return Scenario(name, title, cited, " ".join(text.split()), wanted, play)
 
     return make
 
 
-def _globals(story: Story) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(inspect.unwrap(story), "__globals__", {})
+def _globals(function: ScenarioFunction) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
     return found
 
 
-def scenario_of(story: Scenario | Story) -> Scenario:
+def scenario_of(given: Scenario | ScenarioFunction) -> Scenario:
     """Return a scenario as it is; of a plain coroutine function, one without clauses and needs."""
-    if isinstance(story, Scenario):
-        return story
-    if not callable(given := cast(object, story)):
+    if isinstance(given, Scenario):
+        return given
+    if not callable(other := cast(object, given)):
         hint = ""
-        if inspect.iscoroutine(given):
-            given.close()  # it is never awaited
+        if inspect.iscoroutine(other):
+            other.close()  # it is never awaited
             hint = ": write play(story), without a call"
         raise TypeError(
             "play: expected a scenario, its name, or a function `async def story(world)`, got "
-            f"{described(given)}{hint}"
+            f"{described(other)}{hint}"
         )
-    name = getattr(story, "__name__", "story")
-    return Scenario(name, name.replace("_", " "), (), "", (), story)
+    name = getattr(given, "__name__", "story")
+    return Scenario(name, name.replace("_", " "), (), "", (), given)
 
 
 def file_of(scenario: Scenario) -> str:
-    """Return the path of the file in which a story is written; empty if it is no function."""
+    """Return the path of a scenario's file; empty if it is no function."""
     code = getattr(inspect.unwrap(scenario.play), "__code__", None)
     return code.co_filename if code else ""
 
@@ -94,7 +94,7 @@ def file_of(scenario: Scenario) -> str:
 def source_of(scenario: Scenario) -> str:
     """Return what `find` needs, in the folder of its file, to find a scenario again.
 
-    It is empty if the story is not at the top level of a file.
+    It is empty if the scenario is not at the top level of a file.
     """
     file, name = Path(file_of(scenario)), getattr(inspect.unwrap(scenario.play), "__name__", "")
     if not file.is_file():
@@ -131,36 +131,36 @@ def load_module(file: Path) -> ModuleType:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
     # not from bytecode, which may be older than the last edit: Python compares whole seconds
-    # a story keeps its docstring, and what it asserts, also under python -OO
+    # a scenario keeps its docstring, and what it asserts, also under python -OO
     code = compile(file.read_bytes(), str(file), "exec", optimize=0)
-    exec(code, vars(module))  # noqa: S102 - a story is code
+    exec(code, vars(module))  # noqa: S102 - a scenario is code
     return module
 
 
 def load(file: Path, function: str | None = None) -> Scenario:
-    """Return the scenario in a Python file, or the story in it that has this name.
+    """Return the scenario in a Python file, or the function in it that has this name.
 
     Raises `ValueError` unless there is exactly one scenario, or a function of this name.
     """
     names = vars(load_module(file))
-    stories = [name for name, value in names.items() if _is_story(value, names["__name__"])]
+    functions = [name for name, value in names.items() if _is_own(value, names["__name__"])]
     if function is not None:
         if not callable(names.get(function)) and not isinstance(names.get(function), Scenario):
-            raise NoScenario(f"{file}: {unknown('function', function, stories)}")
+            raise NoScenario(f"{file}: {unknown('function', function, functions)}")
         return scenario_of(names[function])
     found = [value for value in names.values() if isinstance(value, Scenario)]
     if len(found) != 1:
         raise NoScenario(
             f"{file} has {len(found)} scenarios; a file has exactly one, or name a function: "
-            f"{', '.join(f'{file}:{story}' for story in stories[:5] or ['FUNCTION'])}"
+            f"{', '.join(f'{file}:{name}' for name in functions[:5] or ['FUNCTION'])}"
         )
     return found[0]
 
 
-def _is_story(value: object, module: str) -> bool:
+def _is_own(value: object, module: str) -> bool:
     """Tell whether a value is a scenario or a coroutine function, and not an imported one."""
-    story = value.play if isinstance(value, Scenario) else value
-    return inspect.iscoroutinefunction(story) and story.__module__ == module
+    function = value.play if isinstance(value, Scenario) else value
+    return inspect.iscoroutinefunction(function) and function.__module__ == module
 
 
 def find(name: str) -> Scenario:

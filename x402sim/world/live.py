@@ -4,7 +4,7 @@ A scenario receives one and calls its methods: `await world.payer("alice", balan
 marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from msgspec import to_builtins
 
 from x402sim import events
 from x402sim.clock import Clock
+from x402sim.events import Scalar
 from x402sim.facilitator import standard
 from x402sim.payer.policies import PayerPolicy
 from x402sim.protocol import abi, cronos, x402
@@ -24,16 +25,38 @@ from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explaine
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.control.client import ControlError
-from x402sim.world.control.messages import Transfer, Who
-from x402sim.world.stages.stage import Stage, on
-from x402sim.world.story import serialize
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
-from x402sim.world.story.orders import Spending
-from x402sim.world.story.payer import Payer
-from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
-from x402sim.world.story.scenario import require_clause
+from x402sim.world.control.messages import Transfer, WorldInfo
+from x402sim.world.payer import (
+    Answer,
+    NewBlock,
+    OnBlock,
+    Payer,
+    Spending,
+    call_on_block,
+    newest_block,
+)
+from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
+from x402sim.world.scenario import require_clause
+from x402sim.world.stages import Stage, on
 from x402sim.world.transport.faults import Fault, FaultRule
+
+
+def _noted(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a note; raises `TypeError` for what JSON cannot hold."""
+    held = {}
+    for name, value in data.items():
+        try:
+            held[name] = msgspec.to_builtins(value)
+        except TypeError:
+            wanted = "what JSON can hold: text, number, bool, None, list or dict"
+            raise TypeError(f"note: {name}: expected {wanted}, got {described(value)}") from None
+    return held
+
+
+def _scalar(given: Any) -> Scalar:
+    """Return a value as a JSON scalar."""
+    return given if isinstance(given, str | int | float | bool | None) else repr(given)
+
 
 _TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
 _STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
@@ -47,7 +70,7 @@ class LiveWorld:
 
     def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
-        self.who: Who | None = None
+        self.info: WorldInfo | None = None
         """What the control API said of the world before the story; None without one."""
         self._names: set[str] = set()
         self._held_base: dict[str, int] = {}
@@ -66,8 +89,8 @@ class LiveWorld:
             return live
         _, *others = stage.merchants("").values()
         try:
-            live.who = await control.who()
-            accounts = [live.who.pay_to, *others]
+            live.info = await control.who()
+            accounts = [live.info.pay_to, *others]
             held = await control.balances(accounts)
             live._moved = frozenset(each.tx_hash for each in await control.transfers())
         except ControlError as wrong:
@@ -85,7 +108,7 @@ class LiveWorld:
     @property
     def merchant(self) -> str:
         """The merchant's address (2.1/pay-to), of the first service."""
-        return str(self.who and self.who.pay_to)
+        return str(self.info and self.info.pay_to)
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the scenario, seeded with the world's seed and `name`."""
@@ -306,7 +329,7 @@ class LiveWorld:
 
     @asynccontextmanager
     async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        owner = str(self.who and self.who.token_owner)
+        owner = str(self.info and self.info.token_owner)
         await self.stage.transact(owner, to_hex(on))
         try:
             yield
@@ -397,8 +420,8 @@ class LiveWorld:
                 clause=clause,
                 ok=bool(actual == expected),
                 exchange=(about.exchange if about else self.stage.last_exchange) or None,
-                expected=serialize.value(expected),
-                actual=serialize.value(actual),
+                expected=_scalar(expected),
+                actual=_scalar(actual),
             )
         )
 
@@ -408,7 +431,7 @@ class LiveWorld:
         Raises `TypeError` for data that JSON cannot hold.
         """
         require_kind("name", name, str)
-        self.stage.record(events.Note(name=name, data=serialize.noted(data)))
+        self.stage.record(events.Note(name=name, data=_noted(data)))
 
 
 def _facilitator_request(
