@@ -75,6 +75,7 @@ def test_time_goes_on_for_all_of_the_world(server: Server, node: Node) -> None:
 def test_a_transaction_is_dropped_from_the_mempool(node: Node) -> None:
     node.result("evm_setAutomine", False)
     sender = node.result("eth_accounts")[0]
+    node.result("anvil_impersonateAccount", sender)
     asked = {"from": sender, "to": NOBODY, "value": "0x1"}
     sent = [node.result("eth_sendTransaction", asked) for _ in range(3)]
     assert node.result("anvil_dropTransaction", sent[1]) == sent[1]
