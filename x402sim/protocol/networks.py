@@ -5,8 +5,9 @@ Those that the public clients know are built in; any other is a row in a file of
 Clauses: 2.8/networks.
 
 A user's file of networks is TOML, one table `[[network]]` for each: name, chain_id, asset,
-token_name, token_symbol, token_version and decimals. The name is the network's name in x402
-version 1. Names and hashes of other chains are recognized, so that nobody calls them wrong.
+token_name, token_symbol, token_version and decimals, and, if it is not 1, base_fee_gwei. The name
+is the network's name in x402 version 1. Names and hashes of other chains are recognized, so that
+nobody calls them wrong.
 """
 
 import re
@@ -35,6 +36,8 @@ class Network:
     token_symbol: str
     token_version: str
     decimals: int = 6
+    base_fee_gwei: float = field(default=1.0, compare=False)
+    """What a unit of gas costs on its chain, and on a simulated one if nothing else is said."""
     domain: Domain = field(init=False, repr=False, compare=False)
     """The token's EIP-712 domain."""
 
@@ -51,11 +54,18 @@ class Network:
         return f"eip155:{self.chain_id}"
 
     @property
+    def base_fee_wei(self) -> int:
+        """The base fee of its blocks."""
+        return round(self.base_fee_gwei * 10**9)
+
+    @property
     def is_test(self) -> bool:
         """Whether its chain id is that of a known test network, whose money is worth nothing."""
         return self.chain_id in TEST_CHAIN_IDS
 
 
+CRONOS_GWEI = 5000
+"""Cronos's minimum."""
 TESTNET = Network(
     name="cronos-testnet",
     chain_id=338,
@@ -63,6 +73,7 @@ TESTNET = Network(
     token_name="Bridged USDC (Stargate)",  # noqa: S106 - a token's name, not a password
     token_symbol="devUSDC.e",  # noqa: S106
     token_version="1",  # noqa: S106
+    base_fee_gwei=CRONOS_GWEI,
 )
 MAINNET = Network(
     name="cronos-mainnet",
@@ -71,6 +82,7 @@ MAINNET = Network(
     token_name="Bridged USDC (Stargate)",  # noqa: S106
     token_symbol="USDC.e",  # noqa: S106
     token_version="2",  # noqa: S106 - see decision 2.8/mainnet-domain
+    base_fee_gwei=CRONOS_GWEI,
 )
 BASE_SEPOLIA = Network(
     name="base-sepolia",
@@ -79,19 +91,21 @@ BASE_SEPOLIA = Network(
     token_name="USDC",  # noqa: S106
     token_symbol="USDC",  # noqa: S106
     token_version="2",  # noqa: S106
+    base_fee_gwei=0.001,
 )
 """The test network that the public x402 clients and servers know by default."""
 
 
-def _usdc(name: str, chain_id: int, asset: str) -> Network:
+def _usdc(name: str, chain_id: int, asset: str, gwei: float) -> Network:
     """Return a network with Circle's own USDC."""
-    return Network(name, chain_id, parse_address(asset), "USD Coin", "USDC", "2")
+    usdc = "USD Coin", "USDC", "2"
+    return Network(name, chain_id, parse_address(asset), *usdc, base_fee_gwei=gwei)
 
 
-BASE = _usdc("base", 8453, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
-POLYGON = _usdc("polygon", 137, "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359")
-AVALANCHE = _usdc("avalanche", 43114, "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E")
-FUJI = _usdc("avalanche-fuji", 43113, "0x5425890298aed601595a70AB815c96711a31Bc65")
+BASE = _usdc("base", 8453, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", 0.01)
+POLYGON = _usdc("polygon", 137, "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", 30)
+AVALANCHE = _usdc("avalanche", 43114, "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E", 1)
+FUJI = _usdc("avalanche-fuji", 43113, "0x5425890298aed601595a70AB815c96711a31Bc65", 1)
 NETWORKS: Mapping[str, Network] = {
     network.name: network
     for network in (TESTNET, MAINNET, BASE_SEPOLIA, BASE, POLYGON, AVALANCHE, FUJI)
@@ -130,6 +144,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
     token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
     decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+    base_fee_gwei: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)] = 1.0
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

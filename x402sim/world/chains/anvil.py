@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.fees import usual_gas_price
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
 from x402sim.world.loop import VirtualLoop
@@ -40,8 +39,9 @@ class Anvil:
             in_line=_is_time_virtual(),
             mnemonic=accounts.mnemonic or "",
             accounts=len(accounts.funded) if accounts.mnemonic else 0,
+            base_fee_wei=network.base_fee_wei,
         )
-        if request.gas_price is not usual_gas_price:
+        if request.gas_price:
             # the price is fixed when a transaction is sent: all of it tip
             node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(

@@ -13,7 +13,6 @@ import msgspec
 from starlette.applications import Starlette
 
 from x402sim.chain.base import Chain, ChainError
-from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.networks import Network
@@ -36,8 +35,8 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the world decides when blocks come."""
     unlocked: bool
     """Whether the RPC signs transactions for the funded accounts."""
-    gas_price: Callable[[], int] = usual_gas_price
-    """The price in wei of a unit of gas now."""
+    gas_price: Callable[[], int] | None = None
+    """The price in wei of a unit of gas now; None: the network's base fee."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
 

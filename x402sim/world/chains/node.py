@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.fees import usual_gas_price
 from x402sim.protocol.crypto import PrivateKey, parse_address, parse_key
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
@@ -62,7 +61,7 @@ class Node:
         require_evm(request)
         if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
-        if request.gas_price is not usual_gas_price or request.accounts.held_wei:
+        if request.gas_price or request.accounts.held_wei:
             raise ChainError(f"gas_price_gwei and native cannot be set: {self.name} has its own")
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app
