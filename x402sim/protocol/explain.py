@@ -309,8 +309,8 @@ def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> I
     if isinstance(accepted, dict):
         paths = list(differences(accepted, dict(way.fields)))
         if paths:
-            seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
-            yield Finding("accepted", seen, "the same requirements", do)
+            got = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
+            yield Finding("accepted", got, "the same requirements", do)
         return
     for name in ("scheme", "network"):
         if inner.fields.get(name) != way.fields.get(name):
@@ -325,10 +325,10 @@ def _of_envelope(
     title = f"Message of {envelope.protocol}, {encoding}"
     if not envelope.enclosed:
         title += ": no payment is in it"
-        seen = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
+        got = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
         do = "Look at the error: it is not about a payment, or it does not say so in data."
         is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
-        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=is_402)
+        finding = Finding("message", got, "a 402, a payment or a receipt", do, stops=is_402)
         yield Decoded(title, envelope.facts, (finding,))
         return
     places = {each.where: each for each in envelope.enclosed}

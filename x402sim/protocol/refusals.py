@@ -39,7 +39,7 @@ class ErrorRow:
     """The properties of one refusal.
 
     `final` says whether the refused attempt is over: it has charged nothing and never will. If
-    None, the `final` of each answer says so.
+    None, each answer states it in `final`.
     """
 
     status: Status

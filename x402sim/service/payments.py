@@ -123,8 +123,8 @@ async def pay(
                     case "claim":
                         attempt = attempt or claim(service, request, is_unused=is_unused)
                     case "verify":  # steps 2 and 3
-                        # a used nonce was refused above: if it is not known to be unused, the node
-                        # did not answer, and a use of it later could not be told from an earlier
+                        # a used nonce was refused above. If it is not known to be unused, the node
+                        # did not answer: a use by this payment could not be told from one before.
                         if request.is_authorized and not is_unused:
                             raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
                         if verifies and policy.verify.verifies(request.terms.amount_base):
@@ -517,13 +517,10 @@ async def recover_or_refuse(
     never pay, or if the policy has forgotten the payment.
     """
     if attempt is None:  # not claimed, so there is nothing to look up
-        # A policy that claims last has forgotten what is lost: it never serves it, and says so.
+        # a policy that claims last has forgotten what is lost, and never serves it
         raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
-    payments, was_submitted = (
-        service.store.payments,
-        attempt.submission is Submission.MAYBE_SUBMITTED,
-    )
-    maybe_submitted = was_submitted or cause.maybe_submitted
+    payments, was = service.store.payments, attempt.submission
+    maybe_submitted = was is Submission.MAYBE_SUBMITTED or cause.maybe_submitted
     if not request.is_authorized and not maybe_submitted:
         payments.drop_claim(attempt.number)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
