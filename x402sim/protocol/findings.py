@@ -102,7 +102,13 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
     yield from _of_token(way, network)
     yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
-    yield from _of_timeout(fields)
+    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
+    if type(seconds) is not int or not 1 <= seconds < 2**31:
+        do = "Write a number, such as 300."
+        yield Finding("maxTimeoutSeconds", sent, "a whole number of seconds", do)
+    elif seconds <= GRACE_S:
+        do = f"Allow more: facilitators refuse what ends within {GRACE_S} s. Usual are 60 to 300."
+        yield Finding("maxTimeoutSeconds", sent, f"more than {GRACE_S}", do)
     if url is not None:
         yield from _of_resource(way, url)
 
@@ -280,17 +286,6 @@ def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
         wanted = f"{base * unit} = {base}.00 {symbol}, if that is the price"
         do = f"It looks like whole tokens: base units are 10^-{network.decimals} of one."
         yield Finding(name, shown, wanted, do, stops=False)
-
-
-def _of_timeout(fields: Mapping[str, Any]) -> Iterator[Finding]:
-    seconds = fields.get("maxTimeoutSeconds")
-    sent, name = _shown(fields, "maxTimeoutSeconds"), "maxTimeoutSeconds"
-    if type(seconds) is not int or not 1 <= seconds < 2**31:
-        yield Finding(name, sent, "a whole number of seconds", "Write a number, such as 300.")
-    elif seconds <= GRACE_S:
-        wanted = f"more than {GRACE_S}"
-        do = f"Allow more: facilitators refuse what ends within {GRACE_S} s. Usual are 60 to 300."
-        yield Finding(name, sent, wanted, do)
 
 
 def _of_resource(way: Way, url: str) -> Iterator[Finding]:
