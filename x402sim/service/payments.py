@@ -161,9 +161,8 @@ async def accept(
         if attempt is not None and attempt.status == "settled":
             return
         if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
-            payments.mark_not_submitted(
-                attempt.number
-            )  # it is sent only once the endpoint has worked
+            # nothing is sent before the endpoint has worked
+            payments.mark_not_submitted(attempt.number)
         try:
             await reject_low_v_signature(service, request, attempt)
             if policy.verify.verifies(request.terms.amount_base):
