@@ -29,6 +29,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import (
     NOT_ISSUED,
     ChainFinding,
+    Finality,
     Refusal,
     RequestError,
     SettlementRefused,
@@ -539,7 +540,7 @@ async def recover_or_refuse(
         payments.mark_maybe_submitted(attempt.number)
     else:
         payments.mark_not_submitted(attempt.number)
-    is_pending = maybe_submitted and cause.refusal.row.final is not None
+    is_pending = maybe_submitted and cause.refusal.row.final is not Finality.STATED
     advice = _retry_advice(service, request, cause.refusal, finding, maybe_submitted)
     raise SettlementRefused(
         Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal, RequestError, status_of
+from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
@@ -97,14 +97,18 @@ def _sessions(decisions: Decisions) -> dict[str, object]:
     }
 
 
+_FINAL = {Finality.FINAL: "true", Finality.OPEN: "false", Finality.STATED: "true or false"}
+
+
 def _errors(decisions: Decisions) -> dict[str, object]:
     refusals = [
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            "true or false"  # as `recover_or_refuse` decides
-            if refusal.row.final is None or not refusal.row.may_have_been_sent
-            else str(refusal.row.final).lower(),
+            # one that no transaction was sent for may still be usable: `recover_or_refuse`
+            _FINAL[refusal.row.final]
+            if refusal.row.may_have_been_sent
+            else _FINAL[Finality.STATED],
             refusal.row.cause,
             refusal.row.remedy,
         )
