@@ -72,6 +72,7 @@ READS = {
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
     "report/causes.py": "what checks demanded and targets answered, to see what is alike",
+    "report/conformance_markdown.py": "marks of Markdown in texts of other parties",
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
     "spec/sentences.py": "the specification, a table of sentences",
