@@ -15,7 +15,7 @@ from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
 from x402sim import Settings, World, events
 from x402sim.chain import contract
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex

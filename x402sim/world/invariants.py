@@ -2,7 +2,8 @@
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
 served, only for money that moved and was not taken back; a payment id is paid at most once. Each is
-checked on the chain and the database; only what was served is read from an answer."""
+checked on the chain and the database; only what was served is read from an answer.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

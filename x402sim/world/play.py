@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 from x402sim import events
 from x402sim.clock import Clock, periodic_context, stopwatch
 from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.journal import Entry
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.http.bounded import Limits

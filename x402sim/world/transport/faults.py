@@ -1,7 +1,8 @@
 """Faults as data, or as a function of a request; `middleware` injects them.
 
 A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
-where the fault is written, and so is a field that the kind does not use."""
+where the fault is written, and so is a field that the kind does not use.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence
