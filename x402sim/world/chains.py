@@ -332,7 +332,9 @@ class Node:
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
-        network, keys = self._network(request.network), keys_of(self.keys, os.environ)
+        network, keys = request.network, keys_of(self.keys, os.environ)
+        if self.token is not None:
+            network = replace(network, asset=parse_address(self.token))
         balances = request.balances
 
         async def connect() -> ExternalChain:
@@ -361,9 +363,6 @@ class Node:
             offers=frozenset({Need.OBSERVE_CHAIN, *funds}),
         )
 
-    def _network(self, network: Network) -> Network:
-        return network if self.token is None else replace(network, asset=parse_address(self.token))
-
 
 def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
     """Return the given private keys, or those in `KEYS`. Raises `ChainError` that shows no key."""
@@ -389,8 +388,7 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
     """
     if text.startswith(("http://", "https://")):
         return Node(text, token=token, deploy=deploy)
-    own: tuple[ChainBackend, ...] = (DEFAULT_CHAIN, Anvil())
-    known = {chain.name: chain for chain in own}
+    known: dict[str, ChainBackend] = {"ledger": DEFAULT_CHAIN, "anvil": Anvil()}
     if text not in known:
         raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
     if token is not None or deploy:

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from x402sim import events
 from x402sim.chain.base import Block, Call, Chain, ChainClient, ChainError, TxReceipt
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
@@ -36,9 +37,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
-from x402sim.service.background import Phases
 from x402sim.service.environment import Environment
-from x402sim.service.settings import Settings
 from x402sim.service.state import Entitlement, Service, connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
@@ -305,11 +304,17 @@ class RunningWorld:
                 event = msgspec.structs.replace(event, actor=name)
             self.journal.record(self.clock.now_ms(), event)
 
-        outside = {
-            part: self.with_faults(part, app, paths_of(app), crash)
-            for part, app in self.outside.items()
-        }
-        links = {host_of(part): self.link(name, part, app) for part, app in outside.items()}
+        def phase(work: str, interval_s: float) -> float:
+            """Return when periodic work begins: at the settings' phase, or drawn."""
+            if setup.settings.phase is not None:
+                return setup.settings.phase
+            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
+
+        outside: dict[Part, ASGIApp] = {}
+        links: dict[str, Transport] = {}
+        for part, app in self.outside.items():
+            outside[part] = self.with_faults(part, app, paths_of(app), crash)
+            links[host_of(part)] = self.link(name, part, outside[part])
         ids = self.rng.stream("payment ids" if is_first else f"payment ids of {name}")
         clock = self.clocks.get(name, self.clocks["service"])
         service = replace(
@@ -320,9 +325,7 @@ class RunningWorld:
             freshness_rules=options.rules("freshness"),
             rng=self.rng,
         )
-        process = ServiceProcess(
-            service, options.hooks, self._phases(name, setup.settings), outside
-        )
+        process = ServiceProcess(service, options.hooks, phase, outside)
         served: ASGIApp = process if options.has_service or not is_first else _no_service
         process.app = self.with_faults(
             name, served, process.paths if served is process else (), crash
@@ -331,30 +334,7 @@ class RunningWorld:
             process.app = cached(process.app, options.cache, self.clock)
         self.services[name] = process
 
-    def _phases(self, name: ServiceName, settings: Settings) -> Phases:
-        """Return when a service's periodic work begins: at the settings' phase, or drawn."""
-
-        def phase(work: str, interval_s: float) -> float:
-            if settings.phase is not None:
-                return settings.phase
-            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
-
-        return phase
-
     # --- networks --------------------------------------------------------------------------
-
-    def _open_chains(self, store: Store, secret: bytes) -> list[OpenChain]:
-        """Open the chain of every network; if one cannot be opened, nothing stays open."""
-        opened: list[OpenChain] = []
-        try:
-            for network in self.options.networks:
-                opened.append(self._open_chain(store, secret, network))
-        except BaseException:
-            store.close()
-            for each in opened:
-                each.chain.close()
-            raise
-        return opened
 
     def _open_chain(self, store: Store, secret: bytes, network: Network) -> OpenChain:
         """Open a network's chain, and advance the world's clock to its newest block.
@@ -366,6 +346,7 @@ class RunningWorld:
         if not is_first:
             secret = hashlib.sha256(network.name.encode() + secret).digest()
             file = file and file.with_name(f"{file.name}.{network.name}")
+        left_out = tuple(rule for rule in options.without if rule[0] in TOKEN_TABLES)
         draws, chain_clock = self.rng.stream("gas price"), self.clocks["chain"]
         opened = options.backend.open(
             ChainRequest(
@@ -378,7 +359,7 @@ class RunningWorld:
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
                 gas_price=gas_price_wei(options.gas_price_gwei, draws, chain_clock.now),
-                without_token_rules=options.without_token_rules,
+                without_token_rules=left_out,
             )
         )
         if opened.chain.controls:
@@ -456,11 +437,19 @@ def build(
         catalogue=Catalogue(clocks["facilitator"]),
         link=link,
     )
-    chains = ["", *(f".{network.name}" for network in world.networks[1:])]
-    with claimed(world.database, [name + CHAIN for name in chains]):
+    chain_files = [CHAIN, *(f".{network.name}{CHAIN}" for network in world.networks[1:])]
+    with claimed(world.database, chain_files):
         store = Store(world.database)
         secret = store.secret("ids", rng.secret("ids"))
-        opened = running._open_chains(store, secret)
+        opened: list[OpenChain] = []
+        try:
+            for network in world.networks:
+                opened.append(running._open_chain(store, secret, network))
+        except BaseException:  # if one cannot be opened, nothing stays open
+            store.close()
+            for each in opened:
+                each.chain.close()
+            raise
     for each in opened:
         running._add_network(each, opened)
     first = running.networks[0]
@@ -506,10 +495,9 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    chains = [each.chain for each in world.networks]
-    for chain in chains:
-        if chain.controls:
-            await chain.controls.set_automine(world.options.blocks is None)
+    for network in world.networks:
+        if network.chain.controls:
+            await network.chain.controls.set_automine(world.options.blocks is None)
     if world.options.has_service:
         for each in world.services.values():
             each.start_background()
@@ -525,8 +513,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
                 await beat
         for each in world.services.values():
             await each.close()
-        for chain in chains:
-            chain.close()
+        for network in world.networks:
+            network.chain.close()
 
 
 async def _beat(world: RunningWorld) -> None:
