@@ -110,7 +110,7 @@ class _Run:
         world = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
         async with in_process(world) as stage:
             self._journal = stage.journal
-            live = await LiveWorld.on(stage)
+            live = await LiveWorld.start(stage)
             self._journal.listeners.append(self._watch)
             try:
                 await self._tell(await _scene(live, stage.parts, self._case))

@@ -125,8 +125,10 @@ class FacilitatorNode:
 
 
 JOURNAL_LIMIT = 100_000
-WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
-SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW})
+WORLD_CAPABILITIES = frozenset({Need.FAULTS, Need.WORLD})
+SERVICE_CAPABILITIES = frozenset(
+    {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
+)
 ACTORS = ("service", "facilitator", "explorer", "chain")
 """The actors whose clocks can be skewed; others have names of their own."""
 
@@ -189,10 +191,10 @@ class RunningWorld:
 
     network: Network = field(init=False)
     chain: Chain = field(init=False)
-    watch: ChainRecorder = field(init=False)
+    chain_recorder: ChainRecorder = field(init=False)
     index: Index = field(init=False)
     """That of the network's explorer."""
-    offers: frozenset[Need] = field(init=False)
+    capabilities: frozenset[Need] = field(init=False)
     """The needs that this world meets, in real or virtual time."""
     outside: Mapping[Part, Starlette] = field(init=False)
     """What a service on this network calls, without faults."""
@@ -215,7 +217,7 @@ class RunningWorld:
         app = self.outside["rpc"]
         return self.with_faults("rpc", app, paths_of(app), self.process.crash)
 
-    def on(self, network: str) -> "RunningWorld":
+    def on_network(self, network: str) -> "RunningWorld":
         """Return the same world on another network; raises `ValueError` for one that it lacks."""
         by_name = {each.network.name: each for each in self.networks}
         if network not in by_name:
@@ -224,14 +226,14 @@ class RunningWorld:
 
     # --- what goes wrong -------------------------------------------------------------------
 
-    def tell(self, bug: Exception) -> None:
-        """Tell an unexpected exception to all who listen."""
+    def report_bug(self, bug: Exception) -> None:
+        """Report an unexpected exception to every listener."""
         self.first_bug[:] = self.first_bug or [bug]
         for listener in self.on_bug:
             listener(bug)
 
-    def listen(self, listener: Callable[[Exception], None]) -> None:
-        """Tell a function each unexpected exception, and the first one if it is past."""
+    def add_bug_listener(self, listener: Callable[[Exception], None]) -> None:
+        """Call a function with each unexpected exception, and with the first one if it is past."""
         self.on_bug.append(listener)
         for bug in self.first_bug:
             listener(bug)
@@ -251,7 +253,9 @@ class RunningWorld:
         """
         self.faults.paths[name] = paths
         kill = crash or _nobody
-        return faulty(app, name, self.faults, self.journal, self.clock, kill, self.tell, caller)
+        return faulty(
+            app, name, self.faults, self.journal, self.clock, kill, self.report_bug, caller
+        )
 
     # --- services --------------------------------------------------------------------------
 
@@ -283,7 +287,7 @@ class RunningWorld:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        there, first = self.on(settings.get("network") or self.network.name), self.service
+        there, first = self.on_network(settings.get("network") or self.network.name), self.service
         changed = replace(first.env.settings, **settings)
         setup = replace(first.env, network=there.network, settings=changed)
         if not shares_database:
@@ -320,7 +324,7 @@ class RunningWorld:
         service = replace(
             connected(setup, store, _ToParts(links), clock, ids),
             record=record,
-            on_bug=self.tell,
+            on_bug=self.report_bug,
             settlement_rules=options.rules("settlement"),
             freshness_rules=options.rules("freshness"),
             rng=self.rng,
@@ -373,9 +377,11 @@ class RunningWorld:
         name = None if on is opened[0] else on.network.name
         there.network, there.chain = on.network, on.chain
         there.index = Index(on.chain, self.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-        there.watch = ChainRecorder(on.chain, self.journal, self.clock, name)
-        offers = WORLD_OFFERS | (SERVICE_OFFERS if self.options.has_service else frozenset())
-        there.offers = on.offers | offers
+        there.chain_recorder = ChainRecorder(on.chain, self.journal, self.clock, name)
+        capabilities = WORLD_CAPABILITIES | (
+            SERVICE_CAPABILITIES if self.options.has_service else frozenset()
+        )
+        there.capabilities = on.capabilities | capabilities
         outside: dict[Part, Starlette] = {"explorer": explorer_app(there.index), "rpc": on.rpc_app}
         chains = [on, *(each for each in opened if each is not on)]
         for facilitator in self.options.facilitators:
@@ -456,7 +462,7 @@ def build(
     first.deploy(world.first, store, secret)
     for name, settings in world.services.items():
         if name != world.first:
-            first.on(settings.network or first.network.name).deploy(name, Store())
+            first.on_network(settings.network or first.network.name).deploy(name, Store())
     return first
 
 
@@ -534,7 +540,7 @@ async def _beat(world: RunningWorld) -> None:
             try:
                 await reorganise()
                 if controls is None:
-                    await world.watch()
+                    await world.chain_recorder()
                 elif controls.automine or world.options.blocks is not None:
                     await controls.mine()
                 failed = None
@@ -545,7 +551,7 @@ async def _beat(world: RunningWorld) -> None:
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
     except Exception as bug:
         log.exception("no more blocks come")
-        world.tell(bug)
+        world.report_bug(bug)
 
 
 def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
