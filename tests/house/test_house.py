@@ -59,7 +59,7 @@ READS = {
     "experiments/digest.py": "the name of a story that a user gives",
     "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
-    "journal/entries.py": "a line of a journal",
+    "journal.py": "a line of a journal",
     "payer/diagnosis.py": "fields of a 402",
     "payer/reading.py": "what a service answers",
     "protocol/findings.py": "the reasons of any facilitator",
