@@ -127,7 +127,7 @@ class ServiceRig(Buyer):
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""
         fresh = restarted(self.service)
-        for name in ("entitlements", "locks", "presented", "answering"):
+        for name in ("entitlements", "locks", "unreserved_in_flight", "answering"):
             object.__setattr__(self.service, name, getattr(fresh, name))
 
     # --- reads of the chain -----------------------------------------------------------

@@ -33,9 +33,9 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.routes import PAY, QUOTE
 from x402sim.rng import Rng
 from x402sim.service import content, gate, payments
-from x402sim.service.issue import PAY, QUOTE
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
 from x402sim.world.live import LiveWorld
 from x402sim.world.loop import run_virtual

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tests.explore.book import Key, Presented
 from tests.explore.steps import Scene
-from x402sim.service.issue import MARKET
+from x402sim.protocol.routes import MARKET
 from x402sim.world.payer import Answer, Payer
 
 LATE_S = 1_300.0

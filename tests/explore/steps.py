@@ -25,7 +25,7 @@ from tests.explore.case import (
 )
 from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
-from x402sim.service.issue import MARKET, QUOTE
+from x402sim.protocol.routes import MARKET, QUOTE
 from x402sim.world.live import LiveWorld
 from x402sim.world.payer import Answer, Payer
 from x402sim.world.running_world import RunningWorld

@@ -10,7 +10,7 @@ from x402sim.cli import COMMANDS, load
 from x402sim.journal import Journal
 from x402sim.report.frames import TABLES
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suite.engine import all_checks
+from x402sim.suite.service.engine import all_checks
 from x402sim.world.control.app import usage
 from x402sim.world.scenario import shipped
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from x402sim import LocalServer
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
+from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
@@ -93,7 +94,8 @@ def insert_settled(
     store.execute(
         "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
         "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
-        "can_pay, seen_unused) VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0)",
+        "is_authorized, nonce_confirmed_unused, submission) "
+        "VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0, 'maybe submitted')",
         f"pay_{number}", f"0x{number}", resource, block_number, number, b"payer",
         number.to_bytes(32),
     )  # fmt: skip

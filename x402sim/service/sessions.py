@@ -19,7 +19,7 @@ from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.issue import SESSIONS
+from x402sim.protocol.routes import SESSIONS
 from x402sim.service.policies import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service

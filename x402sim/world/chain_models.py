@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from x402sim.chain.base import Chain
-from x402sim.chain.fees import usual_gas_price
 from x402sim.protocol.crypto import Hash
 from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
@@ -144,10 +143,10 @@ class GasWalk:
 
 def gas_price_wei(
     given: GasPrice | None, stream: Stream, now: Callable[[], float]
-) -> Callable[[], int]:
+) -> Callable[[], int] | None:
     """Return the price in wei of a unit of gas now, of a world that begins now; None: the usual."""
     if given is None:
-        return usual_gas_price
+        return None
     start_s = now()
     by_time = given.prices(stream) if hasattr(given, "prices") else given
 

@@ -18,7 +18,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from x402sim.chain.base import Chain, ChainError
-from x402sim.chain.fees import PLENTY_WEI, usual_gas_price
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
@@ -114,8 +114,8 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the world decides when blocks come."""
     unlocked: bool
     """Whether the RPC signs transactions for the funded accounts."""
-    gas_price: Callable[[], int] = usual_gas_price
-    """The price in wei of a unit of gas now."""
+    gas_price: Callable[[], int] | None = None
+    """The price in wei of a unit of gas now; None: the network's base fee."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
 
@@ -249,8 +249,9 @@ class Anvil:
             in_line=_is_time_virtual(),
             mnemonic=accounts.mnemonic or "",
             accounts=len(accounts.funded) if accounts.mnemonic else 0,
+            base_fee_wei=network.base_fee_wei,
         )
-        if request.gas_price is not usual_gas_price:
+        if request.gas_price:
             # the price is fixed when a transaction is sent: all of it tip
             node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(
@@ -327,7 +328,7 @@ class Node:
         require_evm(request)
         if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
-        if request.gas_price is not usual_gas_price or request.accounts.held_wei:
+        if request.gas_price or request.accounts.held_wei:
             raise ChainError(f"gas_price_gwei and native cannot be set: {self.name} has its own")
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.money import to_base
+from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.laws import LAWS
-from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
@@ -148,8 +148,10 @@ class Invariants:
         actual = f"{authorization.hex()} in {about}"
         if not is_paid:
             yield Broken(SERVED_IF_PAID, STANDS, f"none by {actual}", about, price)
-        is_kept = event.payment_id is not None and store.served.is_kept(event.payment_id)
-        if first is not None and not (is_kept and first is store):  # there, it is that order again
+        is_stored = event.payment_id is not None and store.served.is_stored(event.payment_id)
+        if first is not None and not (
+            is_stored and first is store
+        ):  # there, it is that order again
             yield Broken(ORDER_ONCE, "one order", actual, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:

@@ -21,7 +21,7 @@ from x402sim.payer import core, standard
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
 from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol import abi
+from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.messages import (
@@ -35,6 +35,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import AGENTS, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, read_payment, read_required
 from x402sim.rng import Stream, later
@@ -162,7 +163,6 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
     parts.chain_recorder.on_block.append(on_new_block)
 
 
-QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
@@ -260,15 +260,15 @@ class PayerClient:
             required.requirements,
             requirements,
         )
-        return await self.send("POST", core.PAY_PATH, json=body)
+        return await self.send("POST", routes.PAY, json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
         """Return the service's record of a payment, or its error if there is none."""
-        return (await self.send("GET", f"/api/payments/{payment_id}")).body
+        return (await self.send("GET", routes.PAYMENTS + payment_id)).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
         """Return the service's view of a session, or its error if there is none."""
-        return (await self.send("GET", f"/api/sessions/{session_id}")).body
+        return (await self.send("GET", routes.SESSION + session_id)).body
 
     # --- signing ---------------------------------------------------------------------
 
@@ -662,7 +662,7 @@ async def _look_around(
 
     They come in a random order: a rule that takes the first of equals prefers nobody.
     """
-    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
+    answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
     listed = []
     for name, answer in zip(clients, answers, strict=True):
         agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)

@@ -38,8 +38,8 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.page import FILES, alone, of_journal, read, tables
-from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.text.suggest import unknown
 from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service

@@ -171,7 +171,8 @@ class World:
     gas_price_gwei
         What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
         a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
-        is drawn from the seed. Default 5000, Cronos's minimum.
+        is drawn from the seed. Default: the network's base fee, 5000 on Cronos, 0.001 on
+        base-sepolia.
     cache
         `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
         requests with what somebody else has paid for. Default: none.

@@ -12,11 +12,13 @@ from typing import Any
 from x402sim.chain.base import ChainError
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.http.web import Refused
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import (
     BadParams,
     quantity,
     read_address,
     read_bool,
+    read_hash,
     read_number,
     read_object,
 )
@@ -107,6 +109,11 @@ async def _set_balance(dev: Development, _: RpcContext, account: Any, amount_wei
     await chain.set_native_balance(read_address(account), read_number(amount_wei, "wei"))
 
 
+async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
+    """Drop a transaction from the mempool, and those of its account after it."""
+    return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
+
+
 async def _impersonate(_: Development, rpc: RpcContext, account: Any) -> None:
     rpc.impersonated.add(read_address(account))
 
@@ -141,6 +148,7 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "setNextBlockTimestamp": _set_next_time,
     "mine": _mine,
     "setBalance": _set_balance,
+    "dropTransaction": _drop,
     "impersonateAccount": _impersonate,
     "stopImpersonatingAccount": _stop_impersonating,
     "setAutomine": _set_automine,
