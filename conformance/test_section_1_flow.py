@@ -10,7 +10,14 @@ from x402sim.spec.ground import derived
 from x402sim.suite import inputs
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
-from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.expect import (
+    expect,
+    expect_not_served,
+    expect_served,
+    expect_withheld,
+    require,
+    require_form,
+)
 from x402sim.suite.indexing import buy_late, turn_s, tx_hash
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -37,7 +44,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     if not required and all(answer.status in (400, 422) for answer in answers):
         said = answers[0].summary
         raise Inconclusive(f"the target accepts no body of the target file: {said}")
-    require("402", bool(required), answers[0].summary)
+    require_form("402", bool(required), answers[0].summary)
     wanted = required[0].requirements
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 

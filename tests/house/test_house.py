@@ -71,7 +71,6 @@ READS = {
     "protocol/recognize.py": "a message that somebody pastes",
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
-    "report/causes.py": "what checks demanded and targets answered, to see what is alike",
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
     "spec/sentences.py": "the specification, a table of sentences",
@@ -104,10 +103,7 @@ READS = {
     "conformance/test_section_7_malformed.py": "what a target answers",
     "conformance/test_section_9_versioning.py": "what a target answers",
 }
-"""Each file that takes texts apart, and whose: other people's, or data.
-
-`causes` is the only one that looks at words of ours, those of a check's demand.
-"""
+"""Each file that takes texts apart, and whose: other people's, or data."""
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
 SHOWS = {"report/frame.py", "report/run.py", "world/story/scenario.py"}
 """The files that make a docstring, or show one as it is."""

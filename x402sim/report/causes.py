@@ -7,7 +7,6 @@ says of a service, how to repair it, and who loses by it is in `conformance/caus
 """
 
 import csv
-import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,23 +15,20 @@ from typing import Literal
 
 import msgspec
 
-from x402sim.report.results import CaseResult, Outcome, Result, Results, failures
+from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result, Results, failures
 from x402sim.spec.folder import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
 """Which part of a defect's failures must be seen for it to be a probable cause."""
-_OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
-"""What differs from answer to answer: ids, hashes, times, and the texts of JSON."""
-_ANSWER = re.compile(r"\d{3} .{10}")
-"""An answer of a target, with some of its body."""
-_BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
-_TRANSFERS = re.compile("(payments|transfers) of the payer|what was settled, on the ledger")
-_NOT_THERE = "the receipt's transaction: one on the chain"
+_LEAST_ANSWER = 14
+"""Characters that are enough to know an answer again: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
 """The id of which a case says whether an ordinary payment is a transfer."""
-_GENERAL = ("the settlement", "a request without valid proof")
+_GENERAL = (Demand.WITHHELD, Demand.REFUSED)
 """The demands of many checks, which say nothing of what was served in spite of them."""
+_GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
+_OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
 Loss = Literal["goods", "payers", "sales", "words"]
 LOSSES: dict[str, str] = {
     "goods": "the service gives away what it sells",
@@ -41,11 +37,6 @@ LOSSES: dict[str, str] = {
     "words": "nobody loses money",
 }
 """Who loses by a failure, the greatest loss first."""
-_GIVES_AWAY = re.compile(r"\bno (protected )?content\b")
-_IS_ABOUT_MONEY = re.compile(
-    r"content|transfer|payment|pays|refund|receipt|served|refus|access|settle|deposit|budget|amount"
-)
-"""What was expected, if the failure is more than one of form."""
 _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 
@@ -97,8 +88,7 @@ def by_cause(results: Results) -> list[list[Result]]:
     reasons: dict[str, list[Result]] = {}
     for result in results:
         if result.outcome is Outcome.INCONCLUSIVE:
-            reason = _OWN.sub("_", _BASELINE.sub("", result.reason))
-            reasons.setdefault(reason, []).append(result)
+            reasons.setdefault(_evidence(result).answer, []).append(result)
     for reason, stopped in reasons.items():
         stopped.sort(key=_urgency)
         group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
@@ -145,29 +135,29 @@ def loss(group: Iterable[Result]) -> str:
 
 
 def _loss(result: Result) -> str:
-    """Return who loses by one failure: what was expected shows if it is one of form only.
+    """Return who loses by one failure: nobody, if what was demanded is one of form only.
 
     It is empty for an id of which nothing is known.
     """
-    demands, told = [str(case.expected) for case in failures(result)], _told(result)
-    if any(map(_GIVES_AWAY.search, demands)):
+    demands, told = [_evidence(case).demand for case in failures(result)], _told(result)
+    if any(demand in _GIVES_AWAY for demand in demands):
         return "goods"
-    is_of_form = not any(map(_IS_ABOUT_MONEY.search, demands))
     if told is None:
         return ""
-    return "words" if is_of_form else told.loss
+    return "words" if all(demand in _OF_FORM for demand in demands) else told.loss
 
 
 def _told(result: Result) -> _Words | None:
     """Return what is told of an id that has failed; None if nothing is."""
-    words, demand = _words(), _demand(failures(result)[0])
+    words, demand = _words(), _evidence(failures(result)[0]).demand
     keys = (f"{result.id}: {demand}", demand, result.id)
     return next((words[key] for key in keys if key in words), None)
 
 
-def _demand(case: CaseResult | Result) -> str:
-    """Return what a case expected, without the circumstances."""
-    return ": ".join(str(case.expected).split(": ")[-2:])
+def _evidence(result: CaseResult | Result) -> Evidence:
+    """Return what a failure is compared by; without evidence, its texts."""
+    answer = result.actual if result.outcome is Outcome.FAILED else result.reason
+    return result.evidence or Evidence(Demand.OTHER, result.expected or "", answer or "")
 
 
 @cache
@@ -218,10 +208,11 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     found: dict[tuple[str, str], list[Result]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
-        demand, seen = _cause(group[0])
-        is_told = _demand(failures(group[0])[0]) in _words()
-        same = found.setdefault((demand, "" if is_told else seen), group)
-        is_apart = demand in _GENERAL and seen.startswith("2") and '":false' not in seen
+        seen = _evidence(failures(group[0])[0])
+        is_told = seen.demand in _words()
+        alike = seen.demand or seen.about, "" if is_told else seen.answer
+        same = found.setdefault(alike, group)
+        is_apart = seen.demand in _GENERAL
         if same is not group and (is_told or len(group) == 1) and not is_apart:
             same += group
         else:
@@ -246,9 +237,7 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 
 def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case expected a transfer, and none came."""
-    expected = str(case.expected)
-    is_empty = case.actual == "none" and not expected.endswith("none")
-    return (is_empty and _TRANSFERS.match(expected) is not None) or expected == _NOT_THERE
+    return _evidence(case).demand is Demand.TRANSFER
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
@@ -258,8 +247,8 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
     little else that was begun.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
-    answers = [_cause(each)[1] for each in failed]
-    if any(_ANSWER.match(answer) and answer in reason for answer in answers):
+    answers = [_evidence(failures(each)[0]).answer for each in failed]
+    if any(len(answer) >= _LEAST_ANSWER and answer in reason for answer in answers):
         return True
     ids, names = {each.id for each in stopped}, {each.id for each in failed}
     return any(
@@ -267,12 +256,6 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
         for each in _defects()
         if each.breaks & names
     )
-
-
-def _cause(result: Result) -> tuple[str, str]:
-    """Return what was demanded, without the circumstances, and what was seen instead."""
-    case = failures(result)[0]
-    return _demand(case).partition(": ")[0], _OWN.sub("_", str(case.actual))
 
 
 def _rank(group: list[Result]) -> tuple[bool, int, bool]:

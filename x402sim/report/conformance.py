@@ -139,9 +139,11 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
     results = readable(results)
     plain = msgspec.to_builtins(results)
-    for case in (case for result in plain for case in result["cases"]):
-        for name in OF_CASES:
-            del case[name]
+    for result in plain:
+        del result["evidence"]
+        for case in result["cases"]:
+            for name in (*OF_CASES, "evidence"):
+                del case[name]
     return {
         "target": target,
         "started": started,

@@ -19,7 +19,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite import redact
 from x402sim.suite.answers import Paid
-from x402sim.suite.expect import expect
+from x402sim.suite.expect import expect_transfers
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.control.client import ControlClient, ControlError
@@ -184,7 +184,7 @@ class ControlApi:
         if self.exists:
             moved = await self.payments_base(payer)
             what = "payments of the payer, on the ledger"
-            expect(what, amounts(moved), amounts(amounts_base))
+            expect_transfers(what, amounts(moved), amounts(amounts_base))
 
     async def cached_entitlements(self) -> int:
         """Return how many entitlements are cached; only the service of this package shows it."""

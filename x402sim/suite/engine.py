@@ -11,7 +11,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.report.results import OF_CASES, CaseResult, Outcome, Result
+from x402sim.report.results import OF_CASES, CaseResult, Evidence, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
@@ -206,6 +206,7 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             expected=None,
             actual=None,
             reason=why,
+            evidence=Evidence(answer=redact.impersonal(why)),
             seconds=seconds,
         )
 
@@ -286,12 +287,18 @@ def _decided(result: Result, done: dict[Check, CaseResult]) -> Result:
         title=first.title,
         ground=first.ground,
         reason=first.reason if first.lacks else why,
+        evidence=Evidence(answer=redact.impersonal(why)),
         actual=None,
     )
 
 
 def _unclear(result: Result, why: str) -> Result:
-    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why)
+    return msgspec.structs.replace(
+        result,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=why,
+        evidence=Evidence(answer=redact.impersonal(why)),
+    )
 
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
@@ -307,6 +314,7 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
     elapsed = stopwatch()
     probe = Probe(setting, case.id, may_disturb=case.disturbs)
     outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+    evidence = Evidence()
     has_begun, applies, lacks, show = False, True, False, None
     try:
         if left := why_left(setting, case):
@@ -329,17 +337,21 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         prefix = f"{failed.what}: " if failed.what else ""
         expected, actual = prefix + plain(failed.expected), plain(failed.actual)
         show = failed.show
+        evidence = Evidence(failed.demand, failed.what or expected, actual)
     except Inconclusive as unclear:
         outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+        evidence = Evidence(answer=unclear.why)
     except Skipped as skipped:
         outcome, reason = Outcome.SKIPPED, str(skipped)
         applies = not isinstance(skipped, NotApplicable)
         lacks = isinstance(skipped, Lacking)
     except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
         outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
+        evidence = Evidence(answer=reason)
     finally:
         if uncleared := await _clear_faults(probe):
             outcome, reason = Outcome.INCONCLUSIVE, uncleared
+            evidence = Evidence(answer=uncleared)
     return CaseResult(
         title=case.title,
         outcome=outcome,
@@ -352,6 +364,9 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         has_begun=has_begun,
         applies=applies,
         lacks=lacks,
+        evidence=msgspec.structs.replace(
+            evidence, answer=redact.impersonal(_clean(setting, evidence.answer))
+        ),
     )
 
 
@@ -374,7 +389,7 @@ async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
     if baseline not in known:
         known[baseline] = await try_baseline(Probe(setting), baseline)
     if problem := known[baseline]:
-        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
+        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}", problem)
 
 
 async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Demand, Outcome, Result
 
 
 def plain(value: object) -> str:
@@ -47,14 +47,27 @@ class CheckFailed(Exception):
     """
 
     def __init__(
-        self, what: str, expected: Any, actual: Any, show: Callable[[], str] | None = None
+        self,
+        what: str,
+        expected: Any,
+        actual: Any,
+        show: Callable[[], str] | None = None,
+        demand: Demand = Demand.OTHER,
     ) -> None:
         super().__init__(what, expected, actual)
         self.what, self.expected, self.actual, self.show = what, expected, actual, show
+        self.demand = demand
 
 
 class Inconclusive(Exception):
-    """The check cannot tell whether the target keeps the clause."""
+    """The check cannot tell whether the target keeps the clause.
+
+    `why` is the reason without its circumstances.
+    """
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        super().__init__(reason)
+        self.why = why or reason
 
 
 class Skipped(Exception):
