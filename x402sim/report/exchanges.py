@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
-from x402sim.report.columns import Table, since, tables, words
+from x402sim.report.columns import Table, each_row, since, tables, words
 from x402sim.report.reading import PAY, Reading, once, reading_of
 
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
@@ -160,15 +160,21 @@ class Exchanges:
         sent, ended = self.sent.where(wanted), self.ended.where(wanted)
         empty = sent.texts.get("", 0)
         shows = [~np.isin(sent[name], (0, empty)) for name in ("session_id", "authorization")]
-        columns = (
-            *sent.all_of("at_ms", "actor", "to", "path", "payment_id", "session_id",
-                         "authorization"),
-            *ended.all_of("seq", "at_ms", "status", "payment_id", "tx_hash"),
-            self.pays[wanted],
-            sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
-            sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
-        )  # fmt: skip
-        return list(map(AskedService, *(column.tolist() for column in columns)))
+        columns = {
+            **{name: sent[name] for name in ("at_ms", "path", "payment_id", "session_id")},
+            "payer": sent["actor"],
+            "service": sent["to"],
+            "authorization": sent["authorization"],
+            "end_seq": ended["seq"],
+            "ended_ms": ended["at_ms"],
+            "status": ended["status"],
+            "named": ended["payment_id"],
+            "tx": ended["tx_hash"],
+            "pays": self.pays[wanted],
+            "opens": sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
+            "may_be_free": sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
+        }
+        return each_row(AskedService, {name: each.tolist() for name, each in columns.items()})
 
 
 @once

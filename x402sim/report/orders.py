@@ -7,6 +7,7 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
+from collections import Counter
 from typing import get_args
 
 import msgspec
@@ -15,7 +16,7 @@ import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
-from x402sim.report.columns import in_turn, standing, tables
+from x402sim.report.columns import Part, in_turn, standing, tables
 from x402sim.report.exchanges import AskedService, exchanges_of
 from x402sim.report.movements import Movements
 from x402sim.report.reading import Reading, once, reading_of
@@ -125,10 +126,14 @@ class Orders:
         names &= is_order & (ended["payment_id"] != 0)
         asked, named = every.asked(is_order), np.flatnonzero(names[is_order]).tolist()
         in_turn(
-            (self._request, sent["seq"][is_order], zip(asked, strict=True)),
-            (self._name, ended["seq"][names], ((place, asked[place]) for place in named)),
-            (self._debit, debited["seq"], debited.rows("seq", "session_id", "amount_base")),
-            (self._undo_debit, undone["seq"], undone.rows("session_id")),
+            Part(self._request, sent["seq"][is_order], {"sent": asked}),
+            Part(
+                self._name,
+                ended["seq"][names],
+                {"place": named, "sent": [asked[place] for place in named]},
+            ),
+            debited.calls(self._debit, texts=False),
+            undone.calls(self._undo_debit, texts=False),
         )
 
     def _request(self, sent: AskedService) -> None:
@@ -154,8 +159,15 @@ class Orders:
         way = "deposit" if sent.opens else "payment"
         if sent.session_id and not sent.payment_id:
             way = "session"
-        order = OrderState(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
-        order.may_be_free = sent.may_be_free
+        order = OrderState(
+            payer=sent.payer,
+            service=sent.service,
+            resource=sent.path,
+            at_ms=sent.at_ms,
+            way=way,
+            payment_id=sent.payment_id,
+            may_be_free=sent.may_be_free,
+        )
         self.found.append(order)
         if sent.payment_id:
             self._keep(sent.payment_id, order)
@@ -303,18 +315,20 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
     in_all, of_sender = (
         pd.Series(amounts_base).groupby(keys).sum().to_dict() for keys in (txs, places)
     )
-    undone: dict[int, tuple[int, int]] = {}
-    back = places, moves.at_ms, amounts_base
-    for place, at_ms, amount_base in zip(
-        *(each[moves.is_undone].tolist() for each in back), strict=True
-    ):
-        first_ms, before_base = undone.get(place, (at_ms, 0))
-        undone[place] = first_ms, before_base - amount_base
+    undone_ms, undone_base = dict[int, int](), Counter[int]()
+    back = (each[moves.is_undone].tolist() for each in (places, moves.at_ms, amounts_base))
+    for place, at_ms, amount_base in zip(*back, strict=True):
+        undone_ms.setdefault(place, at_ms)
+        undone_base[place] -= amount_base
     used = uses.where(uses.those("use", "used".__eq__))
-    places = used["tx_hash"] * size + used["authorizer"]
-    columns = *used.all_of("authorization", "tx_hash"), places
+    used["place"] = used["tx_hash"] * size + used["authorizer"]
     found = {
-        nonce: Use(tx, of_sender.get(place, 0), *undone.get(place, (-1, 0)))
-        for nonce, tx, place in zip(*(each.tolist() for each in columns), strict=True)
+        nonce: Use(
+            tx=tx,
+            paid_base=of_sender.get(place, 0),
+            undone_ms=undone_ms.get(place, -1),
+            undone_base=undone_base[place],
+        )
+        for nonce, tx, place in used.rows("authorization", "tx_hash", "place")
     }
     return found, in_all

@@ -72,23 +72,25 @@ class Payments:
         self.resource, self.tx, self._unresolved = np.zeros((3, size), "int64")
         self.asked_ms, self.settled_ms, self.indexed_ms = np.full((3, size), -1)
         self._over = np.full(size, _UNPAID)
-        of = "seq", "payment_id"
         self.ids = in_rounds(
-            (self._asked, *ended.where(asked).all_of("seq", "payment_id", "at_ms"),
-             payers[asked], sent["path"][asked]),
-            (self._tried, *sent.where(tried).all_of(*of), payers[tried]),
-            (self._paid, ended["seq"][paid], sent["payment_id"][paid],
-             *ended.where(paid).all_of("at_ms", "tx_hash")),
-            (self._refuse, ended["seq"][over], sent["payment_id"][over],
-             is_over[over], leaves_earlier[over]),
-            (self._settled, *settled.all_of(*of, "at_ms", "tx_hash", "resource", "amount_base"),
-             settled.told("payer", reading.name)),
-            (self._refuse, *refused.all_of(*of, "final", "leaves_earlier")),
-            (self._failed, *failed.all_of(*of)),
-            (self._undone, *undone.all_of(*of)),
-            (self._replaced, *replaced.all_of(*of, "tx_hash")),
-            (self._indexed, *indexed.all_of(*of, "at_ms")),
-        )  # fmt: skip
+            ended.where(asked).rounds(
+                self._asked, payer=payers[asked], resource=sent["path"][asked]
+            ),
+            sent.where(tried).rounds(self._tried, payer=payers[tried]),
+            ended.where(paid).rounds(self._paid, of=sent["payment_id"][paid]),
+            ended.where(over).rounds(
+                self._refuse,
+                of=sent["payment_id"][over],
+                final=is_over[over],
+                leaves_earlier=leaves_earlier[over],
+            ),
+            settled.rounds(self._settled, payer=settled.told("payer", reading.name)),
+            refused.rounds(self._refuse),
+            failed.rounds(self._failed),
+            undone.rounds(self._undone),
+            replaced.rounds(self._replaced),
+            indexed.rounds(self._indexed),
+        )
 
     @property
     def status(self) -> Any:
@@ -115,15 +117,15 @@ class Payments:
         self._unresolved[of] += 1
         self.payer[of] = np.where(self.settled_ms[of] < 0, payer, self.payer[of])
 
-    def _paid(self, of: Any, at_ms: Any, tx: Any) -> None:
-        self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx
+    def _paid(self, of: Any, at_ms: Any, tx_hash: Any) -> None:
+        self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx_hash
 
     # --- what the service says -------------------------------------------------------
 
     def _settled(
-        self, of: Any, at_ms: Any, tx: Any, resource: Any, amount_base: Any, payer: Any
+        self, of: Any, at_ms: Any, tx_hash: Any, resource: Any, amount_base: Any, payer: Any
     ) -> None:
-        self._paid(of, at_ms, tx)
+        self._paid(of, at_ms, tx_hash)
         self.resource[of], self.amount_base[of], self.payer[of] = resource, amount_base, payer
 
     def _refuse(self, of: Any, final: Any, leaves_earlier: Any) -> None:
@@ -140,8 +142,8 @@ class Payments:
     def _undone(self, of: Any) -> None:
         self._unresolved[of], self._over[of] = 1, _UNPAID
 
-    def _replaced(self, of: Any, tx: Any) -> None:
-        self.tx[of] = tx
+    def _replaced(self, of: Any, tx_hash: Any) -> None:
+        self.tx[of] = tx_hash
 
     def _indexed(self, of: Any, at_ms: Any) -> None:
         self.indexed_ms[of] = at_ms
@@ -188,27 +190,25 @@ class SessionStates:
         )  # fmt: skip
         if not len(opened["seq"]):
             return
-        on, paid = ("at_ms", "session_id"), ("payment_id", "tx_hash")
         in_turn(
-            settled.calls(self._paid, *paid),
-            replaced.calls(self._paid, *paid),
-            failed.calls(self._failed, "at_ms", "payment_id"),
-            opened.calls(self._opened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
-                         "actor"),
-            debited.calls(self._debited, *on, "released_base"),
-            credited.calls(self._credited, *on, "released_base"),
-            refunded.calls(self._refunded, *on, "tx_hash", "amount_base"),
-            undone.calls(self._refunded, *on),
-            expired.calls(self._expired, "at_ms", "actor", "count"),
-        )  # fmt: skip
+            settled.calls(self._paid),
+            replaced.calls(self._paid),
+            failed.calls(self._failed),
+            opened.calls(self._opened),
+            debited.calls(self._debited),
+            credited.calls(self._credited),
+            refunded.calls(self._refunded),
+            undone.calls(self._unrefunded),
+            expired.calls(self._expired),
+        )
 
     def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
         """Note a session after a change, which a transaction may have made."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
 
-    def _paid(self, payment_id: str, tx: str) -> None:
-        self._txs[payment_id] = tx
+    def _paid(self, payment_id: str, tx_hash: str) -> None:
+        self._txs[payment_id] = tx_hash
 
     def _failed(self, at_ms: int, payment_id: str) -> None:
         if session := self._by_deposit.get(payment_id):
@@ -216,13 +216,18 @@ class SessionStates:
 
     def _opened(
         self, at_ms: int, session_id: str, payment_id: str, payer: str, expires_ms: int,
-        deposited_base: int, service: str,
+        deposited_base: int, actor: str,
     ) -> None:  # fmt: skip
-        paid = session_id, payment_id, self._name(payer), expires_ms, deposited_base
-        session = self._found[session_id] = self._by_deposit[payment_id] = SessionState(
-            at_ms, *paid
+        session = SessionState(
+            at_ms=at_ms,
+            session_id=session_id,
+            payment_id=payment_id,
+            payer=self._name(payer),
+            expires_ms=expires_ms,
+            deposited_base=deposited_base,
         )
-        heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
+        self._found[session_id] = self._by_deposit[payment_id] = session
+        heappush(self._due.setdefault(actor, []), (expires_ms, len(self._found), session))
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
 
     def _debited(
@@ -235,19 +240,22 @@ class SessionStates:
     def _credited(self, at_ms: int, session_id: str, released_base: int) -> None:
         self._debited(at_ms, session_id, released_base, "debit undone")
 
-    def _refunded(
-        self, at_ms: int, session_id: str, tx: str | None = None, amount_base: int = 0
-    ) -> None:
-        """Note a refund; without a transaction, that the chain has undone it."""
+    def _refunded(self, at_ms: int, session_id: str, tx_hash: str, amount_base: int) -> None:
         if session := self._found.get(session_id):
             session.refunded_base = amount_base
-            self._change(at_ms, session, "expired" if tx is None else "refunded", tx)
+            self._change(at_ms, session, "refunded", tx_hash)
 
-    def _expired(self, at_ms: int, service: str, left: int) -> None:
+    def _unrefunded(self, at_ms: int, session_id: str) -> None:
+        """The chain has undone the refund."""
+        if session := self._found.get(session_id):
+            session.refunded_base = 0
+            self._change(at_ms, session, "expired")
+
+    def _expired(self, at_ms: int, actor: str, count: int) -> None:
         """Expire so many sessions of a service: those that were due first."""
-        due = self._due.get(service, [])
-        while left and due:
+        due = self._due.get(actor, [])
+        while count and due:
             session = heappop(due)[2]
             if session.last != "failed":
-                left -= 1
+                count -= 1
                 self._change(at_ms, session, "expired")
