@@ -44,7 +44,13 @@ def request_to(
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"{url!r} is no URL with http:// or https://{near_url(url)}")
     if data is not None and data.startswith("@"):
-        data = _content(data[1:])
+        file = data[1:]
+        try:
+            data = Path(file).read_text("utf-8")
+        except OSError as error:
+            raise ValueError(f"--data @{file}: cannot read the file: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"--data @{file}: a text in UTF-8 is wanted") from error
     sent: dict[str, str] = {}
     if data is not None and data.lstrip()[:1] in ("{", "["):
         sent["content-type"] = "application/json"
@@ -56,16 +62,6 @@ def request_to(
     verb = (method or ("POST" if data is not None else "GET")).upper()
     sent.setdefault("user-agent", f"x402sim/{VERSION}")
     return httpx.Request(verb, parsed, headers=sent, content=data)
-
-
-def _content(file: str) -> str:
-    """Return the text of a file, as curl's `-d @FILE` does; raises `ValueError`."""
-    try:
-        return Path(file).read_text("utf-8")
-    except OSError as error:
-        raise ValueError(f"--data @{file}: cannot read the file: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"--data @{file}: a text in UTF-8 is wanted") from error
 
 
 def answer_to(

@@ -20,9 +20,9 @@ from x402sim.commands.common import (
     RandomSeed,
     as_misuse,
 )
-from x402sim.commands.purchase import Local, Purchase
+from x402sim.commands.pay import Local, Purchase
 from x402sim.commands.steps import Step, print_step
-from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
+from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.world.server.local import LocalServer
@@ -81,8 +81,12 @@ def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]
     """Yield what the components did since an event of the journal, and what that has moved."""
     seen = [entry.event for entry in server.journal.since(mark)]
     price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
+    behind = [
+        f"{each.actor} {each.path} {each.status}" if isinstance(each, AnswerSent) else name_of(each)
+        for each in seen
+    ]
     title = "The service has asked the facilitator, which has verified and settled it"
-    yield Step(title, price_base > 0, {"behind": [_few_words(each) for each in seen]})
+    yield Step(title, price_base > 0, {"behind": behind})
     after, network = _balances(server), server.network
     balances = [
         change(_amount(old, network), _amount(new, network))
@@ -104,9 +108,3 @@ def _amount(amount_base: int, network: Network) -> Amount:
 def _balances(server: LocalServer) -> list[int]:
     """Return the balances of payer and merchant."""
     return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]
-
-
-def _few_words(event: Event) -> str:
-    if isinstance(event, AnswerSent):
-        return f"{event.actor} {event.path} {event.status}"
-    return name_of(event)

@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import socket
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,12 +34,10 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
 from x402sim.world.server.listen import Listen, certified
-from x402sim.world.server.log import Form
 from x402sim.world.world import World
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
@@ -184,7 +181,16 @@ def serve(
     with as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        listen = _listen(host, port, control_token, (allow_origin, rpc_origin), tls)
+        # Typer takes an empty variable for one that is not set, but an empty token must be refused
+        by_variable = os.environ.get(TOKEN_VARIABLE)
+        listen = Listen(
+            host=host,
+            port=port,
+            control_token=by_variable if control_token is None else control_token,
+            allow_origins=tuple(allow_origin or ()),
+            rpc_origins=tuple(rpc_origin or ()),
+            tls=certified(host, tls) if tls else None,
+        )
         world = World(
             network=[choose_network(each, network_file) for each in network or (None,)],
             seed=seed,
@@ -199,7 +205,22 @@ def serve(
             facilitator=_facilitator(facilitator),
         )
         parts, sock = server.open_world(world, listen)
-    _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
+
+    def on_start(running: Any, ready: Ready) -> None:
+        stop_on_signals(running)
+        if as_json:
+            typer.echo(json.dumps(msgspec.to_builtins(ready)))
+        else:
+            from x402sim.commands.banner import show  # with rich, which programs do not need
+
+            show(ready, db)
+
+    gc.collect()
+    gc.freeze()  # the collector need not walk through all that is loaded, again and again
+    form = log_form(log, verbose=verbose, quiet=quiet)
+    server.run(server.serve(parts, listen, sock, on_start, form))
+    if not as_json:
+        typer.echo("stopped" + (f"; the data is in {db}" if db else ""))
 
 
 def _facilitator(given: list[str] | None) -> FacilitatorSettings:
@@ -215,49 +236,3 @@ def _facilitator(given: list[str] | None) -> FacilitatorSettings:
             raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
         said[name] = read
     return FacilitatorSettings(**said)
-
-
-def _listen(
-    host: str,
-    port: int,
-    token: str | None,
-    origins: tuple[list[str] | None, list[str] | None],
-    tls: Path | None,
-) -> Listen:
-    # Typer takes an empty variable for one that is not set, but an empty token must be refused
-    token = os.environ.get(TOKEN_VARIABLE) if token is None else token
-    pages, wallets = (tuple(each or ()) for each in origins)
-    return Listen(
-        host=host,
-        port=port,
-        control_token=token,
-        allow_origins=pages,
-        rpc_origins=wallets,
-        tls=certified(host, tls) if tls else None,
-    )
-
-
-def _run(
-    parts: RunningWorld,
-    listen: Listen,
-    sock: socket.socket,
-    db: Path | None,
-    as_json: bool,
-    form: Form | None,
-) -> None:
-    """Serve until SIGINT or SIGTERM; print the ready message first."""
-
-    def on_start(running: Any, ready: Ready) -> None:
-        stop_on_signals(running)
-        if as_json:
-            typer.echo(json.dumps(msgspec.to_builtins(ready)))
-        else:
-            from x402sim.commands.banner import show  # with rich, which programs do not need
-
-            show(ready, db)
-
-    gc.collect()
-    gc.freeze()  # the collector need not walk through all that is loaded, again and again
-    server.run(server.serve(parts, listen, sock, on_start, form))
-    if not as_json:
-        typer.echo("stopped" + (f"; the data is in {db}" if db else ""))

@@ -18,7 +18,7 @@ from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report.columns import Part, in_turn, standing, tables
 from x402sim.report.exchanges import AskedService, exchanges_of
-from x402sim.report.movements import Movements
+from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
 WAYS = ("payment", "deposit", "session")
@@ -105,7 +105,11 @@ class Orders:
         self._presented: dict[int, list[OrderState]] = {}
         """By authorization: the orders that it was sent for, in order of asking."""
         self._follow(reading)
-        self._drop_free()
+        # no order: GETs of paths that were never asked to be paid, nor were paid
+        sold = {order.resource for order in self.found if order.payment_id}
+        self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
+        for number, order in enumerate(self.found, 1):
+            order.number = number
         self._settled = _first_settled(reading)
         self._used, self._moved = _used(reading)
         self._read_service(reading)
@@ -201,13 +205,6 @@ class Orders:
             order.payment_id = sent.named
             self._keep(sent.named, order)
             self._asked.setdefault((order.payer, order.service, order.resource), []).append(order)
-
-    def _drop_free(self) -> None:
-        """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
-        sold = {order.resource for order in self.found if order.payment_id}
-        self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
-        for number, order in enumerate(self.found, 1):
-            order.number = number
 
     # --- what the service and the chain say ------------------------------------------
 

@@ -153,22 +153,19 @@ def _answers(ended: Table, *, is_told: bool) -> tuple[Any, Any, Any]:
     """Return which answers say that a payment is paid, or refused for good, and whether a refusal
     leaves earlier attempts as they are. If the services themselves tell, theirs counts."""
     status, stated = ended["status"], ended["final"]
-    is_unread = ended.those("error", _is_of_request) & (status < 500)
+    # a service refuses these before it looks at the payment
+    is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
+    is_unread &= status < 500
     is_paid = ~is_unread & (status == 200) & ~np.bool_(is_told)
     by_text = ended.those("error", lambda error: error is not None and is_final(error))
     final = np.where(stated == None, by_text, stated).astype("bool")  # noqa: E711 - an array
     is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(is_told)
-    return is_paid, is_unread | is_refused, is_unread | ended.those("error", _leaves_earlier)
 
+    def leaves_earlier(error: str | None) -> bool:
+        refusal = Refusal.named(error or "")
+        return refusal is not None and refusal.row.leaves_earlier
 
-def _is_of_request(error: str | None) -> bool:
-    """Tell whether a service refused the request before it looked at the payment in it."""
-    return error is not None and RequestError.named(error) is not None
-
-
-def _leaves_earlier(error: str | None) -> bool:
-    refusal = Refusal.named(error or "")
-    return refusal is not None and refusal.row.leaves_earlier
+    return is_paid, is_unread | is_refused, is_unread | ended.those("error", leaves_earlier)
 
 
 class SessionStates:

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report.money import sessions
-from x402sim.report.movements import Movements
+from x402sim.report.money import Movements, sessions
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLUE, GREY, LIGHT, LINES, Labels, styled
 from x402sim.report.reading import MINT, Reading, Source, journal_of, reading_of
