@@ -62,7 +62,7 @@ def decode(
     findings = list(dict.fromkeys(finding for each in decoded for finding in each.findings))
     findings += _of_copies(found, others, is_answer=first not in (text, text.lstrip()))
     if as_json:
-        told = {
+        document = {
             "kind": found.kind.name.lower(),
             "dialect": found.of,
             "encoding": found.encoding,
@@ -70,7 +70,7 @@ def decode(
             "parts": [{"title": each.title, "facts": data_of(each.facts)} for each in decoded],
             "findings": [asdict(each) for each in findings],
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(document, indent=2))
     else:
         for each in decoded:
             typer.secho(each.title, bold=True)

@@ -79,11 +79,11 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
 
 def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
     """Yield what the components did since an event of the journal, and what that has moved."""
-    seen = [entry.event for entry in server.journal.since(mark)]
-    price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
+    happened = [entry.event for entry in server.journal.since(mark)]
+    price_base = sum(each.amount_base for each in happened if isinstance(each, PaymentSettled))
     behind = [
         f"{each.actor} {each.path} {each.status}" if isinstance(each, AnswerSent) else name_of(each)
-        for each in seen
+        for each in happened
     ]
     title = "The service has asked the facilitator, which has verified and settled it"
     yield Step(title, price_base > 0, {"behind": behind})
@@ -93,7 +93,7 @@ def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]
         for old, new in zip(before, after, strict=True)
     ]
     mined: dict[str, Any] = {"payer": balances[0], "merchant": balances[1]}
-    for each in seen:
+    for each in happened:
         if isinstance(each, TransactionMined):
             mined |= {"block": each.block, "gas": meant(each.gas, f"paid by {each.sender}", " ")}
     has_moved = after == [before[0] - price_base, before[1] + price_base]

@@ -66,7 +66,7 @@ def doctor(
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
-        told = {
+        document = {
             "ok": found.can_be_paid,
             "status": response.status_code,
             "offers": [
@@ -81,7 +81,7 @@ def doctor(
             "payers": [asdict(payer) for payer in found.payers],
             "findings": [asdict(finding) for finding in found.findings],
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)

@@ -33,11 +33,11 @@ def list_scenarios(
     found = [each.scenario for each in chosen]
     if as_json:
         fields = ("name", "title", "covers", "needs", "story")
-        told = [
+        document = [
             {name: getattr(each, name) for name in fields} | {"file": str(_file(each))}
             for each in found
         ]
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(document, indent=2))
     elif needs:
         for need in Need:
             if who := [each.name for each in found if need in each.needs]:

@@ -88,32 +88,32 @@ class Outcome:
     sent: Draft
     """What was signed."""
     transaction: str = ""
-    """The transaction of a receipt that says that it was paid; "" if none was seen."""
+    """The transaction of a receipt that says that it was paid; "" if there was none."""
     pending: str = ""
     """The transaction of a receipt that says that it may still be paid."""
     receipt: str = ""
     """What is to say of any other receipt."""
     is_used: bool | None = None
-    """What the chain says of the authorization; None if it was not asked."""
+    """What the chain says of the authorization; None if it is not known."""
 
     @property
-    def is_seen_paid(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether a receipt or the chain says that it was paid."""
         return bool(self.transaction) or self.is_used is True
 
-    def told(self) -> str:
+    def described(self) -> str:
         """Return what is known of the payment, in words."""
         if self.transaction:
             return f"paid (transaction {self.transaction})"
         if self.is_used:
             return "paid (the chain has used its authorization)"
-        sent, seen = self.sent, self.receipt or "no receipt came"
+        sent, receipt = self.sent, self.receipt or "no receipt came"
         if self.pending:
-            seen = f"the receipt says that transaction {self.pending} is not mined yet"
+            receipt = f"the receipt says that transaction {self.pending} is not mined yet"
         if self.is_used is False:
-            seen += ", and the chain has not used it"
+            receipt += ", and the chain has not used it"
         until = moment(sent.auth.valid_before, sent.now_s)
-        return f"signed, not seen to be paid: {seen}; it can be used until {until}"
+        return f"signed, not seen to be paid: {receipt}; it can be used until {until}"
 
     def question(self) -> str:
         """Return whom to ask whether the payment was made."""
@@ -129,7 +129,7 @@ class Outcome:
         auth, network = self.sent.auth, self.sent.named
         return {
             "signed": True,
-            "seen_paid": self.is_seen_paid,
+            "seen_paid": self.is_confirmed,
             "used_on_chain": self.is_used,
             "transaction": self.transaction or self.pending or None,
             "pending": bool(self.pending),
@@ -165,19 +165,19 @@ def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
     return [each for each in (*found, body if "txHash" in body else {}) if "success" in each]
 
 
-def said(response: httpx.Response) -> Fact:
+def refusal_in(response: httpx.Response) -> Fact:
     """Return what an answer says of a refusal: its status, error, reason and `final`."""
     body, words = _body(response), []
     read = response.content if response.is_stream_consumed else b""
     words += [body.get("error"), body.get("reason")]
     for name in (REQUIRED_HEADER, *RESPONSE_HEADERS.values()):
-        told = _in_header(response, name)
-        words += [told.get(each) for each in ("error", "errorReason", "errorMessage")]
+        header = _in_header(response, name)
+        words += [header.get(each) for each in ("error", "errorReason", "errorMessage")]
     texts = dict.fromkeys(each[:400] for each in words if isinstance(each, str) and each)
     final = f" (final: {str(body['final']).lower()})" if "final" in body else ""
     kept = [each for each in texts if not any(each in other and each != other for other in texts)]
-    told_all = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
-    return answer(response.status_code, f"{readable(told_all)}{final}".strip())
+    text = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
+    return answer(response.status_code, f"{readable(text)}{final}".strip())
 
 
 def _body(response: httpx.Response) -> dict[str, Any]:
@@ -210,14 +210,14 @@ def failure(
         return why if remedy in why else f"{why}. {remedy}"
     if isinstance(failed, httpx.HTTPError):
         why = f"{UNKNOWN}: {why.rstrip('.')}"
-    sent, goods, told = outcome.sent, "", outcome.told()
+    sent, goods, known = outcome.sent, "", outcome.described()
     if sent.payment_id:
         goods = f"the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
-    if outcome.is_seen_paid:
+    if outcome.is_confirmed:
         why = why.removeprefix(f"{UNKNOWN}: ")
-        return f"{why.rstrip('.')}. It is {told}{'; ' * bool(goods)}{goods}"
+        return f"{why.rstrip('.')}. It is {known}{'; ' * bool(goods)}{goods}"
     goods = f". If it was, {goods}" * bool(goods)
-    return f"{why}. The authorization is {told}; {outcome.question()}{goods}"
+    return f"{why}. The authorization is {known}; {outcome.question()}{goods}"
 
 
 def _goods(failed: Exception, last: httpx.Request | None) -> str:
@@ -230,11 +230,11 @@ def _goods(failed: Exception, last: httpx.Request | None) -> str:
 def in_vain(outcome: Outcome, answer: httpx.Response) -> str:
     """Return what to do about an error that answers a request with a payment."""
     proof, status = proof_in(answer.request), answer.status_code
-    if outcome.is_seen_paid:
+    if outcome.is_confirmed:
         again = f"; correct the request, and send it with {proof}: that is paid for"
         return f"paid, and the server answered {status}{again * bool(proof)}"
     again = f". The request with {proof} sends the same payment again" * bool(proof)
-    return f"the server answered {status}; {outcome.told()}; {outcome.question()}{again}"
+    return f"the server answered {status}; {outcome.described()}; {outcome.question()}{again}"
 
 
 def proof_in(request: httpx.Request) -> str:
@@ -255,20 +255,20 @@ class Local:
     keys: list[str]
     clock: Clock
     rpc: str = ""
-    """Where its chains are asked, by the name of a network; "" if there is no such server."""
+    """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
     """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
 
-    def asked(what: str) -> bytes:
+    def fetched(what: str) -> bytes:
         path = f"{origin_of(url)}/_sim/{what}"
         return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
 
     if url.host in LOOPBACK:
         with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
-            who: Who = decode(asked("who"), Who)
-            accounts: list[Account] = decode(asked("accounts"), list[Account])
+            who: Who = decode(fetched("who"), Who)
+            accounts: list[Account] = decode(fetched("accounts"), list[Account])
             clock, own = SkewedClock(Clock()), network_of(who)
             clock.skew_s = who.now / 1000 - Clock().now()
             networks = {**known, own.name: known.get(own.name, own)}
@@ -336,7 +336,7 @@ class Purchase:
         flow = Watched(
             choose=self._choose,
             sends=self._sends,
-            seen=self._seen,
+            seen=self._answered,
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )
@@ -354,17 +354,17 @@ class Purchase:
         Only the chain of a local server is known.
         """
         found = self.outcome
-        if found.is_seen_paid or not self.local.rpc:
+        if found.is_confirmed or not self.local.rpc:
             return found
         auth, named = found.sent.auth, found.sent.named
         data = authorization_state(auth.from_, auth.nonce)
         call = {"to": to_hex(named.asset), "data": to_hex(data)}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        call_ = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
         with suppress(httpx.HTTPError, ValueError):  # then it is not known
             url = f"{self.local.rpc}/{named.name}"
-            request = self.http.build_request("POST", url, json=asked, timeout=ASK_S)
-            said = object_in(answer_to(self.http, request).content) or {}
-            return replace(found, is_used=int(str(said.get("result")), 16) == 1)
+            request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
+            read = object_in(answer_to(self.http, request).content) or {}
+            return replace(found, is_used=int(str(read.get("result")), 16) == 1)
         return found
 
     # --- who pays ------------------------------------------------------------------------
@@ -418,8 +418,8 @@ class Purchase:
         most = to_base(self.max_amount, network.decimals)
         if amount_base <= most or self.session:
             return ""
-        asked = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-        return f"the 402 asks for {asked}; --max allows {self.max_amount}. Raise --max to pay it."
+        price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
+        return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
 
     def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
         """Return why no offer of a 402 is paid."""
@@ -439,7 +439,7 @@ class Purchase:
             whys = [str(each) for each in picked.rejected]
         return PaymentFailed("; ".join(whys))
 
-    # --- what is told --------------------------------------------------------------------
+    # --- what is printed --------------------------------------------------------------------
 
     def _draft(self, request: httpx.Request) -> Draft:
         return draft_of(request, self.wallet, self.network, self.local.clock.now_s())
@@ -464,9 +464,9 @@ class Purchase:
         }
         self.tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
 
-    def _seen(self, request: httpx.Request, response: httpx.Response) -> None:
+    def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
         status = answer(response.status_code)
-        facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
+        facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
         if (dialect := paid_in(request)) is not None:
             self.answer = response
@@ -475,14 +475,14 @@ class Purchase:
             found = receipts_in(response)
             self.receipts += found
             outcome = self.outcome
-            if seen := outcome.transaction or outcome.pending:
-                facts["transaction"] = seen
-            if response.is_success and not outcome.is_seen_paid:
+            if transaction := outcome.transaction or outcome.pending:
+                facts["transaction"] = transaction
+            if response.is_success and not outcome.is_confirmed:
                 facts["receipt"] = "pending" if outcome.pending else "none: not seen to be paid"
             sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
             mark = "" if self.mistake is None or response.is_success else "refused"
             title = (
-                "Paid" if outcome.is_seen_paid or self.mistake is not None else "Sent to be paid"
+                "Paid" if outcome.is_confirmed or self.mistake is not None else "Sent to be paid"
             )
             self.tell(Step(f"{title}: {name}{sent_in}", response.is_success, facts, mark))
             return
@@ -552,8 +552,8 @@ Wrong = Annotated[
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was told so far; on stderr at once, unless all is printed as JSON at the end."""
+class _Printer:
+    """The steps so far, printed to stderr at once, unless all is printed as JSON at the end."""
 
     as_json: bool
     steps: list[Step] = field(default_factory=list)
@@ -579,7 +579,7 @@ def pay(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a request: a curl that answers a 402."""
-    told = _Told(as_json)
+    printer = _Printer(as_json)
     with client() as http:
         with as_misuse():
             if wrong is not None and session:
@@ -591,20 +591,20 @@ def pay(
             request = request_to(url, method, data, header)
             local = local_server(http, request.url, known_networks(network_file))
             wallet = _wallet(key, account, local)
-            purchase = Purchase(http, wallet, local, told, most, steps, session)
+            purchase = Purchase(http, wallet, local, printer, most, steps, session)
         if wrong is not None:
-            _go_wrong(purchase, request, MISTAKES[wrong], told)
+            _go_wrong(purchase, request, MISTAKES[wrong], printer)
         else:
-            answer = _bought(purchase, request, told)
+            answer = _bought(purchase, request, printer)
             outcome = purchase.ask_chain()
             problem = "" if answer.is_success else in_vain(outcome, answer)
-            _end(told, problem, answer, outcome, ok=not problem)
+            _end(printer, problem, answer, outcome, ok=not problem)
             if problem:
                 raise typer.Exit(NOT_ALL_HELD)
 
 
 def _bought(
-    purchase: Purchase, request: httpx.Request, told: _Told, **wrong: Any
+    purchase: Purchase, request: httpx.Request, printer: _Printer, **wrong: Any
 ) -> httpx.Response:
     """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
     try:
@@ -613,20 +613,20 @@ def _bought(
         if purchase.sent is not None:
             outcome = purchase.ask_chain()
             why = failure(failed, outcome, purchase.answer, purchase.last)
-            _end(told, f"not served: {why}", outcome=outcome)
+            _end(printer, f"not served: {why}", outcome=outcome)
             raise typer.Exit(NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
             raise Misuse(problem) from failed
         raise Misuse(no_answer(request.url, failed)) from failed
     if purchase.sent is None:
-        _end(told, "", answer)
+        _end(printer, "", answer)
         raise Misuse(f"nothing was paid: {instead(answer)}")
     return answer
 
 
 def _end(
-    told: _Told,
+    printer: _Printer,
     problem: str,
     answer: httpx.Response | None = None,
     outcome: Outcome | None = None,
@@ -634,9 +634,9 @@ def _end(
     ok: bool = False,
 ) -> None:
     """Print the body (on a terminal, escaped), and what is known of the payment; or all as JSON."""
-    if told.as_json:
+    if printer.as_json:
         payment = None if outcome is None else outcome.data()
-        _print_json(told, ok=ok, problem=problem, answer=answer, payment=payment)
+        _print_json(printer, ok=ok, problem=problem, answer=answer, payment=payment)
         return
     if answer is not None:
         content = answer.content
@@ -647,7 +647,7 @@ def _end(
     if problem:
         typer.echo(f"x402sim: {printable(problem)}", err=True)
     elif outcome is not None:
-        typer.echo(f"x402sim: served, and {printable(outcome.told())}", err=True)
+        typer.echo(f"x402sim: served, and {printable(outcome.described())}", err=True)
 
 
 # --- the options -------------------------------------------------------------------------
@@ -671,14 +671,16 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told: _Told) -> None:
+def _go_wrong(
+    purchase: Purchase, request: httpx.Request, mistake: Mistake, printer: _Printer
+) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     used = None
     if mistake.name == "replay":
-        _bought(purchase, request, told)
+        _bought(purchase, request, printer)
         assert purchase.sent is not None
         used = purchase.sent.auth
-    answer = _bought(purchase, request, told, mistake=mistake, used=used)
+    answer = _bought(purchase, request, printer, mistake=mistake, used=used)
     right, sent = purchase.right, purchase.sent
     assert right is not None
     assert sent is not None
@@ -687,11 +689,11 @@ def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told
         "mistake": f"the payer {mistake.does}",
         "sent": mistake.shows(sent),
         "wanted": mistake.shows(right),
-        "server said": said(answer),
+        "server said": refusal_in(answer),
         "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
-    if told.as_json:
-        _print_json(told, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
+    if printer.as_json:
+        _print_json(printer, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:
         did = "took it" if answer.is_success else "failed on it"
         typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
@@ -701,11 +703,11 @@ def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told
 
 
 def _print_json(
-    told: _Told, *, ok: bool, answer: httpx.Response | None = None, **more: Any
+    printer: _Printer, *, ok: bool, answer: httpx.Response | None = None, **more: Any
 ) -> None:
     steps = [
         {"title": step.title, "ok": step.ok, "mark": step.mark, "facts": data_of(step.facts)}
-        for step in told.steps
+        for step in printer.steps
     ]
     found: dict[str, Any] = {"ok": ok, "steps": steps}
     if answer is not None:

@@ -147,8 +147,8 @@ def where(
         ("block-time", None if block_time_s is None else f"{block_time_s:g}"),
         ("explorer-lag", f"{explorer_lag_s:g}" if explorer_lag_s else None),
     )
-    said = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
-    return world, " ".join(said)
+    shown = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
+    return world, " ".join(shown)
 
 
 def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
@@ -249,7 +249,7 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
 
 
-def told(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
+def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
     """Yield what follows the table: the reasons to skip some, the failures, and the last lines."""
     reasons: dict[str, list[str]] = {}
     for played in all_played:
@@ -419,7 +419,7 @@ def _run(
     if as_json:
         typer.echo(json.dumps(document(world.seed or 0, all_played)))
     else:
-        typer.echo("\n".join(told(world.seed or 0, all_played, elapsed())))
+        typer.echo("\n".join(conclusion(world.seed or 0, all_played, elapsed())))
     if out is not None:
         from x402sim.report import save  # with pandas
 

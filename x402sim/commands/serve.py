@@ -100,7 +100,7 @@ Flow = Annotated[
     typer.Option(
         "--payment-flow",
         parser=one_of("flow", "authorization", "upfront"),
-        help="When the service settles a payment in one step, said in its 402: authorization, "
+        help="When the service settles a payment in one step, stated in its 402: authorization, "
         "after the endpoint has worked, or upfront, before.",
         metavar="FLOW",
         show_default=False,
@@ -226,7 +226,7 @@ def serve(
 def _facilitator(given: list[str] | None) -> FacilitatorSettings:
     """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
     known = [each.name for each in fields(FacilitatorSettings)]
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for each in given or ():
         name, _, value = each.partition("=")
         if name not in known:
@@ -234,5 +234,5 @@ def _facilitator(given: list[str] | None) -> FacilitatorSettings:
         read = decoded(value.encode(), bool | float)
         if read is None:
             raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
-        said[name] = read
-    return FacilitatorSettings(**said)
+        values[name] = read
+    return FacilitatorSettings(**values)

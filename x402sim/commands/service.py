@@ -50,7 +50,7 @@ def service(
         setup = read_environment(os.environ, chosen)
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
-        journal = Journal(limit=1)  # of which the log is told each event as it comes
+        journal = Journal(limit=1)  # the log gets each event as it comes
         process, http = standalone.open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:

@@ -236,7 +236,7 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_js
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = f"- is an interval that cannot be told: it needs two {unit}s"
+            text = f"- is an unknown interval: it needs two {unit}s"
             typer.echo(f"x402sim: {text}", err=True)
         if unit == "seed" and (table["rows"] > table["seeds"]).any():
             text = "intervals count seeds, as rows of one seed may depend on each other"

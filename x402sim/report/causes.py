@@ -20,7 +20,7 @@ from x402sim.spec.folder import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
-"""Which part of a defect's failures must be seen for it to be a probable cause."""
+"""Which part of a defect's failures must be there for it to be a probable cause."""
 _LEAST_ANSWER = 14
 """Characters that are enough to know an answer again: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
@@ -51,7 +51,7 @@ class _Defect:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What is told of an id that has failed."""
+    """What reports write about an id that has failed."""
 
     cause: str
     repair: str
@@ -118,14 +118,14 @@ def cause(result: Result) -> str:
     """Return what is wrong with a service that has failed an id; or why it was not judged."""
     if result.outcome is not Outcome.FAILED:
         return f"not judged: {result.reason}"
-    told = _told(result)
-    return told.cause if told else f"not so: {failures(result)[0].title}"
+    known = _known(result)
+    return known.cause if known else f"not so: {failures(result)[0].title}"
 
 
 def repair(result: Result) -> str:
     """Return how to repair a service that has failed an id; empty if that is not known."""
-    told = _told(result) if result.outcome is Outcome.FAILED else None
-    return told.repair if told else ""
+    known = _known(result) if result.outcome is Outcome.FAILED else None
+    return known.repair if known else ""
 
 
 def loss(group: Iterable[Result]) -> str:
@@ -139,16 +139,16 @@ def _loss(result: Result) -> str:
 
     It is empty for an id of which nothing is known.
     """
-    demands, told = [_evidence(case).demand for case in failures(result)], _told(result)
+    demands, known = [_evidence(case).demand for case in failures(result)], _known(result)
     if any(demand in _GIVES_AWAY for demand in demands):
         return "goods"
-    if told is None:
+    if known is None:
         return ""
-    return "words" if all(demand in _OF_FORM for demand in demands) else told.loss
+    return "words" if all(demand in _OF_FORM for demand in demands) else known.loss
 
 
-def _told(result: Result) -> _Words | None:
-    """Return what is told of an id that has failed; None if nothing is."""
+def _known(result: Result) -> _Words | None:
+    """Return what to write about an id that has failed; None if nothing is known."""
     words, demand = _words(), _evidence(failures(result)[0]).demand
     keys = (f"{result.id}: {demand}", demand, result.id)
     return next((words[key] for key in keys if key in words), None)
@@ -162,8 +162,8 @@ def _evidence(result: CaseResult | Result) -> Evidence:
 
 @cache
 def _words() -> dict[str, _Words]:
-    told = tomllib.loads((folder() / WORDS).read_text("utf-8"))
-    return msgspec.convert(told, dict[str, _Words])
+    words = tomllib.loads((folder() / WORDS).read_text("utf-8"))
+    return msgspec.convert(words, dict[str, _Words])
 
 
 @cache
@@ -186,16 +186,16 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
     known = []
     for each in _defects():
         fails = each.fails & judged
-        seen = fails.intersection(failed)
-        if each.breaks & seen and len(seen) >= ENOUGH * len(fails):
-            known.append((each.breaks, seen, (len(fails) - len(seen)) / 10))
+        here = fails.intersection(failed)
+        if each.breaks & here and len(here) >= ENOUGH * len(fails):
+            known.append((each.breaks, here, (len(fails) - len(here)) / 10))
     while known:
-        breaks, seen, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
-        together = [name for name in left if name in seen]
+        breaks, here, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
+        together = [name for name in left if name in here]
         if len(together) < 2:
             break
         yield sorted(together, key=lambda name: name not in breaks)
-        left = {name: None for name in left if name not in seen}
+        left = {name: None for name in left if name not in here}
     yield from ([name] for name in left)
 
 
@@ -208,12 +208,12 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     found: dict[tuple[str, str], list[Result]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
-        seen = _evidence(failures(group[0])[0])
-        is_told = seen.demand in _words()
-        alike = seen.demand or seen.about, "" if is_told else seen.answer
+        evidence = _evidence(failures(group[0])[0])
+        has_words = evidence.demand in _words()
+        alike = evidence.demand or evidence.about, "" if has_words else evidence.answer
         same = found.setdefault(alike, group)
-        is_apart = seen.demand in _GENERAL
-        if same is not group and (is_told or len(group) == 1) and not is_apart:
+        is_apart = evidence.demand in _GENERAL
+        if same is not group and (has_words or len(group) == 1) and not is_apart:
             same += group
         else:
             kept.append(group)
@@ -223,7 +223,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
     """Return groups in which all that comes of serving and never settling is one, the first.
 
-    It is told by an ordinary payment that was served and moved nothing.
+    An ordinary payment that was served and moved nothing shows it.
     """
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
     first = [each for each in failed if each.id == _SETTLES]

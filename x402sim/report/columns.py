@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 class Table(dict[str, Any]):
-    """The columns of all events of a kind, by name; each is joined when it is first asked for.
+    """The columns of all events of a kind, by name; each is joined at its first use.
 
     They are arrays of numpy: of integers, of the numbers of texts, or of objects.
     """
@@ -86,16 +86,16 @@ class Table(dict[str, Any]):
     def _has_texts(self, name: str) -> bool:
         return name in texts_of(name_of(self._kind))
 
-    def told(self, name: str, tell: Callable[[Any], Any], dtype: str = "object") -> Any:
-        """Return what a function tells of a column's texts, each of which it is told once."""
+    def mapped(self, name: str, to: Callable[[Any], Any], dtype: str = "object") -> Any:
+        """Return a column's texts mapped by a function, which is called once for each text."""
         texts, numbers = self.texts.all, pd.unique(self[name])
-        told = np.zeros(len(texts), dtype)
-        told[numbers] = [tell(texts[number]) for number in numbers.tolist()]
-        return told[self[name]]
+        mapped = np.zeros(len(texts), dtype)
+        mapped[numbers] = [to(texts[number]) for number in numbers.tolist()]
+        return mapped[self[name]]
 
     def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
         """Return of each event whether a text of it is wanted."""
-        return self.told(name, is_wanted, "bool")
+        return self.mapped(name, is_wanted, "bool")
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""

@@ -32,7 +32,7 @@ _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
 
 
-class AskedService(msgspec.Struct, frozen=True, gc=False):
+class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
     """A request to a service with what ended it, if anything did; a text is its number, or 0.
 
     `end_seq` is later than all others without an end.
@@ -116,8 +116,8 @@ class Exchanges:
     @property
     def outcomes(self) -> dict[int | None, str]:
         """What each exchange came to, by its number."""
-        told = self.columns["outcome"].to_pylist()
-        return dict(zip(self.sent["exchange"].tolist(), told, strict=True))
+        outcomes = self.columns["outcome"].to_pylist()
+        return dict(zip(self.sent["exchange"].tolist(), outcomes, strict=True))
 
     def _either(self, name: str) -> pa.Array:
         """Return the id that was sent, or else the one answered."""
@@ -155,7 +155,7 @@ class Exchanges:
         found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
         return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
 
-    def asked(self, wanted: Any) -> list[AskedService]:
+    def requests(self, wanted: Any) -> list[ServiceRequest]:
         """Return those requests that are wanted, in order."""
         sent, ended = self.sent.where(wanted), self.ended.where(wanted)
         empty = sent.texts.get("", 0)
@@ -174,7 +174,7 @@ class Exchanges:
             "opens": sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
             "may_be_free": sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
         }
-        return each_row(AskedService, {name: each.tolist() for name, each in columns.items()})
+        return each_row(ServiceRequest, {name: each.tolist() for name, each in columns.items()})
 
 
 @once

@@ -1,6 +1,6 @@
-"""Follows each order: what a payer asked for, what the chain moved for it, what it got.
+"""Follows each order: what a payer requested, what the chain moved for it, what it got.
 
-An order is one 402 that a payer was asked to pay, or one request on a session's budget. A request
+An order is one 402 to a payer, or one request on a session's budget. A request
 that never got its 402 is an order of its own. A request that pays in one step belongs to the 402
 whose id it shows, or else to what its authorization was sent for before, or to the newest 402 that
 its payer has not paid. Money is counted on the chain: by the authorizations that were presented for
@@ -17,7 +17,7 @@ import pandas as pd
 from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report.columns import Part, in_turn, standing, tables
-from x402sim.report.exchanges import AskedService, exchanges_of
+from x402sim.report.exchanges import ServiceRequest, exchanges_of
 from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
@@ -45,7 +45,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     service: int
     resource: int
     at_ms: int
-    """When the payer asked first."""
+    """When the payer first requested it."""
     way: str
     payment_id: int = 0
     session_id: int = 0
@@ -70,23 +70,23 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     returned_base: int | None = None
     gas: int | None = None
     number: int = 0
-    """In order of asking, from 1."""
+    """In order of the first requests, from 1."""
 
     @property
     def waiting_s(self) -> float | None:
-        """From asking first to being served, in seconds."""
+        """From the first request to being served, in seconds."""
         return None if self.served_ms is None else (self.served_ms - self.at_ms) / 1000
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for it; if the chain cannot be seen, whether there is a receipt."""
+        """Whether money moved for it; if the chain cannot be read, whether there is a receipt."""
         if self.way == "session":
             return self.debited_base > 0
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
 
 
 class Orders:
-    """Follows every order through a journal's events; `found` has them in order of asking."""
+    """Follows every order through a journal's events; `found` has them by their first requests."""
 
     def __init__(self, reading: Reading) -> None:
         self.found: list[OrderState] = []
@@ -97,15 +97,15 @@ class Orders:
         """The first payer who had to do with each payment id."""
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
-        self._asked: dict[tuple[int, int, int], list[OrderState]] = {}
+        self._unpaid: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: what there was a 402 for."""
         self._undebited: dict[int, list[OrderState]] = {}
         self._debited: dict[int, OrderState] = {}
         """By session: the order of its newest debit, which may be undone."""
         self._presented: dict[int, list[OrderState]] = {}
-        """By authorization: the orders that it was sent for, in order of asking."""
+        """By authorization: the orders that it was sent for, in order of the first requests."""
         self._follow(reading)
-        # no order: GETs of paths that were never asked to be paid, nor were paid
+        # no order: GETs of paths without a 402 or a payment
         sold = {order.resource for order in self.found if order.payment_id}
         self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
         for number, order in enumerate(self.found, 1):
@@ -128,19 +128,19 @@ class Orders:
         shows = sent["authorization"] != 0
         names = np.where(shows, ended["status"] < 300, ended["status"] == 402)
         names &= is_order & (ended["payment_id"] != 0)
-        asked, named = every.asked(is_order), np.flatnonzero(names[is_order]).tolist()
+        requests, named = every.requests(is_order), np.flatnonzero(names[is_order]).tolist()
         in_turn(
-            Part(self._request, sent["seq"][is_order], {"sent": asked}),
+            Part(self._request, sent["seq"][is_order], {"sent": requests}),
             Part(
                 self._name,
                 ended["seq"][names],
-                {"place": named, "sent": [asked[place] for place in named]},
+                {"place": named, "sent": [requests[place] for place in named]},
             ),
             debited.calls(self._debit, texts=False),
             undone.calls(self._undo_debit, texts=False),
         )
 
-    def _request(self, sent: AskedService) -> None:
+    def _request(self, sent: ServiceRequest) -> None:
         order = self._by_payment.get((sent.payment_id, sent.payer)) or self._order_of(sent)
         self._of_request.append(order)
         order.requests += 1
@@ -156,7 +156,7 @@ class Orders:
                 order.served_ms = min(order.served_ms or sent.ended_ms, sent.ended_ms)
                 order.served_times += 1
 
-    def _order_of(self, sent: AskedService) -> OrderState:
+    def _order_of(self, sent: ServiceRequest) -> OrderState:
         """Return the order that a request belongs to; a new one unless it pays for a known one."""
         if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
@@ -182,12 +182,12 @@ class Orders:
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
-    def _paid_in_one_step(self, sent: AskedService) -> OrderState | None:
+    def _paid_in_one_step(self, sent: ServiceRequest) -> OrderState | None:
         """Return what a request pays that shows an authorization and no payment id."""
         key = sent.payer, sent.service, sent.authorization
-        asked = self._asked.get((sent.payer, sent.service, sent.path), [])
-        while asked and key not in self._by_nonce:
-            order = asked.pop()
+        unpaid = self._unpaid.get((sent.payer, sent.service, sent.path), [])
+        while unpaid and key not in self._by_nonce:
+            order = unpaid.pop()
             if not order.attempts:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
@@ -196,7 +196,7 @@ class Orders:
         self._by_payment[payment_id, order.payer] = order
         self._first.setdefault(payment_id, order.payer)
 
-    def _name(self, place: int, sent: AskedService) -> None:
+    def _name(self, place: int, sent: ServiceRequest) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
         order = self._of_request[place]
         if sent.authorization:
@@ -204,7 +204,7 @@ class Orders:
         elif not order.payment_id and order.resource not in self._pays:
             order.payment_id = sent.named
             self._keep(sent.named, order)
-            self._asked.setdefault((order.payer, order.service, order.resource), []).append(order)
+            self._unpaid.setdefault((order.payer, order.service, order.resource), []).append(order)
 
     # --- what the service and the chain say ------------------------------------------
 
@@ -225,7 +225,7 @@ class Orders:
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
-        """Tell the orders what the service said of their payments, under whatever id."""
+        """Add what the service recorded of the payments, under whatever id."""
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)

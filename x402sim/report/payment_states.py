@@ -57,15 +57,15 @@ class Payments:
 
     def __init__(self, reading: Reading) -> None:
         every = exchanges_of(reading.journal)
-        sent, ended, payers = every.sent, every.ended, every.sent.told("actor", str)
-        asked = every.to_service & every.asks
+        sent, ended, payers = every.sent, every.ended, every.sent.mapped("actor", str)
+        offered = every.to_service & every.asks
         tried = every.to_service & every.pays & (sent["payment_id"] != 0)
         settled, refused, failed, undone, replaced, indexed = tables(
             reading.journal, events.PaymentSettled, events.PaymentRefused, events.PaymentFailed,
             events.PaymentUndone, events.TransactionReplaced, events.PaymentIndexed,
         )  # fmt: skip
-        is_told = bool(len(settled["seq"]) or len(refused["seq"]))
-        is_paid, is_over, leaves_earlier = _answers(ended, is_told=is_told)
+        has_events = bool(len(settled["seq"]) or len(refused["seq"]))
+        is_paid, is_over, leaves_earlier = _answers(ended, has_events=has_events)
         paid, over = tried & is_paid, tried & is_over
         size = len(sent.texts.all)
         self.payer, self.amount_base = np.full((2, size), None)
@@ -73,8 +73,8 @@ class Payments:
         self.asked_ms, self.settled_ms, self.indexed_ms = np.full((3, size), -1)
         self._over = np.full(size, _UNPAID)
         self.ids = in_rounds(
-            ended.where(asked).rounds(
-                self._asked, payer=payers[asked], resource=sent["path"][asked]
+            ended.where(offered).rounds(
+                self._offered, payer=payers[offered], resource=sent["path"][offered]
             ),
             sent.where(tried).rounds(self._tried, payer=payers[tried]),
             ended.where(paid).rounds(self._paid, of=sent["payment_id"][paid]),
@@ -84,7 +84,7 @@ class Payments:
                 final=is_over[over],
                 leaves_earlier=leaves_earlier[over],
             ),
-            settled.rounds(self._settled, payer=settled.told("payer", reading.name)),
+            settled.rounds(self._settled, payer=settled.mapped("payer", reading.name)),
             refused.rounds(self._refuse),
             failed.rounds(self._failed),
             undone.rounds(self._undone),
@@ -105,7 +105,7 @@ class Payments:
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _asked(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
+    def _offered(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
         is_first = self.asked_ms[of] < 0
         self.asked_ms[of] = np.where(is_first, at_ms, self.asked_ms[of])
         is_new = is_first & (self.payer[of] == None)  # noqa: E711 - an array
@@ -149,17 +149,17 @@ class Payments:
         self.indexed_ms[of] = at_ms
 
 
-def _answers(ended: Table, *, is_told: bool) -> tuple[Any, Any, Any]:
+def _answers(ended: Table, *, has_events: bool) -> tuple[Any, Any, Any]:
     """Return which answers say that a payment is paid, or refused for good, and whether a refusal
-    leaves earlier attempts as they are. If the services themselves tell, theirs counts."""
+    leaves earlier attempts as they are. With events of the services, these count."""
     status, stated = ended["status"], ended["final"]
     # a service refuses these before it looks at the payment
     is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
     is_unread &= status < 500
-    is_paid = ~is_unread & (status == 200) & ~np.bool_(is_told)
+    is_paid = ~is_unread & (status == 200) & ~np.bool_(has_events)
     by_text = ended.those("error", lambda error: error is not None and is_final(error))
     final = np.where(stated == None, by_text, stated).astype("bool")  # noqa: E711 - an array
-    is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(is_told)
+    is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(has_events)
 
     def leaves_earlier(error: str | None) -> bool:
         refusal = Refusal.named(error or "")

@@ -88,8 +88,8 @@ def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
     if band != ("low", "high"):
         return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
     confidence, unit = table.attrs.get("confidence"), table.attrs.get("unit")
-    said = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
-    return f"{said}, by {unit}" if unit else said
+    text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
+    return f"{text}, by {unit}" if unit else text
 
 
 def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
@@ -114,8 +114,8 @@ def _shown(value: Any) -> str:
 def _named(name: str, value: Any) -> str:
     """Return a parameter's value for a legend: "latency 60 s"; a text needs no parameter."""
     whole = f"{name} {value}"
-    if (said := figure.plain(whole)) != whole or isinstance(value, str):
-        return said if said != whole else figure.plain(value)
+    if (text := figure.plain(whole)) != whole or isinstance(value, str):
+        return text if text != whole else figure.plain(value)
     words, unit = _words(name)
     if isinstance(value, bool | np.bool_):
         return f"{words}: {'yes' if value else 'no'}"
@@ -134,5 +134,5 @@ _UNITS = (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s"), ("_min", "min"), ("_h",
 def _words(name: str) -> tuple[str, str]:
     """Return the words for a column, and the unit that its name ends with, if it has one."""
     suffix, unit = next((each for each in _UNITS if name.endswith(each[0])), ("", ""))
-    said = figure.plain(name)
-    return said if said != name else name.removesuffix(suffix).replace("_", " "), unit
+    text = figure.plain(name)
+    return text if text != name else name.removesuffix(suffix).replace("_", " "), unit

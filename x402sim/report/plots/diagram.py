@@ -1,9 +1,16 @@
-"""Draws the sequence diagram: messages in order, with time downwards, not to scale."""
+"""Draws the sequence diagram: messages in order, with time downwards, not to scale.
+
+To keep it short, an exchange of the service's in which nothing else happens is one row,
+exchanges that are repeated (one, or two in turn) are drawn once, with a count, and so are
+reads of the chain that follow one another. A payer's exchanges have two rows each unless they
+are many. Lanes are as far apart as the texts between them need: each text has its place in one
+gap between two lanes, and is cut if the gap is too narrow. Widths are in letters of the texts.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from textwrap import wrap
 
 from matplotlib.axes import Axes
@@ -78,7 +85,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
     for a name or a text.
     """
     came_to = exchanges_of(reading.journal).outcomes
-    told = [
+    every = [
         replace(
             each,
             text=words(each.text),
@@ -87,7 +94,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
         for each in lines(reading, Numbers().__getitem__, words)
         if not each.in_answer
     ]
-    paired = _paired(told)
+    paired = _paired(every)
     return list(_folded(_reads(paired, reading.services) if fold else paired, reading.services))
 
 
@@ -146,14 +153,18 @@ def _paired(lines: list[TraceLine]) -> list[Row]:
 
 
 def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
-    """Yield rows, with what is repeated drawn once and counted."""
+    """Yield rows, with what is repeated drawn once and counted; a payer's exchange has two."""
     n = 0
     while n < len(paired):
         period, times = _repeats(paired, n, services)
         if times > 1:
             yield from (replace(row, times=row.times * times) for row in paired[n : n + period])
         else:
-            yield from _apart(paired[n], services)
+            row = paired[n]
+            if row.answer is None or row.line.left in services:
+                yield row
+            else:
+                yield from (Row(row.line), Row(row.answer))
         n += period * times
 
 
@@ -175,14 +186,6 @@ def _looks(row: Row) -> tuple[object, ...]:
     return (row.line.left, row.line.right, row.text) if row.answer else (row.line.seq,)
 
 
-def _apart(row: Row, services: Collection[str]) -> Iterator[Row]:
-    """Yield a row by itself; a payer's exchange as the two messages it is."""
-    if row.answer is None or row.line.left in services:
-        yield row
-    else:
-        yield from (Row(row.line), Row(row.answer))
-
-
 PAD = 2.5
 """Letters of room beside a text."""
 _HEAD = 1.25
@@ -202,7 +205,8 @@ def lay_out(
     gives the lane's name of each party, `heads` are these names from left to right.
     """
     at = {name: number for number, name in enumerate(dict.fromkeys(lanes.values()))}
-    needs = [_between(heads, number) for number in range(len(at) - 1)] + [PAD]
+    wide = [max(map(len, head.split("\n"))) for head in heads]
+    needs = [sum(two) / 2 * _HEAD + PAD for two in pairwise(wide)] + [PAD]  # heads stay apart
     spans = {n: span for n, row in enumerate(rows) if (span := _span(row, lanes, at))}
     places: dict[int, Place] = {}
     for n, (first, last, is_at_right) in sorted(spans.items(), key=lambda it: it[1][1] - it[1][0]):
@@ -226,12 +230,6 @@ def _span(
     right = at[lanes[str(line.right)]]
     first, last = sorted((left, right))
     return first, max(last, first + 1), False
-
-
-def _between(heads: Sequence[str], number: int) -> float:
-    """Return the least gap right of a lane, so that the heads of two lanes stay apart."""
-    longest = [max(map(len, head.split("\n"))) for head in heads[number : number + 2]]
-    return sum(longest) / 2 * _HEAD + PAD
 
 
 def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
@@ -300,21 +298,17 @@ def sequence(
     heads = ["\n".join(wrap(figure.plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
     needs, places = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
-    ax = given or figure.prepare(None, height_mm=height_mm, width_mm=_width_mm(needs))
+    wanted_in = sum(needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN  # so that the texts fit
+    least_mm, _ = figure.default_mm()
+    most_mm = min(_WIDEST_MM, 2 * least_mm)
+    width_mm = max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
+    ax = given or figure.prepare(None, height_mm=height_mm, width_mm=width_mm)
     if not shown:
         return figure.empty_axes(ax, "no exchange")
     diagram = _Diagram(ax, shown, lanes, heads, needs, places)
     diagram.draw()
     diagram.draw_legend()
     return ax
-
-
-def _width_mm(needs: list[float]) -> float:
-    """Return the width of a figure of our own, so that the texts fit if they can."""
-    wanted_in = sum(needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN
-    least_mm, _ = figure.default_mm()
-    most_mm = min(_WIDEST_MM, 2 * least_mm)
-    return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
 
 class _Diagram:

@@ -69,7 +69,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     """Return each party's balance after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     moves = Movements(reading)
-    parties = (moves.told(name, reading.name) for name in ("sender", "to"))
+    parties = (moves.mapped(name, reading.name) for name in ("sender", "to"))
     for at_ms, amount_base, sender, to in zip(
         moves.at_ms.tolist(), moves.amounts_base, *parties, strict=True
     ):
