@@ -9,18 +9,18 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.asking import (
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
+from x402sim.commands.pay import (
     Data,
     Headers,
     Method,
     Url,
     answer_to,
     client,
+    local_server,
     no_answer,
     request_to,
 )
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
-from x402sim.commands.pay import local_server
 from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
