@@ -12,14 +12,7 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    NetworkFile,
-    NetworkName,
-    RandomSeed,
-    as_misuse,
-)
+from x402sim.commands import common
 from x402sim.commands.pay import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
@@ -30,13 +23,13 @@ from x402sim.world.ui.pay import ORDER
 
 
 def demo(
-    seed: RandomSeed = 0,
-    network: NetworkName = None,
-    network_file: NetworkFile = None,
-    as_json: AsJson = False,
+    seed: common.RandomSeed = 0,
+    network: common.NetworkName = None,
+    network_file: common.NetworkFile = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    with as_misuse():
+    with common.as_misuse():
         chosen = choose_network(network, network_file)
     steps = []
     for step in _play(seed, chosen):
@@ -50,7 +43,7 @@ def demo(
     elif all_ok:
         typer.echo("Paid, served and indexed.")
     if not all_ok:
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _play(seed: int, network: Network) -> Iterator[Step]:

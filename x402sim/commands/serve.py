@@ -10,25 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from x402sim.commands.common import (
-    NETWORK_NAMES,
-    BlockTime,
-    Chain,
-    Host,
-    LogForm,
-    NetworkFile,
-    Port,
-    Quiet,
-    Token,
-    Verbose,
-    as_misuse,
-    completing,
-    log_form,
-    one_of,
-    starting,
-    stop_on_signals,
-    whole,
-)
+from x402sim.commands import common
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
@@ -53,18 +35,20 @@ Networks = Annotated[
     list[str] | None,
     typer.Option(
         "--network",
-        help=f"Network: {NETWORK_NAMES}, or one of --network-file. Repeatable: each has a chain "
-        "and a token, at /rpc/NAME; the facilitator settles on all, and the service is on the "
-        "first. [default: cronos-testnet, or the file's only network]",
+        help=f"Network: {common.NETWORK_NAMES}, or one of --network-file. Repeatable: each has a "
+        "chain and a token, at /rpc/NAME; the facilitator settles on all, and the service is on "
+        "the first. [default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
-        autocompletion=completing(lambda: NETWORKS),
+        autocompletion=common.completing(lambda: NETWORKS),
     ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of all keys. Without --db, also of payment ids.", parser=whole, metavar="N"
+        help="Seed of all keys. Without --db, also of payment ids.",
+        parser=common.whole,
+        metavar="N",
     ),
 ]
 Mnemonic = Annotated[
@@ -76,7 +60,7 @@ Mnemonic = Annotated[
     ),
 ]
 Accounts = Annotated[
-    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N")
+    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=common.whole, metavar="N")
 ]
 ControlToken = Annotated[
     str | None,
@@ -99,7 +83,7 @@ Flow = Annotated[
     Literal["authorization", "upfront"] | None,
     typer.Option(
         "--payment-flow",
-        parser=one_of("flow", "authorization", "upfront"),
+        parser=common.one_of("flow", "authorization", "upfront"),
         help="When the service settles a payment in one step, stated in its 402: authorization, "
         "after the endpoint has worked, or upfront, before.",
         metavar="FLOW",
@@ -153,17 +137,17 @@ AsJson = Annotated[
 
 
 def serve(
-    host: Host = "127.0.0.1",
-    port: Port = 4020,
+    host: common.Host = "127.0.0.1",
+    port: common.Port = 4020,
     db: Db = None,
     seed: Seed = None,
     mnemonic: Mnemonic = None,
     accounts: Accounts = 10,
     network: Networks = None,
-    network_file: NetworkFile = None,
-    block_time: BlockTime = None,
-    chain: Chain = "ledger",
-    token: Token = None,
+    network_file: common.NetworkFile = None,
+    block_time: common.BlockTime = None,
+    chain: common.Chain = "ledger",
+    token: common.Token = None,
     deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
@@ -173,14 +157,14 @@ def serve(
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
     as_json: AsJson = False,
-    log: LogForm = "text",
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    log: common.LogForm = "text",
+    verbose: common.Verbose = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Start a local mock server: a whole world on one port."""
-    with as_misuse():
+    with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
-    with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
+    with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         # Typer takes an empty variable for one that is not set, but an empty token must be refused
         by_variable = os.environ.get(TOKEN_VARIABLE)
         listen = Listen(
@@ -207,7 +191,7 @@ def serve(
         parts, sock = server.open_world(world, listen)
 
     def on_start(running: Any, ready: Ready) -> None:
-        stop_on_signals(running)
+        common.stop_on_signals(running)
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
@@ -217,7 +201,7 @@ def serve(
 
     gc.collect()
     gc.freeze()  # the collector need not walk through all that is loaded, again and again
-    form = log_form(log, verbose=verbose, quiet=quiet)
+    form = common.log_form(log, verbose=verbose, quiet=quiet)
     server.run(server.serve(parts, listen, sock, on_start, form))
     if not as_json:
         typer.echo("stopped" + (f"; the data is in {db}" if db else ""))
