@@ -11,7 +11,7 @@ from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.run import choose
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
-from x402sim.world.story.scenario import Scenario, shipped_names
+from x402sim.world.scenario import Scenario, shipped_names
 
 
 def list_scenarios(
@@ -32,9 +32,15 @@ def list_scenarios(
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
     if as_json:
-        fields = ("name", "title", "covers", "needs", "story")
         document = [
-            {name: getattr(each, name) for name in fields} | {"file": str(_file(each))}
+            {
+                "name": each.name,
+                "title": each.title,
+                "covers": each.covers,
+                "needs": each.needs,
+                "story": each.description,
+                "file": str(_file(each)),
+            }
             for each in found
         ]
         typer.echo(json.dumps(document, indent=2))
@@ -59,7 +65,7 @@ def _story(scenario: Scenario, command: str) -> str:
             _bold(scenario.name),
             filled(scenario.title, 2),
             "",
-            filled(scenario.story, 2),
+            filled(scenario.description, 2),
             "",
             *(filled(f"{clause}: {sentences[clause]}", 2) for clause in scenario.covers),
             "",
@@ -75,7 +81,7 @@ def _needs(scenario: Scenario) -> str:
 
 
 def _file(scenario: Scenario) -> Path:
-    return Path(inspect.getfile(scenario.play))
+    return Path(inspect.getfile(scenario.function))
 
 
 def _bold(text: str) -> str:

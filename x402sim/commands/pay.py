@@ -30,8 +30,7 @@ from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.http.bounded import Limits, bound
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
-from x402sim.payer.flow import PROOFS, FlowAuth
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import PROOFS, FlowAuth, origin_of
 from x402sim.payer.mistakes import (
     MISTAKES,
     Draft,
@@ -68,7 +67,7 @@ from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import near_url, unknown
 from x402sim.text.times import moment, readable
 from x402sim.version import VERSION
-from x402sim.world.control.messages import Account, Who, network_of
+from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
 
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
@@ -354,7 +353,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
 
     if url.host in LOOPBACK:
         with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
-            who: Who = decode(fetched("who"), Who)
+            who: WorldInfo = decode(fetched("who"), WorldInfo)
             accounts: list[Account] = decode(fetched("accounts"), list[Account])
             clock, own = SkewedClock(Clock()), network_of(who)
             clock.skew_s = who.now / 1000 - Clock().now()

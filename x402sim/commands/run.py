@@ -38,7 +38,7 @@ from x402sim.commands.common import (
     seconds,
 )
 from x402sim.events import Check, RequestSent, StoryRaised
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.protocol.networks import choose_network
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
@@ -50,12 +50,11 @@ from x402sim.spec.clauses import CLAUSES
 from x402sim.text.console import console as new_console
 from x402sim.text.printable import printable
 from x402sim.text.times import duration
-from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.stages.deployment import left_ahead
-from x402sim.world.story.play import OtherNetwork
-from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.where import parse_where
-from x402sim.world.world import World
+from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
+from x402sim.world.play import OtherNetwork
+from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
+from x402sim.world.stages import left_ahead
+from x402sim.world.world import World, parse_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +423,7 @@ def _run(
         from x402sim.report import save  # with pandas
 
         with nullcontext() if as_json else telling("report", lambda: f"writing {out}"):
-            stories = {each.scenario.name: each.scenario.story for each in chosen}
+            stories = {each.scenario.name: each.scenario.description for each in chosen}
             save.save_runs([played.run for played in all_played], out, stories=stories)
         typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout is for a program
     if ahead_s := max(played.run.ahead_s for played in all_played):
