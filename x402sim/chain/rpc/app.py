@@ -1,7 +1,7 @@
-"""The chain over HTTP: JSON-RPC 2.0, single calls and batches.
+"""The chain over HTTP and WebSocket: JSON-RPC 2.0, single calls and batches.
 
 POST answers one call or a batch, always with status 200; GET answers a generated list of the
-methods.
+methods. On a WebSocket each message is a call or a batch.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
@@ -25,6 +26,7 @@ from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc import reading, sending
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
+from x402sim.chain.rpc.subscriptions import Subscriptions, converse, on_ledger
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
@@ -70,6 +72,8 @@ MEANINGS = {
     "eth_getFilterChanges": "Return what is new for a filter since the last call.",
     "eth_getFilterLogs": "Return every event that passes a filter of events.",
     "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
+    "eth_subscribe": "On a WebSocket: tell of newHeads, logs (by address and topics) or newPendingTransactions (whole, with true).",
+    "eth_unsubscribe": "End a subscription.",
     "eth_call": "Return the result of a call.",
     "eth_estimateGas": "Return the gas a call needs.",
     "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash.",
@@ -98,6 +102,7 @@ def documentation() -> str:
             "The tags latest, safe and finalized all mean the newest block; pending means its",
             "state too, with the transactions that wait where they are counted or listed.",
             f"State is kept for the newest {KEPT_STATES} blocks.",
+            "A WebSocket at this address answers the same, and tells of what is new.",
             "evm_, anvil_ and hardhat_ methods control the world, for whom /_sim is open.",
             "",
             *rows,
@@ -222,4 +227,13 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         reply = await _answer(asked, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
-    return Application([Route("/", rpc, methods=["GET", "POST"])])
+    async def talk(socket: WebSocket) -> None:
+        develop = socket.scope.get(DEVELOP)
+
+        async def reply(body: bytes, mine: Subscriptions) -> bytes | None:
+            told = await _answer(replace(context, develop=develop, subscriptions=mine), body)
+            return None if told is None else encode(told)
+
+        await converse(socket, chain.watchers, Subscriptions(on_ledger(chain)), reply)
+
+    return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])

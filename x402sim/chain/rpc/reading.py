@@ -20,6 +20,7 @@ from x402sim.chain.rpc.objects import (
     transaction_object,
     whole_block,
 )
+from x402sim.chain.rpc.subscriptions import Subscriptions
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -242,6 +243,20 @@ async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:
 
 async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
     return rpc.filters.remove(read_text(filter_id, "a filter's id"))
+
+
+async def eth_subscribe(rpc: RpcContext, kind: Any, wanted: Any = None) -> str:
+    return await _subscriptions(rpc).add(kind, wanted)
+
+
+async def eth_unsubscribe(rpc: RpcContext, subscription: Any) -> bool:
+    return _subscriptions(rpc).remove(read_text(subscription, "a subscription's id"))
+
+
+def _subscriptions(rpc: RpcContext) -> Subscriptions:
+    if rpc.subscriptions is None:
+        raise ChainError("notifications not supported: connect by WebSocket, to the same address")
+    return rpc.subscriptions
 
 
 # --- calls ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ connection costs what it has in flight, however much its client would like to pi
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Literal, cast
@@ -61,6 +62,8 @@ class Shared:
     deadlines: Deadlines | None = DEADLINES
     held_bytes: int = 0
     """The bytes of requests that connections hold beyond the free ones of each."""
+    has_websocket: Callable[[str], bool] = lambda _: False
+    """Whether a connection may become a WebSocket at a path; elsewhere it is not asked to."""
 
 
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
@@ -98,6 +101,8 @@ class HttpConnection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._wants_continue = False
+        self._upgrade: dict[str, Any] | None = None
+        """The scope of a request to become a WebSocket."""
 
     # --- what the transport tells -----------------------------------------------------
 
@@ -172,7 +177,9 @@ class HttpConnection(asyncio.Protocol):
                     self._message_bytes = 0  # the one before is answered
                 self._feed(self._piece())
         except httptools.HttpParserUpgrade:
-            pass  # answered as if it did not ask, and nothing can follow it
+            if self._upgrade is not None:
+                self._become_websocket(self._upgrade)
+                return  # else it is answered as if it did not ask, and nothing can follow it
         except httptools.HttpParserError:
             self._refuse(RequestError.INVALID_HTTP, None)
         self._balance()
@@ -254,6 +261,9 @@ class HttpConnection(asyncio.Protocol):
             ABORT: self._abort,
         }
         self._awaited, self._watched = "body", None
+        if self._is_for_websocket(scope):
+            self._upgrade = scope
+            return
         self._exchange = Exchange(
             self._wire,
             scope,
@@ -274,10 +284,36 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parse nothing more until the request is answered."""
+        if self._upgrade is not None:
+            return
         assert self._exchange is not None
         self._awaited, self._watched = "nothing", None
         self._has_begun, self._body_left = False, 0
         self._exchange.end_of_body()
+
+    def _is_for_websocket(self, scope: dict[str, Any]) -> bool:
+        asked = scope["method"] == "GET" and self._parser.should_upgrade()
+        if not asked or self._body_left or not self._shared.has_websocket(scope["path"]):
+            return False
+        names = [value.lower() for name, value in self._headers if name.lower() == b"upgrade"]
+        return names == [b"websocket"]
+
+    def _become_websocket(self, scope: dict[str, Any]) -> None:
+        """Leave the connection to frames, with what came behind the request."""
+        from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
+
+        lines = (b"%b: %b\r\n" % header for header in self._headers)
+        head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, b"".join(lines))
+        rest = self._rest[self._at :]
+        self._stop_watching()
+        self._hold(0)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._state.connections.discard(cast(Any, self))
+        frames = WebSocketConnection(self._wire, scope, head, self._state)
+        self._wire.transport.set_protocol(frames)
+        self._shared.workers.begin(frames, self._app, self._state.tasks)
+        frames.data_received(rest)
 
     # --- one request after the other ------------------------------------------------------
 

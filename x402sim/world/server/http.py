@@ -63,10 +63,11 @@ class Server(uvicorn.Server):
         deadlines: Deadlines = DEADLINES,
         *,
         on_stop: Callable[[], None] = lambda: None,
+        has_websocket: Callable[[str], bool] = lambda _: False,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._workers = Workers()
-        shared = Shared(self._workers, deadlines)
+        shared = Shared(self._workers, deadlines, has_websocket=has_websocket)
 
         def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
             return HttpConnection(config.loaded_app, server_state, shared)

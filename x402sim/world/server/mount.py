@@ -61,10 +61,14 @@ def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -
     wallets = _readable(app, listen.rpc_callers)
 
     def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
-        return (wallets if is_rpc else pages)(scope, receive, send)
+        return (wallets if is_rpc(scope["path"]) else pages)(scope, receive, send)
 
     return by_path
+
+
+def is_rpc(path: str) -> bool:
+    """Whether JSON-RPC is at a path."""
+    return path == "/rpc" or path.startswith("/rpc/")
 
 
 def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:

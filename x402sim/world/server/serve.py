@@ -21,7 +21,7 @@ from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, ServerLog
 from x402sim.world.server.log_lines import Names
-from x402sim.world.server.mount import world_app
+from x402sim.world.server.mount import is_rpc, world_app
 from x402sim.world.transport.requests import Requests
 from x402sim.world.ui.stored import stored
 from x402sim.world.ui.watch import Watch
@@ -107,7 +107,13 @@ async def serve(
     names = Names(named(world), world.network)
     log = ServerLog(form, names, requests, world.clock.offset_s) if form else None
     app = requests.around(world_app(world, listen, watch))
-    server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
+    server = Server(
+        app,
+        lambda: on_start(server, message),
+        on_stop=watch.stop,
+        has_websocket=is_rpc,
+        tls=listen.tls,
+    )
     try:
         async with running(world):
             await server.serve(sockets=[sock])
