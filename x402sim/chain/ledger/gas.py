@@ -15,6 +15,7 @@ What a node charges otherwise, as the ledger runs no code:
 | a payer with a contract that is not the smart wallet here, or refused by it | what its code does |
 | what the access list names, or a payer that is a precompile | at most 2,500 each |
 | the proxy's own functions: with more than they need | 3 a word |
+| a delegation (EIP-7702) of an account that was never there | anvil refunds 12,500, geth nothing |
 | the same, of its administrator, without their arguments | below 8,000 |
 """
 
@@ -49,6 +50,8 @@ FLOOR_NONZERO = 40
 """EIP-7623's prices of one byte, for a transaction that does little else."""
 LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 """EIP-2930's prices of one entry of an access list."""
+DELEGATION, DELEGATION_OF_KNOWN = 25_000, 12_500
+"""EIP-7702: the price of a delegation, and what is refunded if its account was there before."""
 GIVING_UP = 39
 """What the proxy uses to pass on that the code behind it ran out of gas."""
 LENT = 64
@@ -211,7 +214,7 @@ def floor(data: bytes) -> int:
 
 
 def intrinsic_of(signed: SignedTransaction) -> int:
-    """Return a signed transaction's intrinsic gas, its access list included."""
+    """Return a signed transaction's intrinsic gas, its lists included."""
     slots = sum(len(slots) for _, slots in signed.access_list)
     listed = LISTED_ADDRESS * len(signed.access_list) + LISTED_SLOT * slots
-    return intrinsic(signed.data) + listed
+    return intrinsic(signed.data) + listed + DELEGATION * len(signed.delegations)

@@ -23,6 +23,7 @@ from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
+from x402sim.chain.ledger.delegation import delegate
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
@@ -321,6 +322,7 @@ class Machine:
         state, call = self.state, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
         gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
+        refund = delegate(state, self.token.network.chain_id, tx.signed) if tx.signed else 0
         frame: Frame | None = None
         mark = state.mark()
         try:
@@ -333,7 +335,7 @@ class Machine:
                 if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:
                     raise Reverted(OUT_OF_GAS)
                 gas_used += frame.gas_used
-                gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
+                refund += frame.refund
             elif call.to == MULTICALL:
                 raise Reverted(NO_TRANSACTIONS)
             self._pay(call.sender, call.to, call.value)
@@ -343,11 +345,12 @@ class Machine:
             if frame:
                 reason, cost = frame.refused(reason, left)
                 gas_used, frame = intrinsic + cost, None
+        gas_used -= min(refund, gas_used // gas.REFUND_QUOTIENT)
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
         logs = tuple(
-            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i)
+            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
         )
         return TxReceipt(

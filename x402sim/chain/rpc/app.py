@@ -47,11 +47,14 @@ METHODS = {**READS, **_named(sending)}
 MEANINGS = {
     "web3_clientVersion": "Return the name and version of this server.",
     "net_version": "Return the chain id in decimal.",
+    "net_listening": "Return true.",
+    "web3_sha3": "Return the Keccak-256 hash of bytes.",
     "eth_chainId": "Return the chain id.",
     "eth_syncing": "Return false: the chain is always in sync.",
     "eth_blockNumber": "Return the number of the newest block.",
     "eth_gasPrice": "Return the price of one unit of gas in wei; it is all base fee.",
     "eth_maxPriorityFeePerGas": "Return zero: a tip is not needed.",
+    "eth_blobBaseFee": "Return the least there is: no block has blobs.",
     "eth_feeHistory": "Return base fees, how full the blocks were, and the tips at some percentiles of gas.",
     "eth_accounts": "Return the accounts of this server; a wallet would ask its user first.",
     "eth_requestAccounts": "Return the accounts of this server; a wallet would ask its user first.",
@@ -63,6 +66,10 @@ MEANINGS = {
     "eth_getBlockByHash": "Return a block by hash, null if unknown.",
     "eth_getBlockReceipts": "Return the receipts of a block's transactions, in order, null if it is not mined.",
     "eth_getTransactionByHash": "Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature.",
+    "eth_getTransactionByBlockHashAndIndex": "Return a transaction of a block by its place, null if there is none.",
+    "eth_getTransactionByBlockNumberAndIndex": "Return a transaction of a block by its place, null if there is none.",
+    "eth_getBlockTransactionCountByHash": "Return how many transactions a block has, null if it is unknown.",
+    "eth_getBlockTransactionCountByNumber": "Return how many transactions a block has, null if it is not mined.",
     "eth_getRawTransactionByHash": "Return a signed transaction as it was sent.",
     "eth_getTransactionReceipt": "Return the receipt of a transaction, null until it is mined.",
     "eth_getLogs": "Return events, by fromBlock and toBlock or blockHash, address, topics.",
@@ -76,7 +83,8 @@ MEANINGS = {
     "eth_unsubscribe": "End a subscription.",
     "eth_call": "Return the result of a call.",
     "eth_estimateGas": "Return the gas a call needs.",
-    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash.",
+    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155), 1, 2 or 4 into the mempool; return its hash.",
+    "eth_sendRawTransactionSync": "The same, and return its receipt once it is mined; an error of code 4 has the hash as data.",
     "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
     "eth_sign": "Sign bytes with an account, as a message of EIP-191.",
     "personal_sign": "Sign bytes as eth_sign does: the parameters are in the other order.",
@@ -89,7 +97,7 @@ MAX_BATCH_BYTES = 25_000_000
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
 """How the names of methods begin that test nodes have for their developers."""
-REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
+REFUSED, TOO_LARGE, REVERTED, NOT_MINED = -32000, -32003, 3, 4
 
 
 def documentation() -> str:
@@ -170,6 +178,9 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
         reply = error(seen_id, UNKNOWN_METHOD, str(unknown))
     except BadParams as wrong:
         reply = error(seen_id, BAD_PARAMS, str(wrong))
+    except sending.NotMined as late:
+        text = "the transaction was added to the mempool and not mined in time"
+        reply = error(seen_id, NOT_MINED, text, str(late))
     except ChainError as refused:
         reply = error(seen_id, REFUSED, str(refused))
     except Reverted as reverted:
