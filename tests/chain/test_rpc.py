@@ -205,7 +205,7 @@ FILTERS = [
     *({"address": "0x12"}, {"topics": "0x"}, {"topics": [[["0x"]]]}, {"topics": [None] * 5}),
 ]
 CALLS = [
-    *(None, {}, {"to": "0x12"}),
+    *(None, {"to": "0x12"}),
     *({"to": to_hex(SHOP), "data": data} for data in ("0x1", 5)),
     {"to": to_hex(SHOP), "data": "0x11", "input": "0x22"},
     {"to": to_hex(SHOP), "from": "alice"},

@@ -24,12 +24,13 @@ from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
-from x402sim.chain.ledger.frame import Frame, Token
+from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
+from x402sim.chain.reverts import data_of
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
@@ -191,6 +192,21 @@ class LedgerChain:
         """
         with self.machine.at(block):
             return word_at(self.machine.state, self.machine.token, account, slot)
+
+    def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
+        """Return what a mined transaction answered, or the data that it reverted with; raises
+        `ChainError` if the state before it is not kept.
+        """
+        try:
+            output = self.machine.run_again(tx)
+        except Reverted as reverted:
+            if str(reverted) == receipt.revert_reason:
+                return data_of(reverted)
+            output = b""
+        if receipt.revert_reason is None:
+            return output
+        is_forced = receipt.revert_reason != OUT_OF_GAS
+        return data_of(Reverted(receipt.revert_reason)) if is_forced else b""
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the transactions that wait."""

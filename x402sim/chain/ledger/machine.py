@@ -223,6 +223,20 @@ class Machine:
         finally:
             state.undo(mark)
 
+    def run_again(self, tx: Transaction) -> bytes:
+        """Return what a mined transaction answers in the state before it; raises `Reverted`."""
+        assert tx.block_number is not None
+        block, forced = self.state.blocks[tx.block_number], self.forced_reverts
+        earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
+        self.forced_reverts = 0
+        try:
+            with self.at(block.number - 1):
+                for index, each in enumerate(filter(None, earlier)):
+                    self._execute(each, (block.number, block.hash, index), block.timestamp_s, 0, 0)
+                return self.call(tx.call, block.timestamp_s)[0]
+        finally:
+            self.forced_reverts = forced
+
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
         last = min(wanted.to_block, self.state.head.number)

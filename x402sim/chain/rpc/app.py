@@ -23,9 +23,9 @@ from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc import reading, sending
+from x402sim.chain.rpc import reading, sending, tracing
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
-from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
+from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
 from x402sim.chain.rpc.subscriptions import Subscriptions, converse, on_ledger
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
@@ -36,11 +36,11 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _named(module: ModuleType) -> dict[str, Method]:
-    prefixes = ("eth_", "net_", "web3_", "personal_")
+    prefixes = ("eth_", "net_", "web3_", "personal_", "debug_")
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
-READS = _named(reading)
+READS = _named(reading) | _named(tracing)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""
@@ -83,6 +83,7 @@ MEANINGS = {
     "eth_unsubscribe": "End a subscription.",
     "eth_call": "Return the result of a call.",
     "eth_estimateGas": "Return the gas a call needs.",
+    "debug_traceTransaction": "Return what the callTracer tells of a mined transaction: the call from outside, its output, and how it failed.",
     "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155), 1, 2 or 4 into the mempool; return its hash.",
     "eth_sendRawTransactionSync": "The same, and return its receipt once it is mined; an error of code 4 has the hash as data.",
     "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
@@ -91,6 +92,13 @@ MEANINGS = {
     "eth_signTypedData_v4": "Sign typed data of EIP-712 with an account; it is an object or its JSON text.",
 }
 """What each method does."""
+WITHOUT_EVM = {
+    "eth_createAccessList": "to know which slots a call reads",
+    "eth_getProof": "a proof of a state in a trie",
+    "eth_simulateV1": "several calls of several blocks, with any code",
+}
+"""The methods that are refused by name, and what would be needed; a proxy to a node has them."""
+LATE = "the transaction is in the mempool and was not mined in time"
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
 """The answers of a batch are cut off after so many bytes, as geth does."""
@@ -114,6 +122,7 @@ def documentation() -> str:
             "evm_, anvil_ and hardhat_ methods control the world, for whom /_sim is open.",
             "",
             *rows,
+            *(f"{name}\n    Not offered: {NO_EVM.format(it)}." for name, it in WITHOUT_EVM.items()),
             "",
         )
     )
@@ -147,6 +156,8 @@ def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
     develops = name.startswith(DEVELOPMENT)
     if develops and context.develop is None:
         raise ChainError(f"{name} needs control of the world, under the same rules as /_sim")
+    if name in WITHOUT_EVM:
+        raise _Unknown(f"{name}: " + NO_EVM.format(WITHOUT_EVM[name]))
     if not develops and name not in METHODS:
         raise _Unknown(f"no method {shown(name)}; a GET of this address lists those offered")
     given = [] if params is None else params
@@ -179,8 +190,7 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     except BadParams as wrong:
         reply = error(seen_id, BAD_PARAMS, str(wrong))
     except sending.NotMined as late:
-        text = "the transaction was added to the mempool and not mined in time"
-        reply = error(seen_id, NOT_MINED, text, str(late))
+        reply = error(seen_id, NOT_MINED, LATE, str(late))
     except ChainError as refused:
         reply = error(seen_id, REFUSED, str(refused))
     except Reverted as reverted:

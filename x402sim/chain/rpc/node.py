@@ -1,5 +1,5 @@
 """A proxy to a node's own JSON-RPC. Requests and answers pass unchanged. Callers with read access
-may call the methods of `READS`, and send what is signed; all others, some of which control a test
+may call the methods of `OFFERED`, and send what is signed; all others, some of which control a test
 node, need control of the world.
 """
 
@@ -14,13 +14,24 @@ from starlette.websockets import WebSocket
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import POLL_S, EvmChain
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.app import PARSE_ERROR, READS, REFUSED, UNKNOWN_METHOD
+from x402sim.chain.rpc.app import (
+    LATE,
+    NOT_MINED,
+    PARSE_ERROR,
+    READS,
+    REFUSED,
+    UNKNOWN_METHOD,
+    WITHOUT_EVM,
+)
+from x402sim.chain.rpc.sending import read_wait
 from x402sim.chain.rpc.subscriptions import Make, News, Subscriptions, converse, header
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
-from x402sim.protocol.rpc_values import BadParams, Json, read_object, read_text, shown
+from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object, read_text, shown
 
-SENDS = "eth_sendRawTransaction"
+OFFERED = sorted((*READS, *WITHOUT_EVM))
+"""What anybody may read, if the node has it."""
+SENDS = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 """What anybody may send: its sender has signed it, and pays for it."""
 SUBSCRIBE = ("eth_subscribe", "eth_unsubscribe")
 FILTERS = {
@@ -39,16 +50,18 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             asked = decode(body, Any)
         except BadMessage as wrong:
             return jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
-        is_one = subscriptions is not None and jsonrpc.why_invalid(asked) is None
-        if subscriptions and is_one and asked["method"] in SUBSCRIBE:
+        method = asked["method"] if jsonrpc.why_invalid(asked) is None else None
+        if subscriptions and method in SUBSCRIBE:
             return await _subscribed(subscriptions, asked)
+        if method == SENDS[1]:
+            return await _sent(chain, asked)
         several = asked if isinstance(asked, list) else [asked]
         calls = [each for each in several if isinstance(each, dict)]
-        writes = [each for each in calls if each.get("method") not in READS]
-        controls = [each for each in writes if each.get("method") != SENDS]
+        writes = [each for each in calls if each.get("method") not in OFFERED]
+        controls = [each for each in writes if each.get("method") != SENDS[0]]
         if controls and not may_write:
             named = shown(controls[0].get("method"))
-            offered = ", ".join((*sorted(READS), SENDS))
+            offered = ", ".join((*OFFERED, *SENDS))
             text = f"{named} is not offered here, only reading and sending: {offered}"
             return jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text)
         try:
@@ -72,6 +85,26 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
         await converse(socket, chain.watchers, Subscriptions(_filters(chain)), reply, POLL_S)
 
     return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])
+
+
+async def _sent(chain: EvmChain, asked: Json) -> bytes | Json:
+    """Send, and answer with the receipt: few nodes can, and one that waits answers nobody else."""
+    number = asked.get("id")
+    try:
+        raw, *wait = asked.get("params") or [None]
+        wait_s = read_wait(*wait[:1])
+        sends = {"jsonrpc": "2.0", "id": number, "method": SENDS[0], "params": [raw]}
+        answer = await chain.pass_on(encode(sends), writes=True)
+        sent = decode(answer, Any)
+        if "result" not in sent:
+            return answer
+        await chain.wait(read_hash(sent["result"]), wait_s)
+        receipt = await chain.node.ask("eth_getTransactionReceipt", sent["result"])
+    except TimeoutError:
+        return jsonrpc.error(number, NOT_MINED, LATE, sent["result"])
+    except (BadParams, ChainError) as wrong:
+        return jsonrpc.error(number, REFUSED, str(wrong))
+    return jsonrpc.result(number, receipt)
 
 
 async def _subscribed(subscriptions: Subscriptions, asked: Json) -> Json:

@@ -43,9 +43,15 @@ async def eth_sendRawTransaction(rpc: RpcContext, data: Any) -> str:
     return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
 
 
+def read_wait(timeout_ms: Any = None) -> float:
+    """Return how many seconds to wait for a receipt; raises `BadParams`."""
+    if timeout_ms is None:
+        return WAIT_S
+    return read_number(timeout_ms, "milliseconds", most=1000 * MOST_WAIT_S) / 1000
+
+
 async def eth_sendRawTransactionSync(rpc: RpcContext, data: Any, timeout_ms: Any = None) -> Json:
-    most = 1000 * MOST_WAIT_S
-    wait_s = WAIT_S if timeout_ms is None else read_number(timeout_ms, "ms", most=most) / 1000
+    wait_s = read_wait(timeout_ms)
     tx_hash = await rpc.chain.send_signed(read_bytes(data, "a signed transaction"))
     try:
         return receipt_object(await rpc.chain.wait(tx_hash, wait_s))
