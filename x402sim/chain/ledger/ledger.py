@@ -29,6 +29,7 @@ from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
+from x402sim.chain.ledger.overrides import Overrides
 from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.reverts import data_of
 from x402sim.clock import Clock
@@ -110,25 +111,33 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call, block: int | None = None) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
-        return self._call(call, block)[0]
+    async def call(
+        self, call: Call, block: int | None = None, overrides: Overrides | None = None
+    ) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block
+        and for what cannot be overridden.
+        """
+        return self._call(call, block, overrides)[0]
 
-    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+    async def estimate_gas(
+        self, call: Call, block: int | None = None, overrides: Overrides | None = None
+    ) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
-        _, frame = self._call(call, block)
+        _, frame = self._call(call, block, overrides)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
+    def _call(
+        self, call: Call, block: int | None, overrides: Overrides | None
+    ) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
         if block is None:
-            return self.machine.call(call, self._clock.now_s())
+            return self.machine.call(call, self._clock.now_s(), overrides)
         with self.machine.at(block) as is_newest:
             at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
-            return self.machine.call(call, at_s)
+            return self.machine.call(call, at_s, overrides)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -280,6 +289,18 @@ class LedgerChain:
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
         await self._apply("code", account, code, dict(slots or {}))
+
+    async def put_code(self, account: Address, code: bytes) -> None:
+        """Set an account's code, as a test node does: what is undone takes it away again."""
+        await self._apply("put_code", account, code)
+
+    async def set_word(self, account: Address, slot: bytes, word: bytes) -> None:
+        """Set a word of an account's storage, without a transaction; raises `ChainError`."""
+        await self._apply("word", account, slot, word)
+
+    async def set_nonce(self, account: Address, nonce: int) -> None:
+        """Set the nonce of an account's next transaction."""
+        await self._apply("nonce", account, nonce)
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""

@@ -27,6 +27,7 @@ from x402sim.chain.ledger.delegation import delegate
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
+from x402sim.chain.ledger.overrides import Overrides
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
@@ -207,13 +208,18 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(self, call: Call, at_s: int) -> tuple[bytes, Frame | None]:
+    def call(
+        self, call: Call, at_s: int, overrides: Overrides | None = None
+    ) -> tuple[bytes, Frame | None]:
         """Run a call and discard its effects; return its result, and of the token its frame.
         Raises `Reverted`.
         """
         now_s = max(at_s, self.state.head.timestamp_s)
         token, state, mark = self.token, self.state, self.state.mark()
         try:
+            if overrides is not None:
+                overrides.apply(state, token, call)
+                now_s = now_s if overrides.time_s is None else overrides.time_s
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import Block, ChainError
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import EVERYTHING
@@ -20,6 +20,7 @@ from x402sim.chain.rpc.objects import (
     transaction_object,
     whole_block,
 )
+from x402sim.chain.rpc.overriding import read_overrides
 from x402sim.chain.rpc.subscriptions import Subscriptions
 from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.rpc_values import (
@@ -318,22 +319,14 @@ def _subscriptions(rpc: RpcContext) -> Subscriptions:
 
 
 async def eth_call(
-    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> str:
-    return to_hex(await rpc.chain.call(*await _asked(rpc, transaction, block, overrides)))
+    found = read_overrides(accounts, blocks)
+    return to_hex(await rpc.chain.call(read_call(transaction), await state(rpc, block), found))
 
 
 async def eth_estimateGas(
-    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> Any:
-    asked = await _asked(rpc, transaction, block, overrides)
-    return quantity(await rpc.chain.estimate_gas(*asked))
-
-
-async def _asked(
-    rpc: RpcContext, transaction: Any, block: Any, overrides: Any
-) -> tuple[Call, int | None]:
-    asked = read_call(transaction)
-    if overrides is not None:
-        raise BadParams(f"state overrides are not offered, got {shown(overrides)}")
-    return asked, await state(rpc, block)
+    found, asked = read_overrides(accounts, blocks), read_call(transaction)
+    return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block), found))
