@@ -8,11 +8,12 @@ import pytest
 from eth_account import Account
 
 from tests.chain.asking import PAYMENT, SHOP, UNKNOWN, Rpc
-from tests.chain.helpers import RELAYER, LedgerDriver
+from tests.chain.helpers import ALICE, RELAYER, LedgerDriver, payment
+from tests.chain.test_ledger_file import contents
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, keccak256, to_hex
+from x402sim.protocol.crypto import Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
 
 TOKEN = checksum(TESTNET.asset)
@@ -64,7 +65,6 @@ def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
     ("changes", "says"),
     [
         ({"chainId": 1}, "invalid chain id for signer: have 1 want 338"),
-        ({"nonce": 1}, f"nonce too high: address {BOB}, tx: 1 state: 0"),
         ({"gas": 21_000}, "intrinsic gas too low: gas 21000, minimum needed"),
         ({"gas": 25_000}, "insufficient gas for floor data gas cost: gas 25000, minimum needed"),
         ({"gas": 30_000_001}, "exceeds block gas limit"),
@@ -128,14 +128,77 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
     chain = LedgerDriver(file=file).ledger
     rpc = Rpc(ledger=chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
-    rpc.error("eth_sendRawTransaction", signed(nonce=9))
+    ahead = rpc.result("eth_sendRawTransaction", signed(nonce=2))
     asyncio.run(chain.controls.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
+    pool = rpc.result("txpool_content")
     chain.close()
     opened = LedgerDriver(file=file).ledger
-    assert Rpc(ledger=opened).result("eth_getTransactionReceipt", sent) == receipt
+    rpc = Rpc(ledger=opened)
+    assert rpc.result("eth_getTransactionReceipt", sent) == receipt
     assert receipt["status"] == "0x1"
+    assert rpc.result("txpool_content") == pool
+    assert pool["queued"][BOB.lower()]["2"]["hash"] == ahead
+    rpc.result("eth_sendRawTransaction", signed(nonce=1))
+    assert rpc.result("eth_getTransactionReceipt", ahead)["blockNumber"] == "0x2"
     opened.close()
+
+
+# --- behind a gap in nonces: `tests/evm/test_mempool.py` compares it with anvil --------
+
+
+def test_sixty_settlements_at_once_are_mined_in_any_order(rpc: Rpc) -> None:
+    calls = [payment(n, value=1) for n in range(60)]
+    for nonce in reversed(range(60)):
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, data=calls[nonce]))
+    block = rpc.result("eth_getBlockReceipts", "0x1")
+    assert [receipt["status"] for receipt in block] == ["0x1"] * 60
+    assert rpc.result("eth_blockNumber") == "0x1"
+
+
+def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = signed(nonce=3, gasPrice=BASE_FEE_WEI)
+    rpc.result("eth_sendRawTransaction", first)
+
+    def refused(**changes: Any) -> str:
+        return rpc.error("eth_sendRawTransaction", signed(**changes))["message"]
+
+    assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
+    assert refused(nonce=3, gasPrice=BASE_FEE_WEI + 1) == "replacement transaction underpriced"
+    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=2 * BASE_FEE_WEI))
+    rest = BOBS_WEI - 3 * 200_000 * BASE_FEE_WEI
+    poor = refused(nonce=5, gasPrice=BASE_FEE_WEI, value=rest + 1)
+    assert poor == (
+        f"insufficient funds for gas * price + value: balance {BOBS_WEI}, queued cost "
+        f"{2 * 200_000 * BASE_FEE_WEI}, tx cost {rest + 1 + 200_000 * BASE_FEE_WEI}, overshot 1"
+    )
+    assert rpc.result("eth_sendRawTransaction", signed(nonce=5, gasPrice=BASE_FEE_WEI, value=rest))
+    monkeypatch.setattr("x402sim.chain.ledger.admission.MAX_QUEUED", 2)
+    other = {"key": bytes.fromhex(ALICE.private_key[2:])}
+    assert refused(nonce=8, **other) == "txpool is full"
+    assert rpc.result("eth_sendRawTransaction", signed(nonce=0, **other))
+    mine = rpc.result("txpool_contentFrom", BOB)
+    assert [*mine["queued"]] == ["3", "5"]
+    assert mine["queued"]["3"]["hash"] == dear
+    assert rpc.run(rpc.ledger.drop(Hash(bytes.fromhex(dear[2:]))))
+    assert rpc.result("txpool_status") == {"pending": "0x0", "queued": "0x1"}
+    assert rpc.run(rpc.ledger.waiting()) == 1
+    rpc.run(rpc.ledger.drop())
+    assert rpc.result("txpool_content") == {"pending": {}, "queued": {}}
+
+
+def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
+    rpc = Rpc(ledger=driver.ledger)
+    rpc.run(rpc.ledger.set_automine(False))
+    for nonce in (0, 1):
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, data=payment(nonce)))
+    rpc.run(rpc.ledger.force_revert(1))
+    before = contents(driver)
+    asked = {"to": TOKEN, "data": to_hex(abi.balance_of(SHOP))}
+    for tag, paid in (("latest", 0), ("pending", 10_000)):
+        assert int(rpc.result("eth_call", asked, tag), 16) == paid
+    assert contents(driver) == before
+    assert rpc.ledger.machine.forced_reverts == 1
 
 
 # --- accounts of the server ----------------------------------------------------------

@@ -141,8 +141,10 @@ class Controls(Protocol):
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
 
-    async def drop(self) -> None:
-        """Drop every transaction from the mempool, as a node short of memory does."""
+    async def drop(self, only: Hash | None = None) -> bool:
+        """Drop every transaction from the mempool, as a node short of memory does, or one, and
+        those of its account that a block takes only after it. Return whether there was any.
+        """
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""

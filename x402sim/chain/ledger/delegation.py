@@ -22,6 +22,8 @@ def delegate(state: LedgerState, chain_id: int, signed: SignedTransaction) -> in
         if nonce or code or state.native.get(account):
             refund += gas.DELEGATION_OF_KNOWN
         state.put(state.account_nonces, account, nonce + 1)
+        following = max(nonce + 1, state.next_nonces.get(account, 0))
+        state.put(state.next_nonces, account, following)
         if each.account != ZERO_ADDRESS:
             state.put(state.codes, account, wallets.DELEGATED + each.account)
         elif code:

@@ -8,7 +8,7 @@ disk is full, does not run and raises `ChainUnavailable`.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from x402sim.chain.base import (
     Block,
@@ -30,12 +30,17 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.overrides import Overrides
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at
 from x402sim.chain.reverts import data_of
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
+
+PENDING: Final = "pending"
+Which = int | Literal["pending"] | None
+"""A state: after a block, after the one that would be mined now, or None for the newest block."""
 
 
 class LedgerChain:
@@ -112,7 +117,7 @@ class LedgerChain:
         return self.machine.logs(wanted)
 
     async def call(
-        self, call: Call, block: int | None = None, overrides: Overrides | None = None
+        self, call: Call, block: Which = None, overrides: Overrides | None = None
     ) -> bytes:
         """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block
         and for what cannot be overridden.
@@ -120,7 +125,7 @@ class LedgerChain:
         return self._call(call, block, overrides)[0]
 
     async def estimate_gas(
-        self, call: Call, block: int | None = None, overrides: Overrides | None = None
+        self, call: Call, block: Which = None, overrides: Overrides | None = None
     ) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
         _, frame = self._call(call, block, overrides)
@@ -130,14 +135,18 @@ class LedgerChain:
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
     def _call(
-        self, call: Call, block: int | None, overrides: Overrides | None
+        self, call: Call, block: Which, overrides: Overrides | None
     ) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
-        if block is None:
-            return self.machine.call(call, self._clock.now_s(), overrides)
-        with self.machine.at(block) as is_newest:
-            at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
-            return self.machine.call(call, at_s, overrides)
+        state = self.after(block)
+        is_now = block == PENDING or state is self.machine.state
+        return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
+
+    def after(self, block: Which) -> LedgerState:
+        """Return the state after a block; raises `ChainError` for one that is not mined."""
+        if isinstance(block, str):
+            return self.machine.pending(self._clock.now_s())
+        return self.machine.at(block)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -176,31 +185,25 @@ class LedgerChain:
         finally:
             del self._waiters[waiter]
 
-    async def native_balance(self, account: Address, block: int | None = None) -> int:
+    async def native_balance(self, account: Address, block: Which = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
-        with self.machine.at(block):
-            return self.machine.state.native.get(account, 0)
+        return self.after(block).native.get(account, 0)
 
-    async def account_nonce(self, account: Address, block: int | None = None) -> int:
-        """Return the number of transactions an account has sent, in the newest state waiting ones
-        included; raises `ChainError` for the block.
-        """
-        with self.machine.at(block):
-            return self.machine.sent(account, and_waiting=block is None)
+    async def account_nonce(self, account: Address, block: Which = PENDING) -> int:
+        """Return how many transactions an account has sent; raises `ChainError` for the block."""
+        if block == PENDING:
+            return self.machine.state.next_nonces.get(account, 0)
+        return self.after(block).account_nonces.get(account, 0)
 
-    async def code(self, account: Address, block: int | None = None) -> bytes:
+    async def code(self, account: Address, block: Which = None) -> bytes:
         """Return a contract's code, of the token a placeholder; raises `ChainError`."""
-        if block is None:
-            return self.machine.state.codes.get(account, b"")
-        with self.machine.at(block):
-            return self.machine.state.codes.get(account, b"")
+        return self.after(block).codes.get(account, b"")
 
-    async def storage(self, account: Address, slot: bytes, block: int | None = None) -> bytes:
+    async def storage(self, account: Address, slot: bytes, block: Which = None) -> bytes:
         """Return a word of a contract's storage, zero for any other account; raises `ChainError`
         for the block.
         """
-        with self.machine.at(block):
-            return word_at(self.machine.state, self.machine.token, account, slot)
+        return word_at(self.after(block), self.machine.token, account, slot)
 
     def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
         """Return what a mined transaction answered, or the data that it reverted with; raises
@@ -243,7 +246,7 @@ class LedgerChain:
 
     async def waiting(self) -> int:
         """Return how many transactions wait in the mempool."""
-        return len(self.machine.state.waiting)
+        return len(self.machine.pool())
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
@@ -276,9 +279,12 @@ class LedgerChain:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`."""
         await self._apply("reorg", depth, sorted(drop))
 
-    async def drop(self) -> None:
-        """Drop every transaction from the mempool, as a node short of memory does."""
-        await self._apply("drop")
+    async def drop(self, only: Hash | None = None) -> bool:
+        """Drop every transaction from the mempool, as a node short of memory does, or one, and
+        those of its account that a block takes only after it. Return whether there was any.
+        """
+        dropped: bool = await self._apply("drop", *([] if only is None else [only]))
+        return dropped
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""

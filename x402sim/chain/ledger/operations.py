@@ -58,7 +58,8 @@ def _set_word(machine: Machine, _: int, account: bytes, slot: bytes, word: bytes
 
 
 def _set_nonce(machine: Machine, _: int, account: bytes, nonce: int) -> None:
-    machine.state.put(machine.state.account_nonces, Address(account), nonce)
+    for nonces in (machine.state.account_nonces, machine.state.next_nonces):
+        machine.state.put(nonces, Address(account), nonce)
 
 
 # These names are stored in files: renaming one makes older files unreadable.
@@ -67,7 +68,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "raw": lambda machine, at_s, raw: machine.send_signed(at_s, signed_of(raw)),
     "automine": _automine,
     "mine": Machine.mine,
-    "drop": lambda machine, _: machine.drop(),
+    "drop": lambda machine, _, *only: machine.drop(*map(Hash, only)),
     "force_revert": _force_revert,
     "set_native_balance": _set_native_balance,
     "gas_price": _set_gas_price,

@@ -12,6 +12,7 @@ from typing import Any
 from x402sim.chain.base import ChainError
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.http.web import Refused
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import (
     BadParams,
     quantity,
@@ -132,6 +133,11 @@ async def _reset(dev: Development, _: RpcContext, forking: Any = None) -> None:
     await dev.act("/reset", clock=False)
 
 
+async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
+    """Drop a transaction from the mempool, and those of its account after it."""
+    return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
+
+
 async def _impersonate(_: Development, rpc: RpcContext, account: Any) -> None:
     rpc.impersonated.add(read_address(account))
 
@@ -168,6 +174,7 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "setStorageAt": _set_storage,
     "setNonce": _set_nonce,
     "reset": _reset,
+    "dropTransaction": _drop,
     "impersonateAccount": _impersonate,
     "stopImpersonatingAccount": _stop_impersonating,
     "setAutomine": _set_automine,
