@@ -216,5 +216,10 @@ def floor(data: bytes) -> int:
 def intrinsic_of(signed: SignedTransaction) -> int:
     """Return a signed transaction's intrinsic gas, its lists included."""
     slots = sum(len(slots) for _, slots in signed.access_list)
-    listed = LISTED_ADDRESS * len(signed.access_list) + LISTED_SLOT * slots
-    return intrinsic(signed.data) + listed + DELEGATION * len(signed.delegations)
+    lists = of_lists(len(signed.access_list), slots, len(signed.delegations))
+    return intrinsic(signed.data) + lists
+
+
+def of_lists(addresses: int, slots: int, delegations: int) -> int:
+    """Return the gas of so many entries of a transaction's lists."""
+    return LISTED_ADDRESS * addresses + LISTED_SLOT * slots + DELEGATION * delegations

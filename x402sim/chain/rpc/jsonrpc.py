@@ -92,6 +92,19 @@ def read_call(value: Any) -> Call:
     )
 
 
+def read_lists(transaction: Json) -> tuple[int, int, int]:
+    """Return how many addresses and slots the access list of a transaction object has, and how many
+    delegations it has; raises `BadParams`.
+    """
+    lists = [transaction.get(name) or [] for name in ("accessList", "authorizationList")]
+    if wrong := [each for each in lists if not isinstance(each, list)]:
+        raise BadParams(f"a transaction: expected a list, got {shown(wrong[0])}")
+    keys = [read_object(each, "an access").get("storageKeys", []) for each in lists[0]]
+    if wrong := [each for each in keys if not isinstance(each, list)]:
+        raise BadParams(f"storageKeys: expected a list, got {shown(wrong[0])}")
+    return len(keys), sum(map(len, keys)), len(lists[1])
+
+
 def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
     """Return a filter of the logs between two blocks; raises `BadParams`.
 

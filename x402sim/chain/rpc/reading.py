@@ -11,10 +11,11 @@ from typing import Any
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
+from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import PENDING
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import EVERYTHING
-from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
+from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_lists, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
     receipt_object,
@@ -329,4 +330,5 @@ async def eth_estimateGas(
     rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> Any:
     found, asked = read_overrides(accounts, blocks), read_call(transaction)
-    return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block), found))
+    needed = await rpc.chain.estimate_gas(asked, await state(rpc, block), found)
+    return quantity(needed + gas.of_lists(*read_lists(transaction)))

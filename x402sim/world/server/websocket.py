@@ -155,7 +155,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ask)
 
     def _write(self) -> None:
-        self._wire.write(b"".join(self._frames.data_to_send()))
+        if not self._wire.is_closing:
+            self._wire.write(b"".join(self._frames.data_to_send()))
 
     def _respond(self, response: Response) -> None:
         self._status = response.status_code
