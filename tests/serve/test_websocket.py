@@ -11,10 +11,10 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close, CloseCode
-from websockets.sync.client import ClientConnection, connect
 
 from tests.hostile.memory import IS_MEASURABLE, resident_bytes
 from tests.serve.driver import Server
+from tests.serve.sockets import PATIENCE_S, talking
 from x402sim import LocalServer
 from x402sim.chain.rpc.subscriptions import MAX_SUBSCRIPTIONS
 from x402sim.http.web import MAX_BODY_BYTES
@@ -22,49 +22,11 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.world.server import websocket
 
-PATIENCE_S = 10
-
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalServer]:
     with LocalServer(seed=1) as server:
         yield server
-
-
-class Socket:
-    """A connection by the library `websockets`."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self.connection = connection
-        self._sent = 0
-        self.told: list[Any] = []
-        """What was told before an answer came."""
-
-    def send(self, method: str, *params: Any) -> int:
-        self._sent += 1
-        asked = {"jsonrpc": "2.0", "id": self._sent, "method": method, "params": params}
-        self.connection.send(json.dumps(asked))
-        return self._sent
-
-    def read(self) -> Any:
-        return json.loads(self.connection.recv(PATIENCE_S))
-
-    def ask(self, method: str, *params: Any) -> Any:
-        number = self.send(method, *params)
-        while (answer := self.read()).get("id") != number:
-            self.told.append(answer["params"])
-        return answer
-
-    def next(self) -> Any:
-        """Return what is told next: the subscription's id and the thing."""
-        told = self.told.pop(0) if self.told else self.read()["params"]
-        return told["subscription"], told["result"]
-
-
-@contextmanager
-def talking(url: str, **options: Any) -> Iterator[Socket]:
-    with connect(url.replace("http", "ws", 1), proxy=None, compression=None, **options) as to:
-        yield Socket(to)
 
 
 def test_any_method_is_answered_and_a_get_is_what_it_was(local: LocalServer) -> None:
