@@ -6,13 +6,16 @@ it is accepted, and when it is refused for each reason. The ledger adds what dep
 slots that are new, emptied or touched before, and accounts that the transaction has touched. A
 refusal without a row is charged as a payment refused for the same reason, else for its signature.
 
-What a node charges otherwise, as the ledger runs no code:
+What a node charges otherwise, as the ledger runs no code (`tests/evm/test_gas.py` has the rows
+of signatures and of delegations):
 
 | call | difference |
 |---|---|
-| refused for a signature of a length other than 64 or 65 bytes | copies of it, 82 a word |
+| refused for a signature of another length than 65 bytes | below 400 less, 78 more a word above 3 |
 | `bytes` or a string that does not fit into the calldata | below 300 |
-| a payer with a contract that is not the smart wallet here, or refused by it | what its code does |
+| refused by a payer's smart wallet | below 7,000 less, 50 more, and 200 more a word above 3 |
+| a payer with a contract that is not the smart wallet here | what its code does |
+| `rescueERC20` of another contract than the token and the smart wallet | what its code does |
 | what the access list names, or a payer that is a precompile | at most 2,500 each |
 | the proxy's own functions: with more than they need | 3 a word |
 | a delegation (EIP-7702) of an account that was never there | anvil refunds 12,500, geth nothing |
