@@ -19,12 +19,12 @@ from x402sim.explorer.settings import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.chains.block_times import FixedBlocks
+from x402sim.world.chain_models import FixedBlocks
+from x402sim.world.live import LiveWorld
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
-from x402sim.world.stages.in_process import in_process
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import in_process
 
 QUIET_S = 1_600.0
 """The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""
@@ -127,7 +127,7 @@ class _Run:
                 group.create_task(self._step(scene, started_s + step.at_s, step))
         await live.heal()
         if any(isinstance(step, Pause) for step in self._case.steps):
-            owner = str(live.who.token_owner)
+            owner = str(live.info.token_owner)
             # a reorganisation may have lost it
             await live.stage.transact(owner, to_hex(abi.UNPAUSE))
         sessions_s = [step.duration_s for step in self._case.steps if isinstance(step, Deposit)]

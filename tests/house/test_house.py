@@ -75,41 +75,39 @@ READS = {
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
     "spec/sentences.py": "the specification, a table of sentences",
-    "suite/answers.py": "what a target answers",
-    "suite/control_api.py": "hashes",
-    "suite/ending.py": "the names of a target's fields",
-    "suite/first_payment.py": "what a target answers",
-    "suite/preflight.py": "what the TLS library says",
+    "suite/service/answers.py": "what a target answers",
+    "suite/service/control_api.py": "hashes",
+    "suite/service/ending.py": "the names of a target's fields",
+    "suite/service/first_payment.py": "what a target answers",
+    "suite/service/preflight.py": "what the TLS library says",
     "suite/redact.py": "secrets in what was sent",
-    "suite/second.py": "paths in a target's pages",
-    "suite/target.py": "what is wrong in a target file, as msgspec says it",
+    "suite/service/second.py": "paths in a target's pages",
+    "suite/service/target.py": "what is wrong in a target file, as msgspec says it",
     "text/printable.py": "text of other parties",
     "text/times.py": "times in text of other parties",
     "world/loop.py": "the line of a library that imports a user's file in the place of another",
-    "world/server/exchange.py": "header names",
+    "world/server/connection.py": "header names",
     "world/server/listen.py": "hosts and origins",
-    "world/server/log.py": "messages",
-    "world/server/log_lines.py": "secrets in headers",
-    "world/server/mount.py": "origins",
-    "world/story/forgotten.py": "a warning of Python",
-    "world/story/scenario.py": "the name of a file that a user gives",
-    "world/transport/faults.py": "messages and paths",
+    "world/server/log.py": "messages, and secrets in headers",
+    "world/server/serve.py": "origins",
+    "world/play.py": "a warning of Python",
+    "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",
-    "world/transport/made_up.py": "headers that a user gives",
-    "world/ui/watch.py": "paths",
+    "world/transport/faults.py": "messages, paths, and headers that a user gives",
+    "world/ui.py": "paths",
     "world/world.py": "names that a user gives",
     "scenarios/open_pages.py": "the links of a page",
-    "conformance/test_section_2_required.py": "what a target answers",
-    "conformance/test_section_4_pages.py": "what a target answers",
-    "conformance/test_section_7_malformed.py": "what a target answers",
-    "conformance/test_section_9_versioning.py": "what a target answers",
+    "conformance/service/test_section_2_required.py": "what a target answers",
+    "conformance/service/test_section_4_pages.py": "what a target answers",
+    "conformance/service/test_section_7_malformed.py": "what a target answers",
+    "conformance/service/test_section_9_versioning.py": "what a target answers",
 }
 """Each file that takes texts apart, and whose: other people's, or data.
 
 `causes` is the only one that looks at words of ours, those of a check's demand.
 """
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
-SHOWS = {"report/frame.py", "report/run.py", "world/story/scenario.py"}
+SHOWS = {"report/frame.py", "report/run.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
 
 

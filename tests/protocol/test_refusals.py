@@ -12,6 +12,7 @@ SWITCHES = {
     Refusal.MISMATCH: "requirements_mismatch_status",
     Refusal.PENDING: "settlement_pending_status",
     Refusal.UNREACHABLE: "facilitator_unreachable_status",
+    Refusal.CHAIN_UNREACHABLE: "facilitator_unreachable_status",
 }
 
 
@@ -47,7 +48,9 @@ def test_a_refusal_is_as_final_as_its_row_unless_the_answer_says_otherwise(refus
 
 def test_only_known_texts_are_final():
     final = {refusal for refusal in Refusal if is_final(refusal.text)}
-    assert set(Refusal) - final == {Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED}
+    assert set(Refusal) - final == {
+        Refusal.PENDING, Refusal.UNREACHABLE, Refusal.CHAIN_UNREACHABLE, Refusal.FAILED
+    }  # fmt: skip
     assert not is_final("Too Many Requests")
     assert not is_final("nonce already used")
     assert is_final("Too Many Requests", True)

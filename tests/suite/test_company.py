@@ -6,12 +6,12 @@ from tests.mutants.change import setting
 from tests.suite.cases import case
 from x402sim import TESTNET, World
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.check import Check
-from x402sim.suite.control_api import SETTLE
-from x402sim.suite.expect import expect
-from x402sim.suite.local import judge
-from x402sim.suite.probe import Probe
-from x402sim.suite.target import Indexer, Target
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.control_api import SETTLE
+from x402sim.suite.service.expect import expect
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.target import Indexer, Target
 from x402sim.suite.verdict import Skipped
 from x402sim.world.transport.faults import Fault
 

@@ -5,7 +5,6 @@ from typing import Protocol
 
 import msgspec
 
-from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -100,7 +99,7 @@ class Block(msgspec.Struct, frozen=True):
     timestamp_s: int
     tx_hashes: tuple[Hash, ...]
     gas_used: int
-    base_fee_wei: int = BASE_FEE_WEI
+    base_fee_wei: int
 
 
 class LogFilter(msgspec.Struct, frozen=True):

@@ -107,7 +107,7 @@ NetworkFile = Annotated[
     Path | None,
     typer.Option(
         help="TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
-        "token_name, token_symbol, token_version, decimals.",
+        "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
         metavar="FILE",
     ),
 ]

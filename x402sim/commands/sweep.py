@@ -20,7 +20,7 @@ from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
-from x402sim.world.story.scenario import load_module
+from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,6 +17,7 @@ from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, s
 from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import routes
 from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
@@ -74,7 +75,7 @@ class SessionAuth(FlowAuth):
         max_sessions: int | None = None,
         session_id: str | None = None,
         network: Network = TESTNET,
-        create_path: str = "/api/sessions/create",
+        create_path: str = routes.SESSIONS,
         pay_path: str = PAY_PATH,
         clock: Clock | None = None,
         max_unserved: int = 1,

@@ -26,7 +26,7 @@ from x402sim.protocol.findings import (
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import MessageKind, Recognized, recognize, recognized
+from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
@@ -161,15 +161,15 @@ def explain(
         return
     kind = found.kind
     ways = list(ways_of(found.fields))
-    if kind is not MessageKind.REQUIREMENTS:
+    if kind is not MessageType.REQUIREMENTS:
         title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
         facts = {"header": found.header} if found.header and not place else {}
         facts |= dict(facts_of(found, known, now_s))
         yield Decoded(title, facts, tuple(_of_message(found, known, now_s)))
-    if kind is MessageKind.REQUEST and found.dialect is None:
+    if kind is MessageType.REQUEST and found.dialect is None:
         yield from _of_request(found, known, now_s)
         return
-    if kind is MessageKind.LISTING:
+    if kind is MessageType.LISTING:
         yield from _of_items(found.fields, known)
         return
     for number, way in enumerate(ways, 1):
@@ -181,14 +181,14 @@ def explain(
                 replace(each, about=f"{each.about} {about}", offers=(number,)) for each in findings
             )
         yield Decoded(title, dict(way_facts(way, known)), findings)
-    if kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST) and not found.shape:
+    if kind in (MessageType.SETTLEMENT, MessageType.REQUEST) and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
     """Yield what is wrong with a message itself, but for its parts."""
     other = None
-    if found.kind is MessageKind.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
+    if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
         other = of_other_payment(found.fields, found.dialect)
     findings = list(_of_header(found))
@@ -196,14 +196,14 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     if other is not None:
         yield other
         return
-    is_reported = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
+    is_reported = findings and found.kind in (MessageType.SETTLEMENT, MessageType.REQUEST)
     if found.shape and not is_reported:
-        offers = ways_of(found.fields) if found.kind is MessageKind.REQUIRED else ()
+        offers = ways_of(found.fields) if found.kind is MessageType.REQUIRED else ()
         if any(each.stops for way in offers for each in of_way(way, known)):
             return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
-    if found.kind is MessageKind.REQUIRED and found.fields.get("accepts") == []:
+    if found.kind is MessageType.REQUIRED and found.fields.get("accepts") == []:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
@@ -218,13 +218,13 @@ def _of_header(found: Recognized) -> Iterator[Finding]:
         inner = found.fields["paymentHeader"]
         if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
             yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
-    is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
+    is_named = found.name.lower() in _HEADERS or found.kind is MessageType.PAYMENT
     if not found.name or not is_named:
         return
     place = found.header or "the body, as it is"
     if found.name.lower() != place.lower():
         do_this = f"Send it there: it is a {found.kind.value} in {found.of}."
-        stops = found.kind is not MessageKind.RECEIPT  # a payer may look into both headers
+        stops = found.kind is not MessageType.RECEIPT  # a payer may look into both headers
         yield Finding("header", found.name, place, do_this, stops)
     if found.encoding == "JSON":
         yield Finding("encoding", "JSON", wanted, do)
@@ -289,7 +289,7 @@ def _with_domain(inner: Recognized, way: Way) -> Recognized:
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
     """Yield where a payment differs from the requirements that stand beside it."""
-    if inner.kind is not MessageKind.PAYMENT:
+    if inner.kind is not MessageType.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
         return

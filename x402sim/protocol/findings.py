@@ -509,10 +509,7 @@ _ADVICE = (
         "before you sign another.",
     ),
     (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
-    (
-        r"valid_before|expired",
-        "It has expired, or soon will: sign a new one, and send it at once.",
-    ),
+    (r"valid_before|expired", "It has expired, or soon will: sign a new one, and send it at once."),
     (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
     (
         r"unsupported|invalid_network|invalid_scheme|version",

@@ -173,6 +173,17 @@ class Refusal(_Error):
             example="the facilitator did not answer; it may still be paid",
         ),
     )
+    CHAIN_UNREACHABLE = (
+        "Chain unreachable",
+        ErrorRow(
+            status=lambda decisions: decisions.facilitator_unreachable_status,
+            cause="The chain's node did not answer, so nothing was sent to the facilitator.",
+            remedy=_AGAIN.capitalize(),
+            final=None,
+            resend=True,
+            example="the chain's node did not answer, so nothing was sent to the facilitator",
+        ),
+    )
     FAILED = (
         "Settlement failed",
         ErrorRow(

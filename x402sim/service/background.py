@@ -52,11 +52,7 @@ async def _sweep(service: Service) -> None:
 
 
 async def _every(
-    service: Service,
-    interval_s: float,
-    first_s: float,
-    work: Work,
-    waiting: Waiting | None,
+    service: Service, interval_s: float, first_s: float, work: Work, waiting: Waiting | None
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 

@@ -11,14 +11,7 @@ from typing import Literal
 
 from x402sim import events
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.reconcile import (
-    ask_chain,
-    follow,
-    follow_chain,
-    is_deep,
-    pays_for,
-    set_block,
-)
+from x402sim.service.reconcile import ask_chain, follow, follow_chain, is_deep, pays_for, set_block
 from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
@@ -73,7 +66,7 @@ async def _index(service: Service, listed: Attempt) -> Result:
     explorer may be behind, and a transaction that is in no block may still come.
     """
     async with service.locks.hold(listed.payment_id):
-        attempt = service.store.payments.now(listed)
+        attempt = service.store.payments.reload(listed)
         if attempt is None or attempt.status != "settled":
             return "unknown"
         tx_hash = str(attempt.tx_hash)
@@ -101,7 +94,7 @@ async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
     """Look again at a payment that has a block, or has failed; tell whether its status changes."""
     status, payments = listed.status, service.store.payments
     async with service.locks.hold(listed.payment_id):
-        attempt = payments.now(listed)
+        attempt = payments.reload(listed)
         if attempt is None or attempt.status != status:
             return False
         if status == "settled" and not await _is_undone(service, attempt, height):

@@ -19,15 +19,10 @@ from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
 from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
 from x402sim.service.environment import Environment
-
-PAY = "/api/pay"
-QUOTE = "/api/perp/quote"
-SESSIONS = "/api/sessions/create"
-AGENTS = "/api/agents"
-MARKET = "/api/perp/market"
 
 
 class ForSale(msgspec.Struct, frozen=True):

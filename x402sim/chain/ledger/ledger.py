@@ -21,7 +21,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import PLENTY_WEI, usual_gas_price
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
@@ -38,6 +38,8 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
 
+FIRST_WEI = 5_000 * 10**9
+"""The base fee of a chain whose file names none: Cronos's, and every network's in older files."""
 PENDING: Final = "pending"
 Which = int | Literal["pending"] | None
 """A state: after a block, after the one that would be mined now, or None for the newest block."""
@@ -64,7 +66,7 @@ class LedgerChain:
         accounts: bytes = b"",
         has_history: bool = False,
         left_out: Iterable[tuple[str, str]] = (),
-        gas_price: Callable[[], int] = usual_gas_price,
+        gas_price: Callable[[], int] | None = None,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -72,13 +74,15 @@ class LedgerChain:
         self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
         """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
-        self._gas_price = gas_price
+        self._base_fee_wei = network.base_fee_wei
+        self._gas_price = gas_price or (lambda: network.base_fee_wei)
         self._clock = clock
-        self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
+        self._new_machine: Callable[[int, int], Machine] = lambda genesis_s, most_wei: Machine(
             Token(network, owner, left_out),
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
+            most_wei,
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
@@ -344,15 +348,18 @@ class LedgerChain:
     def _begin(self) -> Machine:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
+        price_wei = self._base_fee_wei
         if self._log:
-            self._log.begin(at_s, *self._identity)
-        return self._new_machine(at_s)
+            priced = [] if price_wei == FIRST_WEI else [str(price_wei)]
+            self._log.begin(at_s, *self._identity, *priced)
+        return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
-        self._check_origin(origin)
-        machine = self._new_machine(genesis_s)
+        priced = [each for each in origin if isinstance(each, str)]
+        self._check_origin([each for each in origin if each not in priced])
+        machine = self._new_machine(genesis_s, int(priced[0]) if priced else FIRST_WEI)
         for at_s, name, arguments in operations[1:]:
             try:
                 OPERATIONS[name](machine, at_s, *arguments)

@@ -18,7 +18,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
@@ -42,7 +42,9 @@ Place = tuple[int, Hash, int]
 
 
 class Machine:
-    """One chain with one token; `genesis_s` is the time of block 0."""
+    """One chain with one token; `genesis_s` is the time of block 0, and the base fee is never above
+    `most_wei`.
+    """
 
     def __init__(
         self,
@@ -50,13 +52,14 @@ class Machine:
         genesis_s: int,
         balances: Mapping[Address, int],
         native: Mapping[Address, int],
+        most_wei: int,
     ) -> None:
         self.token = token
         self.state = LedgerState()
         self.automine = True
         self.forced_reverts = 0
         """How many of the next calls of the token are forced to revert."""
-        self.gas_price_wei = GAS_PRICE_WEI
+        self._most_wei = self.gas_price_wei = most_wei
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
@@ -79,7 +82,7 @@ class Machine:
     @property
     def base_fee_wei(self) -> int:
         """The base fee of a block that is mined now."""
-        return min(BASE_FEE_WEI, self.gas_price_wei)
+        return min(self._most_wei, self.gas_price_wei)
 
     # --- operations ------------------------------------------------------------------
 

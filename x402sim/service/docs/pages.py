@@ -121,7 +121,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
 
 
 def _final(row: ErrorRow) -> str:
-    """Return what `final` is in answers with an error, as `refuse_unless_paid` decides."""
+    """Return what `final` is in answers with an error, as `recover_or_refuse` decides."""
     if row.final is None or not row.may_have_been_sent:
         return "true or false"
     return "true" if row.final else "false"

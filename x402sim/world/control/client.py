@@ -11,7 +11,7 @@ from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode
 from x402sim.text.printable import printable
-from x402sim.world.control.messages import Transfer, Who
+from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.transport.faults import Fault
 
 WORLD_ANSWER_BYTES = 8 * MIB
@@ -69,9 +69,9 @@ class ControlClient:
             raise ControlError(said, answer)
         return answer
 
-    async def who(self) -> Who:
+    async def who(self) -> WorldInfo:
         """Return the description of the world."""
-        found: Who = await self.request("GET", "who", kind=Who)
+        found: WorldInfo = await self.request("GET", "who", kind=WorldInfo)
         return found
 
     async def fault(self, fault: Fault) -> None:

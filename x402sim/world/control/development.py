@@ -24,10 +24,9 @@ from x402sim.protocol.rpc_values import (
     read_object,
     read_slot,
 )
-from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
 from x402sim.world.control.app import ACTIONS, Recorder
-from x402sim.world.control.common import mining, rewinding
-from x402sim.world.control.parts import LATEST_S, TEN_YEARS_S, pass_time
+from x402sim.world.running_world import RunningWorld
 
 MOST_BLOCKS = 1000
 

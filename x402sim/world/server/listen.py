@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.world.where import MAX_PORT
+from x402sim.world.world import MAX_PORT
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _REASONS = {

@@ -15,8 +15,7 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
-from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, value_of
-from x402sim.world.transport.made_up import made_up
+from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, made_up, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at

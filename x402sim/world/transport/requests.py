@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from x402sim.clock import Clock, real_now
 from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
+from x402sim.protocol.routes import PAY
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.service.issue import PAY
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
 """What a service records when a client has left before its answer: that was begun, and not sent."""
