@@ -8,14 +8,13 @@ from eth_account import Account
 from tests.chain.helpers import ALICE, MALLORY, RELAYER, SHOP, START_BASE, TOKEN
 from tests.evm.flows import WALLET, paid, prepare
 from tests.evm.helpers import ChainDriver
-from x402sim.chain.fees import GAS_PRICE_WEI
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
 NEW = Wallet(b"\x55" * 32)
-FEES = {"maxFeePerGas": GAS_PRICE_WEI, "maxPriorityFeePerGas": GAS_PRICE_WEI}
+FEES = {"maxFeePerGas": TESTNET.base_fee_wei, "maxPriorityFeePerGas": TESTNET.base_fee_wei}
 
 
 def sent(driver: ChainDriver, sender: Wallet, **changes: Any) -> Any:
@@ -40,7 +39,7 @@ def wish(signer: Wallet, nonce: int, account: str, chain_id: int = TESTNET.chain
 def test_an_access_list_costs_the_same(two: list[ChainDriver]) -> None:
     lists = [[], [{"address": SHOP.address, "storageKeys": ["0x" + "11" * 32]}]]
     for slots in lists:
-        more = {"type": 1, "gasPrice": GAS_PRICE_WEI, "accessList": slots}
+        more = {"type": 1, "gasPrice": TESTNET.base_fee_wei, "accessList": slots}
         real, ours = (sent(driver, ALICE, **more) for driver in two)
         assert ours["gasUsed"] == real["gasUsed"]
         assert ours["status"] == real["status"] == ours["type"] == "0x1"
@@ -52,7 +51,7 @@ def test_an_account_takes_the_code_of_a_wallet_pays_by_it_and_gives_it_back(
 ) -> None:
     for driver in two:
         prepare(driver)
-        sent(driver, ALICE, to=NEW.address, value=1, data=b"", gasPrice=GAS_PRICE_WEI)
+        sent(driver, ALICE, to=NEW.address, value=1, data=b"", gasPrice=TESTNET.base_fee_wei)
     used = []
     for driver in two:
         to_wallet = wish(

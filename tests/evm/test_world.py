@@ -272,7 +272,7 @@ def test_read_access_gives_read_methods_only():
         for body in (*calls, [call("eth_chainId"), *calls], told_twice):
             error = post(body)["error"]
             assert error["code"] == -32601
-            text = "is not offered here, only reading and sending: eth_accounts"
+            text = "is not offered here, only reading and sending: debug_trace"
             assert text in error["message"]
         back = twice % (b"evm_mine", b"eth_chainId")
         assert post(back) == {"jsonrpc": "2.0", "id": 1, "result": "0x152"}
