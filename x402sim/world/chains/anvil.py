@@ -52,6 +52,7 @@ class Anvil:
             balances=request.balances,
             native=accounts.native,
             gas_price=request.gas_price,
+            calls_at_block_time=request.calls_at_block_time,
         )
         return OpenChain(
             chain=chain,

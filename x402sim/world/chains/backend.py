@@ -37,6 +37,8 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the RPC signs transactions for the funded accounts."""
     gas_price: Callable[[], int] | None = None
     """The price in wei of a unit of gas now; None: the network's base fee."""
+    calls_at_block_time: bool = False
+    """Whether calls in the newest state are judged at its block's time, and not now."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
 

@@ -42,6 +42,7 @@ class Ledger:
             database=request.file,
             left_out=request.without_token_rules,
             gas_price=request.gas_price,
+            calls_at_block_time=request.calls_at_block_time,
         )
         keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
         return OpenChain(
