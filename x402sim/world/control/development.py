@@ -22,10 +22,9 @@ from x402sim.protocol.rpc_values import (
     read_number,
     read_object,
 )
-from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
 from x402sim.world.control.app import ACTIONS, Recorder
-from x402sim.world.control.common import mining, rewinding
-from x402sim.world.control.parts import LATEST_S, TEN_YEARS_S, pass_time
+from x402sim.world.running_world import RunningWorld
 
 MOST_BLOCKS = 1000
 
@@ -131,9 +130,11 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
     return mining(dev.world).automine
 
 
-async def _evm_mine(dev: Development, rpc: RpcContext, asked: Any = None) -> str:
-    """Mine a block, or as many as are asked for, the first at a time that may be given."""
-    fields = read_object(asked, "options") if isinstance(asked, dict) else {"timestamp": asked}
+async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
+    """Mine a block, or as many as `options` say, the first at a time that may be given."""
+    fields = (
+        read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
+    )
     if fields.get("timestamp") is not None:
         await _set_next_time(dev, rpc, fields["timestamp"])
     await _mine(dev, rpc, fields.get("blocks") or 1)
