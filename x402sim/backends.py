@@ -12,7 +12,7 @@ Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 for `World(cache=...)`.
 """
 
-from x402sim.explorer.settings import ExplorerSettings as ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
 from x402sim.world.chain_models import (
     FixedBlocks as FixedBlocks,

@@ -31,7 +31,7 @@ ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""
 LONG = 86_400
 """A duration that is not over when a short session is, in seconds or minutes."""
-RESTART_S = 8
+RESTART_S = 6
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
 """A session that lasts so long is used at these parts of it; another check may act just then."""

@@ -15,7 +15,7 @@ from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
 from x402sim import Settings, World, events
 from x402sim.chain import contract
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -110,7 +110,7 @@ class _Run:
         world = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
         async with in_process(world) as stage:
             self._journal = stage.journal
-            live = await LiveWorld.on(stage)
+            live = await LiveWorld.start(stage)
             self._journal.listeners.append(self._watch)
             try:
                 await self._tell(await _scene(live, stage.parts, self._case))

@@ -246,7 +246,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
-    exchanges = dict(watch.told())["exchanges"]
+    exchanges = dict(watch.messages())["exchanges"]
     kept = [json.loads(text) for text in exchanges]
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200

@@ -154,7 +154,7 @@ def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None
         async with httpx.AsyncClient(transport=transport, base_url="http://world") as http:
             told: Any = {"control": ControlClient(http), "network": TWO}
             told["merchants"] = lambda first: {"service": first}
-            await LiveWorld.on(SimpleNamespace(parts=None, first="service", **told))
+            await LiveWorld.start(SimpleNamespace(parts=None, first="service", **told))
 
     with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
         asyncio.run(ask())

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from x402sim.chain.base import ChainError
-from x402sim.journal import Journal
-from x402sim.journal.maker import read as read_maker
+from x402sim.journal import Journal, read_maker
 from x402sim.protocol.networks import NETWORKS
 from x402sim.text.console import is_plain
 from x402sim.text.printable import printable, printable_lines

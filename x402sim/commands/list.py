@@ -89,7 +89,7 @@ def _needs(scenario: Scenario) -> str:
 
 
 def _file(scenario: Scenario) -> Path:
-    return Path(inspect.getfile(scenario.play))
+    return Path(inspect.getfile(scenario.function))
 
 
 def _bold(text: str) -> str:

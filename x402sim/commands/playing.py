@@ -16,7 +16,7 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse, as_misuse
 from x402sim.events import RequestSent
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.protocol.networks import choose_network
 from x402sim.report.reading import reading_of
 from x402sim.report.run import Run

@@ -14,8 +14,7 @@ from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
-from x402sim.payer.flow import FlowAuth
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import FlowAuth, origin_of
 from x402sim.payer.mistakes import Draft, Mistake, Watched, copy_of, draft_of, paid_in, request_of
 from x402sim.payer.pick import Picked, pick
 from x402sim.payer.session import SessionAuth

@@ -208,7 +208,7 @@ def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
     Raises `Misuse` for tables that cannot be one frame.
     """
     from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
-    from x402sim.experiments.frame import whole_frame
+    from x402sim.experiments.tables import whole_frame
 
     folder = Folder(out, keys)
     with as_misuse(TypeError, ValueError, begin=f"{out}: "):

@@ -6,6 +6,7 @@ are texts, or values of `protocol.values`, in the order of the message.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,26 +53,11 @@ def facts_of(
     found: Recognized, known: Mapping[str, Network], now_s: int
 ) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a message, those of a payment with their meaning."""
-    if found.signed is not None:
-        yield from _payment_facts(found, found.signed, known, now_s)
+    if (signed := found.signed) is None:
+        for name, value in found.fields.items():
+            if name not in _PARTS or not isinstance(value, dict | list):
+                yield name, _value(name, value, now_s)
         return
-    for name, value in found.fields.items():
-        if name not in _PARTS or not isinstance(value, dict | list):
-            yield name, _value(name, value, now_s)
-
-
-def _value(name: str, value: Any, now_s: int) -> Any:
-    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
-    if name in ("timestamp", "expiresAt") and type(value) is int:
-        return point(value, now_s, is_ms=True)
-    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
-        return shortened(value)
-    return value
-
-
-def _payment_facts(
-    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
-) -> Iterator[tuple[str, Any]]:
     auth, named = signed.authorization, network_called(signed.network, known)
     yield "scheme", signed.scheme
     yield "network", _network_in_words(signed.network, named)
@@ -89,13 +75,20 @@ def _payment_facts(
     yield "signature", _value("signature", to_hex(signed.signature), now_s)
     if (network := network_of(found, signed, known)) is None:
         yield "signed by", meant(None, "unknown: the token's domain is not known")
-        return
-    signer = signer_of(auth, signed.signature, network.domain)
-    is_from = "`from`" if signer == auth.from_ else "not `from`"
-    if signer is None:
+    elif (signer := signer_of(auth, signed.signature, network.domain)) is None:
         yield "signed by", meant(None, "nobody: it is no signature")
     else:
+        is_from = "`from`" if signer == auth.from_ else "not `from`"
         yield "signed by", meant(checksum(signer), is_from, ", ")
+
+
+def _value(name: str, value: Any, now_s: int) -> Any:
+    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
+    if name in ("timestamp", "expiresAt") and type(value) is int:
+        return point(value, now_s, is_ms=True)
+    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
+        return shortened(value)
+    return value
 
 
 def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
@@ -264,8 +257,11 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         dialect = inner.dialect if inner and inner.dialect else dialect_of(wanted)
         way = Way(dialect, wanted, wanted.get("resource"))
     if inner is not None:
-        if inner.signed is not None and inner.dialect is Dialect.V1 and way is not None:
-            inner = _with_domain(inner, way)
+        asset = way.fields.get("asset") if way is not None else None
+        if inner.signed is not None and inner.dialect is Dialect.V1 and isinstance(asset, str):
+            with suppress(ValueError):  # version 1 does not name its token: the requirements do
+                parse_address(asset)
+                inner = replace(inner, signed=structs.replace(inner.signed, asset=asset))
         terms = list(_of_pair(found.fields, inner, way))
         for number, each in enumerate(explain(inner, known, now_s, ", in paymentPayload")):
             own = terms if number == 0 else ()
@@ -273,18 +269,6 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     if way is not None:
         title = f"Payment requirements: {way.dialect.value}"
         yield Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
-
-
-def _with_domain(inner: Recognized, way: Way) -> Recognized:
-    """Return a payment of version 1 with the token of its requirements, which it does not name."""
-    asset = way.fields.get("asset")
-    if inner.signed is None or not isinstance(asset, str):
-        return inner
-    try:
-        parse_address(asset)
-    except ValueError:
-        return inner
-    return replace(inner, signed=structs.replace(inner.signed, asset=asset))
 
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
@@ -309,8 +293,8 @@ def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> I
     if isinstance(accepted, dict):
         paths = list(differences(accepted, dict(way.fields)))
         if paths:
-            seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
-            yield Finding("accepted", seen, "the same requirements", do)
+            got = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
+            yield Finding("accepted", got, "the same requirements", do)
         return
     for name in ("scheme", "network"):
         if inner.fields.get(name) != way.fields.get(name):
@@ -325,10 +309,10 @@ def _of_envelope(
     title = f"Message of {envelope.protocol}, {encoding}"
     if not envelope.enclosed:
         title += ": no payment is in it"
-        seen = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
+        got = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
         do = "Look at the error: it is not about a payment, or it does not say so in data."
         is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
-        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=is_402)
+        finding = Finding("message", got, "a 402, a payment or a receipt", do, stops=is_402)
         yield Decoded(title, envelope.facts, (finding,))
         return
     places = {each.where: each for each in envelope.enclosed}

@@ -301,8 +301,8 @@ def recognize(text: str) -> Recognized:
         encoding += ", the list of a 402"
     if not isinstance(fields, dict):
         words = {list: "an array", str: "a string", bool: "true or false"}
-        seen = words.get(type(fields), "a number")
-        raise BadMessage(f"JSON, but {seen}; every message of a payment is an object")
+        type_name = words.get(type(fields), "a number")
+        raise BadMessage(f"JSON, but {type_name}; every message of a payment is an object")
     return recognized(fields, encoding, named[1] if named else "")
 
 

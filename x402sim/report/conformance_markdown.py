@@ -14,7 +14,7 @@ from x402sim.report.results import Outcome, Result, Results
 MOST_CAUSES, MOST_EXCHANGE = 20, 3000
 """How many causes are shown, and how many characters of an exchange: a comment has 65,536."""
 MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
-_SPECIAL = re.compile(r"([\\\\`*_{}\\[\\]<>()#+!|~@-])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
 
 
 def page(subject: str, target: str, results: Results, *, strict: bool = False) -> str:
@@ -34,8 +34,8 @@ def page(subject: str, target: str, results: Results, *, strict: bool = False) -
     groups = by_cause(results)
     for first, *rest in groups[:MOST_CAUSES]:
         lines += _cause(first, rest, strict)
-    if left := len(groups) - MOST_CAUSES:
-        lines += [f"And {left} more causes: see the other reports.", ""] if left > 0 else []
+    if (left := len(groups) - MOST_CAUSES) > 0:
+        lines += [f"And {left} more causes: see the other reports.", ""]
     return "\n".join(lines)
 
 
@@ -46,7 +46,8 @@ def _cause(first: Result, rest: Results, strict: bool) -> Iterator[str]:
     notes = [first.level, report.headline(first), lost, str(first.loss or "")]
     notes += [] if counts else [report.why_uncounted(first)]
     told = "; ".join(_plain(each) for each in notes if each)
-    yield f"- **{_plain(cause(first))}** ({_code(first.id)}: {told})"
+    what = cause(first) if first.outcome is Outcome.FAILED else "not judged"
+    yield f"- **{_plain(what)}** ({_code(first.id)}: {told})"
     if todo := repair(first):
         yield f"  To repair: {_plain(todo)}"
     if rest:
@@ -70,9 +71,10 @@ def _cause(first: Result, rest: Results, strict: bool) -> Iterator[str]:
     else:
         yield f"  {_code(first.reason)}"
         yield ""
-    yield "  Run it again:"
-    yield ""
-    yield from _block(first.rerun)
+    if first.rerun:
+        yield "  Run it again:"
+        yield ""
+        yield from _block(first.rerun)
     yield "  </details>"
     yield ""
 

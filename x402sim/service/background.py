@@ -34,21 +34,20 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     """
     settings = service.settings
 
+    async def sweep(service: Service) -> None:
+        service.entitlements.sweep(service.clock.now_ms())
+
     jobs: list[tuple[str, float, Work, Waiting | None]] = [
         ("reconcile", settings.reconcile_interval_s, reconcile, "payments"),
         ("expire", settings.session_sweep_s, sessions.expire, "refunds"),
         ("index", settings.indexer_interval_s, indexer.run, None),
-        ("sweep", settings.entitlement_sweep_s, _sweep, None),
+        ("sweep", settings.entitlement_sweep_s, sweep, None),
     ]
     async with asyncio.TaskGroup() as group:
         for name, interval_s, work, waiting in jobs:
             first_s = phases(name, interval_s) % interval_s or interval_s
             loop = _every(service, interval_s, first_s, work, waiting)
             group.create_task(loop, name=f"background work: {name}")
-
-
-async def _sweep(service: Service) -> None:
-    service.entitlements.sweep(service.clock.now_ms())
 
 
 async def _every(

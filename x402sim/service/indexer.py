@@ -1,6 +1,6 @@
 """The payment indexer: completes settled payments with the block they are in.
 
-Every 300 s it takes at most 100 settled records without a block, newest first, asks
+Every 300 s it takes at most 100 settled records without a block, newest first, queries
 the chain explorer for each transaction, and afterwards updates the reputations. It looks again at
 payments and refunds whose block is not deep enough yet, because a reorganisation may undo them.
 Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-query.
@@ -26,7 +26,7 @@ async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
     What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
-    the next run asks the node about, when its block may be deep enough. Of each, one run takes a
+    the next run queries the node about, when its block may be deep enough. Of each, one run takes a
     batch at most. A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """

@@ -65,7 +65,7 @@ class IssuedTerms(msgspec.Struct, frozen=True):
 def required_without_id(
     network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
 ) -> PaymentRequired:
-    """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
+    """Return the 402 of a resource at one price, without a payment id (2.1/requirements).
 
     Its requirements have a description (2.1/description-shown).
     """

@@ -30,7 +30,7 @@ from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import BadMessage, SettlementRequest, decode
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.refusals import Finality, Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import (
     GRACE_S,
     VERIFICATION,
@@ -359,7 +359,7 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     row, code = why.refusal.row, _CODES.get(why.refusal, x402_reasons.UNEXPECTED_SETTLE)
     if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
         code = x402_reasons.NONCE_USED[paid.version]
-    is_kept = row.resend or (row.final is None and not why.final)
+    is_kept = row.resend or (row.final is Finality.STATED and not why.final)
     reason = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     is_pending = why.refusal is Refusal.PENDING
     attempt = service.store.payments.get(paid.settlement.payment_id) if is_pending else None

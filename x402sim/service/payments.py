@@ -29,6 +29,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import (
     NOT_ISSUED,
     ChainFinding,
+    Finality,
     Refusal,
     RequestError,
     SettlementRefused,
@@ -123,8 +124,8 @@ async def pay(
                     case "claim":
                         attempt = attempt or claim(service, request, is_unused=is_unused)
                     case "verify":  # steps 2 and 3
-                        # a used nonce was refused above: if it is not known to be unused, the node
-                        # did not answer, and a use of it later could not be told from an earlier
+                        # a used nonce was refused above. If it is not known to be unused, the node
+                        # did not answer: a use by this payment could not be told from one before.
                         if request.is_authorized and not is_unused:
                             raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
                         if verifies and policy.verify.verifies(request.terms.amount_base):
@@ -161,9 +162,8 @@ async def accept(
         if attempt is not None and attempt.status == "settled":
             return
         if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
-            payments.mark_not_submitted(
-                attempt.number
-            )  # it is sent only once the endpoint has worked
+            # nothing is sent before the endpoint has worked
+            payments.mark_not_submitted(attempt.number)
         try:
             await reject_low_v_signature(service, request, attempt)
             if policy.verify.verifies(request.terms.amount_base):
@@ -517,13 +517,10 @@ async def recover_or_refuse(
     never pay, or if the policy has forgotten the payment.
     """
     if attempt is None:  # not claimed, so there is nothing to look up
-        # A policy that claims last has forgotten what is lost: it never serves it, and says so.
+        # a policy that claims last has forgotten what is lost, and never serves it
         raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
-    payments, was_submitted = (
-        service.store.payments,
-        attempt.submission is Submission.MAYBE_SUBMITTED,
-    )
-    maybe_submitted = was_submitted or cause.maybe_submitted
+    payments, was = service.store.payments, attempt.submission
+    maybe_submitted = was is Submission.MAYBE_SUBMITTED or cause.maybe_submitted
     if not request.is_authorized and not maybe_submitted:
         payments.drop_claim(attempt.number)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
@@ -543,7 +540,7 @@ async def recover_or_refuse(
         payments.mark_maybe_submitted(attempt.number)
     else:
         payments.mark_not_submitted(attempt.number)
-    is_pending = maybe_submitted and cause.refusal.row.final is not None
+    is_pending = maybe_submitted and cause.refusal.row.final is not Finality.STATED
     advice = _retry_advice(service, request, cause.refusal, finding, maybe_submitted)
     raise SettlementRefused(
         Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False

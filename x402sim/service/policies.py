@@ -215,7 +215,7 @@ class NeedsConfirmations(Exception):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment id or a session id that a request shows, for the resource that it asks for.
+    """A payment id or a session id that a request shows, for the resource that it requests.
 
     `is_settled`: the money for it has moved, as far as the service knows (section 5).
     """
@@ -262,7 +262,7 @@ class ServeConfirmed:
 
     If before each block the newest ones are replaced with p, and each reorganisation goes one
     deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
-    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
+    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` requests it again.
     """
 
     blocks: WholeFromZero
@@ -317,7 +317,7 @@ class NoStore:
     """The default: no cache stores it."""
 
     def headers(self) -> dict[str, str]:
-        """Return the header that says so."""
+        """Return the header `no-store`."""
         return {"cache-control": "no-store"}
 
 

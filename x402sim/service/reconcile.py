@@ -28,7 +28,7 @@ from x402sim.service.upstream.chain import NonceUse, OnChain
 from x402sim.service.upstream.facilitator import Moved, NotMoved
 
 AT_MOST = 100
-"""The pending payments of each kind that one run asks the chain about."""
+"""The pending payments of each kind that one run queries the chain about."""
 
 
 class ChainAnswer(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
     The policy `lost_answer` does it. One that cannot be resolved yet is looked at less and less
-    often. One run reads and asks about a limited number: those whose money may have moved, and as
+    often. One run reads and queries a limited number: those whose money may have moved, and as
     many of the others; those that have waited longest first. So many hopeless headers delay no
     other.
     """
@@ -280,7 +280,7 @@ def suspend(service: Service, attempt: Attempt) -> None:
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
     """Note that an attempt can never be paid any more, and end the access that it gave.
 
-    A chain of this height says so.
+    `height` is that of the chain that reports it.
     """
     payment_id = attempt.payment_id
     is_news = service.store.payments.fail(attempt.number, height)

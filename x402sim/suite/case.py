@@ -154,6 +154,16 @@ def skipped(
 # --- what came of them --------------------------------------------------------------------
 
 
+ONLY = " --only ID"
+"""Stands in the command that repeats a run where the option must come before other words."""
+
+
+def repeating(rerun: str, check_id: str) -> str:
+    """Return the command that repeats one id, given the one that repeats the run."""
+    only = f" --only {check_id}"
+    return rerun.replace(ONLY, only, 1) if ONLY in rerun else f"{rerun}{only}".strip()
+
+
 def in_order(results: Iterable[Result], cases: Iterable[Case]) -> list[Result]:
     """Return results in the order of the cases: what waits ends last, and belongs elsewhere."""
     places = {check_id: place for place, check_id in enumerate(dict.fromkeys(c.id for c in cases))}
@@ -172,7 +182,7 @@ def interrupted(results: Sequence[Result], cases: Sequence[Case], rerun: str) ->
             outcome=Outcome.INCONCLUSIVE,
             title=case.title,
             reason="the run was interrupted before this was certain",
-            rerun=f"{rerun} --only {case.id}".strip(),
+            rerun=repeating(rerun, case.id),
             ground=case.ground,
             is_control=case.is_control,
         )
@@ -197,7 +207,7 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
         id=first.id,
         level=first.level,
         section=first.section,
-        rerun=f"{rerun} --only {first.id}".strip(),
+        rerun=repeating(rerun, first.id),
         cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
         is_control=any(case.is_control for case in cases),

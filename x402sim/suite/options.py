@@ -6,9 +6,11 @@ that repeats a run.
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
+
+from x402sim.suite.case import ONLY
 
 _FLAG = "flag"
 PROGRAM = ("python", "-m", "x402sim", "conformance")
@@ -114,10 +116,16 @@ def above_zero(what: str, option: str) -> Callable[[float], float]:
     return read
 
 
-def again(words: Iterable[str], options: type[Any], values: Mapping[str, Any]) -> str:
+def again(
+    words: Iterable[str],
+    options: type[Any],
+    values: Mapping[str, Any],
+    behind: Sequence[str] = (),
+) -> str:
     """Return the command that repeats a run, with every flag that matters, and no secret.
 
-    `words` come after the name of the command.
+    `words` come after the name of the command, and the words of a subject's own command `behind`
+    its flags, and behind the place of --only.
     """
     every = given(options, values)
     said = [*PROGRAM, *words]
@@ -130,7 +138,7 @@ def again(words: Iterable[str], options: type[Any], values: Mapping[str, Any]) -
     text = shlex.join(said)
     for each in flags_of(options):
         text = text.replace(f"'${each.variable}'", f'"${each.variable}"')
-    return text
+    return f"{text}{ONLY} -- {shlex.join(behind)}" if behind else text
 
 
 def _words(flag: Flag, value: Any) -> Iterator[str]:

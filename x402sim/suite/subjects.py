@@ -22,6 +22,11 @@ NOT_YET = {
 """What is no subject yet, and what to do meanwhile."""
 
 
+def instead(name: str) -> str:
+    """Return how to judge a subject that was given to the judge of another one."""
+    return NOT_YET.get(name) or f"its judge is x402sim conformance {name}"
+
+
 def subject(name: str) -> Subject[Any]:
     """Return a subject of the table."""
     module, attribute = SUBJECTS[name]

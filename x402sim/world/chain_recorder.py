@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from x402sim import events
-from x402sim.chain.base import Block, Chain, Log, TxReceipt
+from x402sim.chain.base import Block, Chain, TxReceipt
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -38,12 +38,17 @@ class ChainRecorder:
         """Record what has changed since the last call."""
         async with self._turn:
             height = await self._chain.height()
-            while self._seen and await self._is_gone(self._seen[-1], height):
+            while self._seen:
+                newest = self._seen[-1]
+                there = await self._chain.block(newest.number) if newest.number <= height else None
+                if there is not None and there.hash == newest.hash:
+                    break
                 for tx_hash in self._seen.pop().tx_hashes:
                     self._record(
                         events.TransactionUndone(actor=self._actor, tx_hash=to_hex(tx_hash))
                     )
-            for number in range(self._next, height + 1):
+            first = self._seen[-1].number + 1 if self._seen else 0
+            for number in range(first, height + 1):
                 block = await self._chain.block(number)
                 receipts = (
                     [await self._chain.receipt(tx) for tx in block.tx_hashes] if block else []
@@ -56,16 +61,6 @@ class ChainRecorder:
                 for hook in self.on_block:
                     hook(block)
             self.supply_base = await self._chain.supply()
-
-    @property
-    def _next(self) -> int:
-        return self._seen[-1].number + 1 if self._seen else 0
-
-    async def _is_gone(self, block: Block, height: int) -> bool:
-        if block.number > height:
-            return True
-        now_there = await self._chain.block(block.number)
-        return now_there is None or now_there.hash != block.hash
 
     def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
         self._record(
@@ -84,34 +79,28 @@ class ChainRecorder:
         for log in receipt.logs:
             if log.address != self._chain.token or not log.topics:
                 continue  # a log of another contract
+            account = checksum(Address(log.topics[1][12:])) if len(log.topics) > 1 else ""
             if log.topics[0] == abi.TRANSFER_EVENT:
-                self._record_transfer(log)
+                self._record(
+                    events.Transfer(
+                        actor=self._actor,
+                        tx_hash=to_hex(log.tx_hash),
+                        block=log.block_number,
+                        sender=account,
+                        to=checksum(Address(log.topics[2][12:])),
+                        amount_base=str(int.from_bytes(log.data)),
+                    )
+                )
             elif log.topics[0] in _USES:
-                self._record_use(log)
-
-    def _record_transfer(self, log: Log) -> None:
-        sender, to = (checksum(Address(topic[12:])) for topic in log.topics[1:3])
-        self._record(
-            events.Transfer(
-                actor=self._actor,
-                tx_hash=to_hex(log.tx_hash),
-                block=log.block_number,
-                sender=sender,
-                to=to,
-                amount_base=str(int.from_bytes(log.data)),
-            )
-        )
-
-    def _record_use(self, log: Log) -> None:
-        self._record(
-            events.AuthorizationConsumed(
-                actor=self._actor,
-                tx_hash=to_hex(log.tx_hash),
-                authorizer=checksum(Address(log.topics[1][12:])),
-                authorization=log.topics[2].hex(),
-                use=_USES[log.topics[0]],
-            )
-        )
+                self._record(
+                    events.AuthorizationConsumed(
+                        actor=self._actor,
+                        tx_hash=to_hex(log.tx_hash),
+                        authorizer=account,
+                        authorization=log.topics[2].hex(),
+                        use=_USES[log.topics[0]],
+                    )
+                )
 
     def _record(self, event: events.ChainEvent) -> None:
         self._journal.record(self._clock.now_ms(), event)

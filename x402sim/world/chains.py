@@ -1,6 +1,6 @@
 """The chain backends of a world, and the accounts that are funded there.
 
-A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.offers`
+A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
 afterwards. No other code depends on which backend it is.
 """
 
@@ -133,7 +133,7 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     network: Network
     """The network, with the address of the token on this chain."""
     rpc_app: Starlette
-    offers: frozenset[Need]
+    capabilities: frozenset[Need]
     facilitator: PrivateKey | None = None
     """The key of the account that submits the settlements of every facilitator; None if each has
     its own."""
@@ -175,7 +175,7 @@ class ChainBackend(Protocol):
 
 CHAIN = ".chain"
 """What the name of a chain's file has more than its database's."""
-_OFFERS = frozenset(
+_CAPABILITIES = frozenset(
     {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
 )
 
@@ -211,7 +211,7 @@ class Ledger:
             chain=chain,
             network=request.network,
             rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
-            offers=_OFFERS,
+            capabilities=_CAPABILITIES,
         )
 
 
@@ -267,7 +267,7 @@ class Anvil:
             chain=chain,
             network=network,
             rpc_app=node_rpc_app(chain, may_write=request.unlocked),
-            offers=frozenset(
+            capabilities=frozenset(
                 {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},
             ),
         )
@@ -333,7 +333,9 @@ class Node:
         from x402sim.chain.node.external import ExternalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
-        network, keys = self._network(request.network), keys_of(self.keys, os.environ)
+        network, keys = request.network, keys_of(self.keys, os.environ)
+        if self.token is not None:
+            network = replace(network, asset=parse_address(self.token))
         balances = request.balances
 
         async def connect() -> ExternalChain:
@@ -359,11 +361,8 @@ class Node:
             network=chain.network,
             facilitator=PrivateKey(keys[0]),
             rpc_app=node_rpc_app(chain, may_write=request.unlocked),
-            offers=frozenset({Need.OBSERVE_CHAIN, *funds}),
+            capabilities=frozenset({Need.OBSERVE_CHAIN, *funds}),
         )
-
-    def _network(self, network: Network) -> Network:
-        return network if self.token is None else replace(network, asset=parse_address(self.token))
 
 
 def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
@@ -390,8 +389,7 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
     """
     if text.startswith(("http://", "https://")):
         return Node(text, token=token, deploy=deploy)
-    own: tuple[ChainBackend, ...] = (DEFAULT_CHAIN, Anvil())
-    known = {chain.name: chain for chain in own}
+    known: dict[str, ChainBackend] = {"ledger": DEFAULT_CHAIN, "anvil": Anvil()}
     if text not in known:
         raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
     if token is not None or deploy:

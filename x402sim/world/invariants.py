@@ -2,7 +2,8 @@
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
 served, only for money that moved and was not taken back; a payment id is paid at most once. Each is
-checked on the chain and the database; only what was served is read from an answer."""
+checked on the chain and the database; only what was served is read from an answer.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -41,7 +42,7 @@ class Invariants:
 
     def __init__(self, stage: Stage, parts: RunningWorld) -> None:
         self._stage, self._parts = stage, parts
-        self._supply = parts.watch.supply_base
+        self._supply = parts.chain_recorder.supply_base
         """The supply at first, and what was minted since."""
         self._moved: dict[bytes, tuple[Moved, ...]] = {}
         """The transfers of each transaction."""
@@ -144,14 +145,14 @@ class Invariants:
         if is_paid and first is None:
             return
         about, price = f"exchange {event.exchange}", self._quote_price(event.to)
-        seen = f"{authorization.hex()} in {about}"
+        actual = f"{authorization.hex()} in {about}"
         if not is_paid:
-            yield Broken(SERVED_IF_PAID, STANDS, f"none by {seen}", about, price)
+            yield Broken(SERVED_IF_PAID, STANDS, f"none by {actual}", about, price)
         is_stored = event.payment_id is not None and store.served.is_stored(event.payment_id)
         if first is not None and not (
             is_stored and first is store
         ):  # there, it is that order again
-            yield Broken(ORDER_ONCE, "one order", seen, about, price)
+            yield Broken(ORDER_ONCE, "one order", actual, about, price)
 
     def _quote_price(self, name: events.ServiceName) -> int:
         service = self._parts.services[name].service
@@ -176,8 +177,8 @@ class Invariants:
         authorizations = {one for each in ids for one in self._offered[each]}
         if len(ids) > 1 and len(self._served & ids) > len(authorizations):
             price = self._price(event.to, payment_id)
-            seen = f"{payment_id} with that of another"
-            yield Broken(ORDER_ONCE, "an authorization of its own", seen, payment_id, price)
+            actual = f"{payment_id} with that of another"
+            yield Broken(ORDER_ONCE, "an authorization of its own", actual, payment_id, price)
 
     def _price(self, service: events.ServiceName, payment_id: str) -> int:
         """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
@@ -204,8 +205,8 @@ class Invariants:
         session = self._store(event.actor).sessions.get(event.session_id)
         offered = self._offered.get(session.payment_id) if session else None
         if offered and self._used.keys().isdisjoint(offered):
-            seen = f"no deposit of {event.session_id}"
-            yield Broken(SERVED_IF_PAID, STANDS, seen, event.session_id, event.released_base)
+            actual = f"no deposit of {event.session_id}"
+            yield Broken(SERVED_IF_PAID, STANDS, actual, event.session_id, event.released_base)
 
     def _count(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""
@@ -217,7 +218,7 @@ class Invariants:
 
     def _conserved(self) -> Iterator[Broken]:
         """Check that the sum of all balances is the minted amount."""
-        minted, held = self._supply, self._parts.watch.supply_base
+        minted, held = self._supply, self._parts.chain_recorder.supply_base
         if held != minted:
             expected, actual = f"{minted} base units", f"{held} base units"
             yield Broken(CONSERVED, expected, actual, "", abs(held - minted))
@@ -238,9 +239,9 @@ class Invariants:
         refunded = session.remaining if session.refund_status == "settled" else 0
         out = session.released + refunded
         if not 0 <= session.released <= out <= session.deposited:
-            expected, seen = f"at most {session.deposited}", f"{out} of {event.session_id}"
+            expected, actual = f"at most {session.deposited}", f"{out} of {event.session_id}"
             over_base = abs(out - session.deposited)
-            yield Broken(WITHIN_DEPOSIT, expected, seen, event.session_id, over_base)
+            yield Broken(WITHIN_DEPOSIT, expected, actual, event.session_id, over_base)
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""
@@ -251,8 +252,8 @@ class Invariants:
         wanted = stored.from_address.lower(), stored.to_address.lower(), int(stored.amount)
         if wanted not in moved:
             payment_id = stored.payment_id
-            expected, seen = f"a transfer of {wanted}", f"{moved} for {payment_id}"
-            yield Broken(GRANTED_IF_PAID, expected, seen, payment_id, wanted[2])
+            expected, actual = f"a transfer of {wanted}", f"{moved} for {payment_id}"
+            yield Broken(GRANTED_IF_PAID, expected, actual, payment_id, wanted[2])
 
     def _store(self, service: events.ServiceName) -> Store:
         """Return the database of a service."""

@@ -37,7 +37,7 @@ from x402sim.world.payer import (
 )
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
-from x402sim.world.stages import Stage, on
+from x402sim.world.stages import Stage, path_on
 from x402sim.world.transport.faults import Fault, FaultRule
 
 
@@ -79,7 +79,7 @@ class LiveWorld:
         """The transactions that had transferred tokens."""
 
     @classmethod
-    async def on(cls, stage: Stage) -> "LiveWorld":
+    async def start(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
         Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
@@ -276,7 +276,7 @@ class LiveWorld:
     async def fund(self, address: str, amount: str, network: str | None = None) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         given = {"address": address, "amount": amount}
-        await self.stage.ask(on("faucet", network), given)
+        await self.stage.ask(path_on("faucet", network), given)
 
     @explained
     async def mining(self, automine: bool) -> None:

@@ -135,7 +135,7 @@ OnBlock = Callable[[NewBlock], Awaitable[None] | None]
 def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
     """Call a function with each new block, also with those that replace others.
 
-    A coroutine function runs in a task of its own. What it raises fails the story. Raises
+    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
     `ValueError` without parts: for a deployment.
     """
     if parts is None:
@@ -145,22 +145,22 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
     async def finish(started: Awaitable[None]) -> None:
         try:
             await started
-        except Exception as error:  # noqa: BLE001 - the user's own code: the story is told
-            parts.tell(error)
+        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
+            parts.report_bug(error)
 
-    def told(block: Block) -> None:
-        seen = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
+    def on_new_block(block: Block) -> None:
+        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
         try:
-            started = hook(seen)
+            started = hook(new)
         except Exception as error:  # noqa: BLE001 - as above
-            parts.tell(error)
+            parts.report_bug(error)
             return
         if isawaitable(started):
-            task = asyncio.create_task(finish(started), name="a story's hook of a block")
+            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
             running.add(task)
             task.add_done_callback(running.discard)
 
-    parts.watch.on_block.append(told)
+    parts.chain_recorder.on_block.append(on_new_block)
 
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -210,8 +210,8 @@ class PayerClient:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:
             exchange = request.extensions["exchange"]
-            said, text = object_in(response.content) or {}, response.text
-            answer = Answer(response.status, said, exchange, text, headers=response.headers)
+            fields, text = object_in(response.content) or {}, response.text
+            answer = Answer(response.status, fields, exchange, text, headers=response.headers)
         self.stage.last_exchange = answer.exchange
         return answer
 

@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 from x402sim import events
 from x402sim.clock import Clock, periodic_context, stopwatch
 from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.journal import Entry
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
@@ -292,7 +292,7 @@ async def _play(world: World, scenario: Scenario, is_told: bool) -> Run:
     with _warnings_silenced():
         async with open_stage(world) as stage:
             _require_network(world, stage.network)
-            live = await LiveWorld.on(stage)
+            live = await LiveWorld.start(stage)
             told = telling(scenario.name, _how_far(live)) if is_told else nullcontext()
             try:
                 with told:
@@ -358,7 +358,7 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
 
 async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[events.Outcome, str]:
     """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
-    missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
+    missing = [need.meaning for need in scenario.needs if need not in live.stage.capabilities]
     if missing:
         chain = _chain_of(world)
         place = world.where.name + (f" on {chain}" if chain else "")
@@ -386,7 +386,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         with forgotten_awaits(file_of(scenario)) as forgotten:
             async with idle_timeout:
                 if stage.parts is not None:
-                    stage.parts.listen(idle_timeout.stop)
+                    stage.parts.add_bug_listener(idle_timeout.stop)
                 await _started(scenario, live)
         if forgotten:
             raise ForgottenAwait(named(forgotten))
@@ -406,10 +406,10 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
 
 def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
     """Call a story; raises `TypeError` unless there is something to await."""
-    started: object = scenario.play(live)
+    started: object = scenario.function(live)
     if isawaitable(started):
         return started
-    name, code = scenario.name, getattr(unwrap(scenario.play), "__code__", None)
+    name, code = scenario.name, getattr(unwrap(scenario.function), "__code__", None)
     where = f" ({tracebacks.shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
     raise TypeError(
         f"{name}{where} is no story, since it returned {described(started)}: "

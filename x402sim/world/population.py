@@ -1,7 +1,8 @@
 """A population: when its payers come, what they do on a visit, and how all of it is played.
 
 Visits come as a Poisson process, at fixed intervals or at given moments; each runs a behaviour in a
-task of its own: it buys, or opens a session and uses it."""
+task of its own: it buys, or opens a session and uses it.
+"""
 
 import asyncio
 import itertools

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from x402sim import events
 from x402sim.chain.base import Block, Call, Chain, ChainClient, ChainError, TxReceipt
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
@@ -36,9 +37,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
-from x402sim.service.background import Phases
 from x402sim.service.environment import Environment
-from x402sim.service.settings import Settings
 from x402sim.service.state import Entitlement, Service, connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
@@ -126,8 +125,10 @@ class FacilitatorNode:
 
 
 JOURNAL_LIMIT = 100_000
-WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
-SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW})
+WORLD_CAPABILITIES = frozenset({Need.FAULTS, Need.WORLD})
+SERVICE_CAPABILITIES = frozenset(
+    {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
+)
 ACTORS = ("service", "facilitator", "explorer", "chain")
 """The actors whose clocks can be skewed; others have names of their own."""
 
@@ -190,10 +191,10 @@ class RunningWorld:
 
     network: Network = field(init=False)
     chain: Chain = field(init=False)
-    watch: ChainRecorder = field(init=False)
+    chain_recorder: ChainRecorder = field(init=False)
     index: Index = field(init=False)
     """That of the network's explorer."""
-    offers: frozenset[Need] = field(init=False)
+    capabilities: frozenset[Need] = field(init=False)
     """The needs that this world meets, in real or virtual time."""
     outside: Mapping[Part, Starlette] = field(init=False)
     """What a service on this network calls, without faults."""
@@ -216,7 +217,7 @@ class RunningWorld:
         app = self.outside["rpc"]
         return self.with_faults("rpc", app, paths_of(app), self.process.crash)
 
-    def on(self, network: str) -> "RunningWorld":
+    def on_network(self, network: str) -> "RunningWorld":
         """Return the same world on another network; raises `ValueError` for one that it lacks."""
         by_name = {each.network.name: each for each in self.networks}
         if network not in by_name:
@@ -225,14 +226,14 @@ class RunningWorld:
 
     # --- what goes wrong -------------------------------------------------------------------
 
-    def tell(self, bug: Exception) -> None:
-        """Tell an unexpected exception to all who listen."""
+    def report_bug(self, bug: Exception) -> None:
+        """Report an unexpected exception to every listener."""
         self.first_bug[:] = self.first_bug or [bug]
         for listener in self.on_bug:
             listener(bug)
 
-    def listen(self, listener: Callable[[Exception], None]) -> None:
-        """Tell a function each unexpected exception, and the first one if it is past."""
+    def add_bug_listener(self, listener: Callable[[Exception], None]) -> None:
+        """Call a function with each unexpected exception, and with the first one if it is past."""
         self.on_bug.append(listener)
         for bug in self.first_bug:
             listener(bug)
@@ -252,7 +253,9 @@ class RunningWorld:
         """
         self.faults.paths[name] = paths
         kill = crash or _nobody
-        return faulty(app, name, self.faults, self.journal, self.clock, kill, self.tell, caller)
+        return faulty(
+            app, name, self.faults, self.journal, self.clock, kill, self.report_bug, caller
+        )
 
     # --- services --------------------------------------------------------------------------
 
@@ -284,7 +287,7 @@ class RunningWorld:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        there, first = self.on(settings.get("network") or self.network.name), self.service
+        there, first = self.on_network(settings.get("network") or self.network.name), self.service
         changed = replace(first.env.settings, **settings)
         setup = replace(first.env, network=there.network, settings=changed)
         if not shares_database:
@@ -305,24 +308,28 @@ class RunningWorld:
                 event = msgspec.structs.replace(event, actor=name)
             self.journal.record(self.clock.now_ms(), event)
 
-        outside = {
-            part: self.with_faults(part, app, paths_of(app), crash)
-            for part, app in self.outside.items()
-        }
-        links = {host_of(part): self.link(name, part, app) for part, app in outside.items()}
+        def phase(work: str, interval_s: float) -> float:
+            """Return when periodic work begins: at the settings' phase, or drawn."""
+            if setup.settings.phase is not None:
+                return setup.settings.phase
+            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
+
+        outside: dict[Part, ASGIApp] = {}
+        links: dict[str, Transport] = {}
+        for part, app in self.outside.items():
+            outside[part] = self.with_faults(part, app, paths_of(app), crash)
+            links[host_of(part)] = self.link(name, part, outside[part])
         ids = self.rng.stream("payment ids" if is_first else f"payment ids of {name}")
         clock = self.clocks.get(name, self.clocks["service"])
         service = replace(
             connected(setup, store, _ToParts(links), clock, ids),
             record=record,
-            on_bug=self.tell,
+            on_bug=self.report_bug,
             settlement_rules=options.rules("settlement"),
             freshness_rules=options.rules("freshness"),
             rng=self.rng,
         )
-        process = ServiceProcess(
-            service, options.hooks, self._phases(name, setup.settings), outside
-        )
+        process = ServiceProcess(service, options.hooks, phase, outside)
         served: ASGIApp = process if options.has_service or not is_first else _no_service
         process.app = self.with_faults(
             name, served, process.paths if served is process else (), crash
@@ -331,30 +338,7 @@ class RunningWorld:
             process.app = cached(process.app, options.cache, self.clock)
         self.services[name] = process
 
-    def _phases(self, name: ServiceName, settings: Settings) -> Phases:
-        """Return when a service's periodic work begins: at the settings' phase, or drawn."""
-
-        def phase(work: str, interval_s: float) -> float:
-            if settings.phase is not None:
-                return settings.phase
-            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
-
-        return phase
-
     # --- networks --------------------------------------------------------------------------
-
-    def _open_chains(self, store: Store, secret: bytes) -> list[OpenChain]:
-        """Open the chain of every network; if one cannot be opened, nothing stays open."""
-        opened: list[OpenChain] = []
-        try:
-            for network in self.options.networks:
-                opened.append(self._open_chain(store, secret, network))
-        except BaseException:
-            store.close()
-            for each in opened:
-                each.chain.close()
-            raise
-        return opened
 
     def _open_chain(self, store: Store, secret: bytes, network: Network) -> OpenChain:
         """Open a network's chain, and advance the world's clock to its newest block.
@@ -366,6 +350,7 @@ class RunningWorld:
         if not is_first:
             secret = hashlib.sha256(network.name.encode() + secret).digest()
             file = file and file.with_name(f"{file.name}.{network.name}")
+        left_out = tuple(rule for rule in options.without if rule[0] in TOKEN_TABLES)
         draws, chain_clock = self.rng.stream("gas price"), self.clocks["chain"]
         opened = options.backend.open(
             ChainRequest(
@@ -378,7 +363,7 @@ class RunningWorld:
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
                 gas_price=gas_price_wei(options.gas_price_gwei, draws, chain_clock.now),
-                without_token_rules=options.without_token_rules,
+                without_token_rules=left_out,
             )
         )
         if opened.chain.controls:
@@ -392,9 +377,11 @@ class RunningWorld:
         name = None if on is opened[0] else on.network.name
         there.network, there.chain = on.network, on.chain
         there.index = Index(on.chain, self.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-        there.watch = ChainRecorder(on.chain, self.journal, self.clock, name)
-        offers = WORLD_OFFERS | (SERVICE_OFFERS if self.options.has_service else frozenset())
-        there.offers = on.offers | offers
+        there.chain_recorder = ChainRecorder(on.chain, self.journal, self.clock, name)
+        capabilities = WORLD_CAPABILITIES | (
+            SERVICE_CAPABILITIES if self.options.has_service else frozenset()
+        )
+        there.capabilities = on.capabilities | capabilities
         outside: dict[Part, Starlette] = {"explorer": explorer_app(there.index), "rpc": on.rpc_app}
         chains = [on, *(each for each in opened if each is not on)]
         for facilitator in self.options.facilitators:
@@ -456,18 +443,26 @@ def build(
         catalogue=Catalogue(clocks["facilitator"]),
         link=link,
     )
-    chains = ["", *(f".{network.name}" for network in world.networks[1:])]
-    with claimed(world.database, [name + CHAIN for name in chains]):
+    chain_files = [CHAIN, *(f".{network.name}{CHAIN}" for network in world.networks[1:])]
+    with claimed(world.database, chain_files):
         store = Store(world.database)
         secret = store.secret("ids", rng.secret("ids"))
-        opened = running._open_chains(store, secret)
+        opened: list[OpenChain] = []
+        try:
+            for network in world.networks:
+                opened.append(running._open_chain(store, secret, network))
+        except BaseException:  # if one cannot be opened, nothing stays open
+            store.close()
+            for each in opened:
+                each.chain.close()
+            raise
     for each in opened:
         running._add_network(each, opened)
     first = running.networks[0]
     first.deploy(world.first, store, secret)
     for name, settings in world.services.items():
         if name != world.first:
-            first.on(settings.network or first.network.name).deploy(name, Store())
+            first.on_network(settings.network or first.network.name).deploy(name, Store())
     return first
 
 
@@ -506,10 +501,9 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    chains = [each.chain for each in world.networks]
-    for chain in chains:
-        if chain.controls:
-            await chain.controls.set_automine(world.options.blocks is None)
+    for network in world.networks:
+        if network.chain.controls:
+            await network.chain.controls.set_automine(world.options.blocks is None)
     if world.options.has_service:
         for each in world.services.values():
             each.start_background()
@@ -525,8 +519,8 @@ async def running(world: RunningWorld) -> AsyncIterator[None]:
                 await beat
         for each in world.services.values():
             await each.close()
-        for chain in chains:
-            chain.close()
+        for network in world.networks:
+            network.chain.close()
 
 
 async def _beat(world: RunningWorld) -> None:
@@ -546,7 +540,7 @@ async def _beat(world: RunningWorld) -> None:
             try:
                 await reorganise()
                 if controls is None:
-                    await world.watch()
+                    await world.chain_recorder()
                 elif controls.automine or world.options.blocks is not None:
                     await controls.mine()
                 failed = None
@@ -557,7 +551,7 @@ async def _beat(world: RunningWorld) -> None:
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
     except Exception as bug:
         log.exception("no more blocks come")
-        world.tell(bug)
+        world.report_bug(bug)
 
 
 def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:

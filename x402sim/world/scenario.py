@@ -29,7 +29,7 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 class Scenario:
     """One scenario: its function, the clauses that it covers, and its needs.
 
-    `description` is its docstring, on one line; `play` is the function.
+    `description` is its docstring, on one line; `function` plays it.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Scenario:
     covers: tuple[str, ...]
     description: str
     needs: tuple[Need, ...]
-    play: ScenarioFunction
+    function: ScenarioFunction
 
 
 def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioFunction], Scenario]:
@@ -47,8 +47,8 @@ def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioF
     one of them is unknown.
     """
 
-    def make(play: ScenarioFunction) -> Scenario:
-        name: str = play.__name__
+    def make(function: ScenarioFunction) -> Scenario:
+        name: str = function.__name__
         cited = tuple(map(str.strip, covers.split(",")))
         try:
             for clause in cited:
@@ -57,8 +57,8 @@ def scenario(*, title: str, covers: str, needs: str = "") -> Callable[[ScenarioF
         except ValueError as wrong:
             raise NoScenario(str(wrong)) from None
         # The module's own globals: while threads load a file, sys.modules may have another's.
-        text = inspect.getdoc(play) or _globals(play).get("__doc__") or ""
-        return Scenario(name, title, cited, " ".join(text.split()), wanted, play)
+        text = inspect.getdoc(function) or _globals(function).get("__doc__") or ""
+        return Scenario(name, title, cited, " ".join(text.split()), wanted, function)
 
     return make
 
@@ -87,7 +87,7 @@ def scenario_of(given: Scenario | ScenarioFunction) -> Scenario:
 
 def file_of(scenario: Scenario) -> str:
     """Return the path of a scenario's file; empty if it is no function."""
-    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
+    code = getattr(inspect.unwrap(scenario.function), "__code__", None)
     return code.co_filename if code else ""
 
 
@@ -96,12 +96,12 @@ def source_of(scenario: Scenario) -> str:
 
     It is empty if the scenario is not at the top level of a file.
     """
-    file, name = Path(file_of(scenario)), getattr(inspect.unwrap(scenario.play), "__name__", "")
+    file, name = Path(file_of(scenario)), getattr(inspect.unwrap(scenario.function), "__name__", "")
     if not file.is_file():
         return ""
     if file.resolve() == _folder() / f"{scenario.name}.py":
         return scenario.name
-    if name not in _globals(scenario.play):
+    if name not in _globals(scenario.function):
         return ""
     return f"{file.name}:{name}"
 
@@ -159,7 +159,7 @@ def load(file: Path, function: str | None = None) -> Scenario:
 
 def _is_own(value: object, module: str) -> bool:
     """Tell whether a value is a scenario or a coroutine function, and not an imported one."""
-    function = value.play if isinstance(value, Scenario) else value
+    function = value.function if isinstance(value, Scenario) else value
     return inspect.iscoroutinefunction(function) and function.__module__ == module
 
 

@@ -60,7 +60,7 @@ class Stage(msgspec.Struct, kw_only=True):
     """The network of the world's first service, or the one that was chosen if it is unknown."""
     doors: dict[Part, Door]
     """The doors of the services, the one that payers use first, and of the facilitator."""
-    offers: frozenset[Need]
+    capabilities: frozenset[Need]
     control: ControlClient | None
     """The client of the control API; None without one."""
     advance: Callable[[float], Awaitable[None]]
@@ -120,7 +120,7 @@ class Stage(msgspec.Struct, kw_only=True):
 
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on a network's chain, in base units; None for the first."""
-        (held,) = await self.ask(on("balances", network), {"accounts": [address]})
+        (held,) = await self.ask(path_on("balances", network), {"accounts": [address]})
         return int(held)
 
     def network_of(self, service: ServiceName) -> Network:
@@ -167,7 +167,7 @@ class Stage(msgspec.Struct, kw_only=True):
         return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
 
 
-def on(path: str, network: str | None) -> str:
+def path_on(path: str, network: str | None) -> str:
     """Return a path of the control API that acts on a network; None for the first."""
     return path if network is None else f"{path}?network={network}"
 
@@ -239,7 +239,7 @@ async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[
                 link=link,
                 network=parts.service.env.network,
                 doors=doors,
-                offers=parts.offers | virtual | {Need.OTHER_SERVICES},
+                capabilities=parts.capabilities | virtual | {Need.OTHER_SERVICES},
                 control=ControlClient(http, most=sys.maxsize),
                 advance=clock.sleep,
                 parts=parts,
@@ -302,7 +302,7 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         control = ControlClient(http)
         who = await _meet(control, clock, where.url)
         # names of needs that this version lacks are ignored
-        offers = frozenset(need for need in Need if who is not None and need in who.offers)
+        capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
         met_s = clock.skew_s
 
         def door() -> OverTransport:
@@ -312,7 +312,7 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         if who is not None:
             doors["facilitator"] = door, root + "/facilitator"
         key = where.payer_key or os.environ.get(PAYER_KEY)
-        funded = Wallet(key) if key and Need.FUNDS not in offers else None
+        funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
         with closing(Journal(file=world.journal_file)) as journal:
             yield Stage(
                 options=world,
@@ -322,7 +322,7 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 link=linking(clock, journal),
                 network=network_of(who) if who else world.networks[0],
                 doors=doors,
-                offers=offers | {Need.FUNDS} if funded else offers,
+                capabilities=capabilities | {Need.FUNDS} if funded else capabilities,
                 control=control if who else None,
                 advance=control.advancing(clock),
                 ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,

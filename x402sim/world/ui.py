@@ -184,8 +184,8 @@ class Watch:
 
         With another time of `started`, the numbers begin anew. Entries before `first` are no longer
         kept, nor are so many requests as were `dropped`, and `older` payments of the database are
-        not told. What was served is known after the entry `forgotten`; it is None if no requests
-        are seen.
+        not sent. What was served is known after the entry `forgotten`; it is None if no requests
+        are recorded.
         """
         return {
             "started": self._started_ms,
@@ -199,7 +199,7 @@ class Watch:
     async def stream(self, since: int, after: int) -> AsyncIterator[bytes]:
         """Yield server-sent events: the journal from entry `since` on, exchanges after a number.
 
-        The first is `hello`; then come the payments of the database, unless they were told.
+        The first is `hello`; then come the payments of the database, unless they were sent.
         """
         wake, waiting = asyncio.Event(), list[Entry]()
         if not self._wakes:
@@ -241,8 +241,8 @@ class Watch:
             if not self._wakes:
                 self._journal.listeners.remove(self._wake)
 
-    def told(self) -> list[tuple[str, Iterable[bytes]]]:
-        """Return all that a reader is told now: the names of messages, and their lines."""
+    def messages(self) -> list[tuple[str, Iterable[bytes]]]:
+        """Return what a reader would get now: the names of messages, and their lines."""
         return [
             ("hello", [msgspec.json.encode(self.hello())]),
             ("stored", self._stored.lines),
@@ -342,17 +342,17 @@ class PageAnswer(Wire, frozen=True):
     payment: str | None
 
 
-async def pay(world: RunningWorld, asked: Pay, url: str) -> PageAnswer:
+async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     """Pay the service at this URL over TCP, as any payer does; raises `Refused`."""
     require_service(world, "/ui/pay")
-    if asked.account >= len(world.accounts.funded):
+    if wanted.account >= len(world.accounts.funded):
         raise bad_body(f"account: there are {len(world.accounts.funded)}, counted from 0")
-    if asked.wrong and asked.wrong not in MISTAKES:
-        raise bad_body(unknown("mistake", asked.wrong, MISTAKES))
-    if asked.wrong and asked.buys == "session":
+    if wanted.wrong and wanted.wrong not in MISTAKES:
+        raise bad_body(unknown("mistake", wanted.wrong, MISTAKES))
+    if wanted.wrong and wanted.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
     network, clock = world.service.env.network, world.clock
-    wallet, used = world.accounts.funded[asked.account], list[Authorization]()
+    wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
     payments = list[str]()
 
     def draft(request: httpx.Request) -> Draft:
@@ -369,15 +369,15 @@ async def pay(world: RunningWorld, asked: Pay, url: str) -> PageAnswer:
 
     def changed(request: httpx.Request) -> httpx.Request:
         right = draft(request)
-        wrong = MISTAKES[asked.wrong].change(replace(right, auth=(*used, right.auth)[0]))
+        wrong = MISTAKES[wanted.wrong].change(replace(right, auth=(*used, right.auth)[0]))
         return request_of(wrong, request)
 
     async def buy(change: Change | None) -> httpx.Response:
-        payer = _payer(asked, wallet, network, clock)
+        payer = _payer(wanted, wallet, network, clock)
         flow = Watched(
             choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
         )
-        if asked.buys == "market":
+        if wanted.buys == "market":
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)
 
@@ -385,17 +385,17 @@ async def pay(world: RunningWorld, asked: Pay, url: str) -> PageAnswer:
     client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
     async with client as http:
         try:
-            if asked.wrong == "replay":
+            if wanted.wrong == "replay":
                 await buy(None)
-            answer = await buy(changed if asked.wrong else None)
+            answer = await buy(changed if wanted.wrong else None)
         except (PaymentFailed, httpx.HTTPError) as failed:
             return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
     return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
 
 
-def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
+def _payer(wanted: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
     here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
-    if asked.buys == "session":
+    if wanted.buys == "session":
         return SessionAuth(wallet, deposit=_DEPOSIT, **here)
     return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
 
@@ -417,20 +417,20 @@ def playable(world: RunningWorld) -> list[dict[str, Any]]:
             "title": each.title,
             "story": each.description,
             "takesTime": "clock" in each.needs,
-            "lacks": [need.meaning for need in each.needs if need not in world.offers],
+            "lacks": [need.meaning for need in each.needs if need not in world.capabilities],
         }
         for each in shipped()
     ]
 
 
-async def play(asked: Play, url: str) -> dict[str, Any]:
+async def play(wanted: Play, url: str) -> dict[str, Any]:
     """Play a scenario at this URL, in a process of its own; return what `run --json` prints of it.
 
     Raises `Refused`.
     """
-    if asked.scenario not in (known := shipped_names()):
-        raise bad_body(unknown("scenario", asked.scenario, known))
-    command = (sys.executable, "-m", "x402sim", "run", asked.scenario, "--on", url, "--json")
+    if wanted.scenario not in (known := shipped_names()):
+        raise bad_body(unknown("scenario", wanted.scenario, known))
+    command = (sys.executable, "-m", "x402sim", "run", wanted.scenario, "--on", url, "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     try:
         async with asyncio.timeout(LONGEST_S):
@@ -440,9 +440,9 @@ async def play(asked: Play, url: str) -> dict[str, Any]:
     finally:
         if process.returncode is None:
             process.kill()
-    told = msgspec.json.decode(printed)
-    (played,) = told["scenarios"]
-    return {**played, "clockAheadSeconds": told["clock_ahead_s"]}
+    report = msgspec.json.decode(printed)
+    (played,) = report["scenarios"]
+    return {**played, "clockAheadSeconds": report["clock_ahead_s"]}
 
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -472,7 +472,7 @@ HEADERS = {
 }
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Position(msgspec.Struct, frozen=True):
     """What a reader of the stream has: the journal before this entry, exchanges to this number."""
 
     since: Annotated[int, Meta(ge=0)] = 0
@@ -484,21 +484,21 @@ def page_of(world: RunningWorld, watch: Watch, allow: Callable[[Request], None])
 
     async def paid(request: Request) -> Response:
         allow(request)
-        asked = web.parse(await web.read_body(request) or b"{}", Pay)
-        return web.answer(await pay(world, asked, _here(request)))
+        wanted = web.parse(await web.read_body(request) or b"{}", Pay)
+        return web.answer(await pay(world, wanted, _here(request)))
 
     async def played(request: Request) -> Response:
         allow(request)
         if request.method == "GET":
             return web.answer(playable(world))
-        asked = web.parse(await web.read_body(request), Play)
-        return web.answer(await play(asked, _here(request)))
+        wanted = web.parse(await web.read_body(request), Play)
+        return web.answer(await play(wanted, _here(request)))
 
     async def saved(request: Request) -> Response:
         allow(request)
         words = of_world(world) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
-        return Response(alone(words, watch.told()), media_type="text/html", headers=headers)
+        return Response(alone(words, watch.messages()), media_type="text/html", headers=headers)
 
     routes = routes_of(watch, lambda: of_world(world), allow)
     return [
@@ -520,19 +520,19 @@ def routes_of(
 ) -> list[Route]:
     """Return the routes of any page: what it shows is streamed by `watch`."""
 
-    async def told(request: Request) -> Response:
+    async def words_of_page(request: Request) -> Response:
         allow(request)
         return web.answer(words())
 
     async def stream(request: Request) -> Response:
         allow(request)
-        seen: _Seen = web.parse_query(request, _Seen)
-        told = watch.stream(seen.since, seen.after)
-        return StreamingResponse(told, media_type="text/event-stream", headers=HEADERS)
+        position: _Position = web.parse_query(request, _Position)
+        events = watch.stream(position.since, position.after)
+        return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
 
     return [
         Route("/ui", partial(_file, "index.html")),
-        Route("/ui/words", told),
+        Route("/ui/words", words_of_page),
         Route("/ui/events", stream),
         *(Route(f"/ui/{name}", partial(_file, name)) for name in FILES),
     ]

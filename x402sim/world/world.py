@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp
 
 from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.http.bounded import Limits
@@ -256,11 +257,32 @@ class World:
     hooks: Hooks = Hooks()
 
     def __post_init__(self) -> None:
-        self._require_own_world()
+        where, chain = self.where, self.backend
+        if isinstance(where, Tcp) and not chain.is_virtual:
+            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
+        if isinstance(where, Deployment):
+            if chain != DEFAULT_CHAIN:
+                wrong = f"chain {chain.name} cannot be combined with {where.name}"
+                raise ValueError(f"{wrong}, which has its own")
+            for option in _OF_OUR_OWN:
+                if getattr(self, option) is not None:
+                    raise ValueError(
+                        f"{option}: {where.name} has its own, which cannot be set here"
+                    )
         _ = self.services, self.facilitators, self.latencies, self.journal_file
         if self.blocks is None and self.reorgs is not None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
-        self._require_own_chains()
+        for what in ("name", "chain_id"):
+            ids = list(map(attrgetter(what), self.networks))
+            if len(ids) != len(set(ids)):
+                raise ValueError(f"networks: each needs a {what} of its own, got {ids}")
+        names = list(map(attrgetter("name"), self.networks))
+        for name, settings in self.services.items():
+            known = names[:1] if name == self.first else names
+            if settings.network is not None and settings.network not in known:
+                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
+        if len(names) > 1 and not chain.is_virtual:
+            raise ValueError(f"networks: {chain.name} is one network, not several")
         price = self.gas_price_gwei
         if price is not None and not callable(price) and not hasattr(price, "prices"):
             require_kind("gas_price_gwei", price, Gwei)
@@ -429,41 +451,6 @@ class World:
             if name == table:
                 rules = without(rules, clause)
         return rules
-
-    @property
-    def without_token_rules(self) -> tuple[tuple[str, str], ...]:
-        """The token's rules that are left out: (name of the table, clause)."""
-        return tuple(each for each in self.without if each[0] in TOKEN_TABLES)
-
-    # --- what is impossible ----------------------------------------------------------------
-
-    def _require_own_world(self) -> None:
-        """Raise `ValueError` if an option is given that cannot be used where it is played."""
-        where, chain = self.where, self.backend
-        if isinstance(where, Tcp) and not chain.is_virtual:
-            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
-        if not isinstance(where, Deployment):
-            return
-        if chain != DEFAULT_CHAIN:
-            said = f"chain {chain.name} cannot be combined with {where.name}"
-            raise ValueError(f"{said}, which has its own")
-        for option in _OF_OUR_OWN:
-            if getattr(self, option) is not None:
-                raise ValueError(f"{option}: {where.name} has its own, which cannot be set here")
-
-    def _require_own_chains(self) -> None:
-        """Raise `ValueError` unless each network can have a chain of its own."""
-        for what in ("name", "chain_id"):
-            seen = [getattr(each, what) for each in self.networks]
-            if len(seen) != len(set(seen)):
-                raise ValueError(f"networks: each needs a {what} of its own, got {seen}")
-        names = [each.name for each in self.networks]
-        for name, settings in self.services.items():
-            known = names[:1] if name == self.first else names
-            if settings.network is not None and settings.network not in known:
-                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
-        if len(names) > 1 and not self.backend.is_virtual:
-            raise ValueError(f"networks: {self.backend.name} is one network, not several")
 
 
 _OF_OUR_OWN = (

@@ -99,7 +99,7 @@ class Facts(msgspec.Struct, frozen=True):
     def operation(self, name: str, responses: Json, **more: Any) -> Json:
         """Return the operation of this name in `openapi.toml`; `more` are further fields of it.
 
-        Where the specification is silent, it tells what the service does, a line a decision.
+        Where the specification is silent, it states what the service does, a line a decision.
         """
         words = _words()["operations"][name]
         about = [words.get("about", "").format(price=self.price)]
@@ -164,7 +164,7 @@ PROOFS = [
     {"$ref": f"#/components/parameters/{name}"}
     for name in ("PaymentId", "SessionId", "PaymentV1", "PaymentV2")
 ]
-"""The parameters of an endpoint that asks for proof of payment."""
+"""The parameters of an endpoint that requires a proof of payment."""
 
 
 def parameters(decisions: Decisions) -> Json:

@@ -1,6 +1,6 @@
 """The service's calls about the chain: to a node's JSON-RPC, and to the chain explorer.
 
-The node tells the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
+The node reports the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
 transactions. Receipts of both are read alike; logs of other contracts are ignored.
 Clauses: 8/indexer-query.
 """
@@ -84,7 +84,7 @@ class NonceUse(msgspec.Struct, frozen=True):
 class NonceState(msgspec.Struct, frozen=True):
     """What one node says of a nonce: its newest block and its time, and whether it is used up.
 
-    `use` tells how, if the event was found.
+    `use` says how, if the event was found.
     """
 
     height: int
@@ -109,7 +109,7 @@ class RpcClient:
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce.
 
-        The token's state tells only that it was used up; its events tell how.
+        The token's state shows only that it was used up; its events show how.
         """
         try:
             return await self._nonce_state(authorizer, nonce)

@@ -17,6 +17,7 @@ from x402sim.clock import Clock
 from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.report.results import Loss
 from x402sim.suite import redact
 from x402sim.suite.service.answers import Paid
 from x402sim.suite.service.expect import expect
@@ -184,7 +185,19 @@ class ControlApi:
         if self.exists:
             moved = await self.payments_base(payer)
             what = "payments of the payer, on the ledger"
-            expect(what, amounts(moved), amounts(amounts_base))
+            why = (
+                f"what the payer paid in {len(moved)} transfers, beyond the {len(amounts_base)} due"
+            )
+            loss = self.loss(sum(moved) - sum(amounts_base), why)
+            expect(what, amounts(moved), amounts(amounts_base), loss=loss)
+
+    def loss(self, base: int, why: str) -> Loss | None:
+        """Return what was lost, in base units of the world's token; None if that is nothing."""
+        if base <= 0:
+            return None
+        networks = self._setting.options.networks.values()
+        decimals = next(iter(networks)).decimals  # the world's is the first
+        return Loss(base=base, decimals=decimals, why=why)
 
     async def cached_entitlements(self) -> int:
         """Return how many entitlements are cached; only the service of this package shows it."""

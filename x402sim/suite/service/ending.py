@@ -148,7 +148,9 @@ async def expect_refunded(
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
             show = deposit.session.paid.receipt.show
             what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
-            expect(what, seen, f"{base} base units", show)
+            short = probe.world.loss(base - found[payer], "what is left of a deposit, not refunded")
+            over = probe.world.loss(found[payer] - base, "what the service refunded beyond its due")
+            expect(what, seen, f"{base} base units", show, short or over)
     if are_there(found):
         probe.setting.has_refunded |= any(wanted.values())
     else:

@@ -106,6 +106,7 @@ async def _run_cases(
         scheduler.share()
     async with _tasks(play) as start:
         restarting, waiting = start(order.restarting), start(order.waiting)
+        troubled = start(order.troubled)
         await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
         for case in order.acting:
             await play(case)
@@ -117,13 +118,13 @@ async def _run_cases(
         await scheduler.when_prepared(len(restarting))
         for case in order.breaking:
             await play(case)
-        if order.troubled:
+        if troubled or restarting or order.unsettling:
             await recover(setting)
-            troubled = start(order.troubled)
-            _tell_of_waiting(setting, order.troubled, done)
-            await asyncio.gather(*troubled)
+        _tell_of_waiting(setting, order.troubled, done)
+        await asyncio.gather(*troubled)
         if restarting or order.unsettling:
-            await recover(setting)
+            if any(done[case].outcome is not Outcome.PASSED for case in order.troubled):
+                await recover(setting)  # else its refunds have shown that the background runs
             restarting += start(order.unsettling)
             await scheduler.when_ready(len(restarting))
             await asyncio.gather(*restarting)
@@ -165,12 +166,16 @@ def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) ->
 async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
     """Repeat the doubtful cases of an id alone, until one has failed again: then the id has failed.
 
-    One that holds alone is inconclusive, and says who was beside it.
+    One that holds alone is inconclusive, and says who was beside it; but if no other faults were
+    near it than those of refunds in trouble, it holds: alone, it would have been judged so.
     """
+    troubled = {case.id for case in in_groups(setting, done).troubled}
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
             continue
-        first, beside = done[case], setting.scheduler.company.told(case.name)
+        company = setting.scheduler.company
+        first, beside = done[case], company.told(case.name)
+        was_beside_trouble = company.was_beside(case.name, troubled)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
@@ -180,6 +185,9 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             done[case] = msgspec.structs.replace(again, seconds=seconds)
             return
         held = again.outcome in HOLDS
+        if held and was_beside_trouble:
+            done[case] = msgspec.structs.replace(again, seconds=seconds)
+            continue
         alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
         whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
         said = f"expected {first.expected}, got {first.actual}"

@@ -3,14 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
+from x402sim.report.results import Loss
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.verdict import CheckFailed
 
 
-def expect(what: str, actual: Any, expected: Any, show: Callable[[], str] | None = None) -> None:
-    """Fail unless `actual` equals `expected`; `show` is the exchange behind it, if not the last."""
+def expect(
+    what: str,
+    actual: Any,
+    expected: Any,
+    show: Callable[[], str] | None = None,
+    loss: Loss | None = None,
+) -> None:
+    """Fail unless `actual` equals `expected`; `show` is the exchange behind it, if not the last.
+
+    `loss` is what it costs then, as counted on the ledger.
+    """
     if actual != expected:
-        raise CheckFailed(what, expected, actual, show)
+        raise CheckFailed(what, expected, actual, show, loss)
 
 
 def require(what: str, holds: bool, actual: Any, show: Callable[[], str] | None = None) -> None:

@@ -1,8 +1,8 @@
-"""In which order the cases of a run act: those that wait, in quiet; then those with faults.
+"""In which order the cases of a run act: those that wait; then those whose faults strike all.
 
-A target may have one loop for all that it does in the background. While it repeats a refund that
-the facilitator has refused, it indexes nothing; so a case that waits for the background runs beside
-others only that inject no faults.
+What strikes the refunds of its own payers only waits beside all of them. A target may have one loop
+for all that it does in the background, and index nothing while it repeats a refund that the
+facilitator has refused: what fails beside such a case is repeated alone, and that counts.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ class Order:
     """The cases of a run, in the groups in which they act, one group after the other.
 
     Those of `acting` act one by one, those of `waiting` beside them. Those of `breaking` inject
-    faults, one by one; of `troubled`, while they wait, beside each other: their faults strike their
-    own payers only. Those of `restarting` prepare beside the first groups, and share a restart at
-    the end; those of `unsettling` among them inject a fault, and prepare immediately before it.
+    faults, one by one. Those of `troubled` wait beside all of these: their faults strike their own
+    payers only. Those of `restarting` prepare beside the first groups, and share a restart at the
+    end; those of `unsettling` among them inject a fault, and prepare immediately before it.
     """
 
     acting: tuple[Check, ...]

@@ -125,15 +125,15 @@ def _seconds(
     order = in_groups(setting, cases)
     beside = (*order.waiting, *order.restarting)
     soon, late = ([case for case in beside if case.late is late] for late in (False, True))
-    seconds = max(acting_s(order.acting, soon), longest_s(soon)) + acting_s(late) + longest_s(late)
+    rest_s = acting_s(order.acting, soon, order.troubled)  # the late begin to wait then
+    seconds = max(rest_s + acting_s(late) + longest_s(late), longest_s(soon))
     seconds += acting_s(order.breaking)
-    if order.troubled:
-        seconds += acting_s(order.troubled) + longest_s(order.troubled)
-        seconds += usual_s(setting) if order.breaking else 0
+    if order.breaking and (order.troubled or order.restarting or order.unsettling):
+        seconds += usual_s(setting)
+    seconds = max(seconds, longest_s(order.troubled))  # they begin with the first
     if order.restarting or order.unsettling:
         # of what they wait for, a part comes before the restart, beside others
         seconds += acting_s(order.unsettling) + longest_s(order.restarting) / 2
-        seconds += usual_s(setting) if order.breaking or order.troubled else 0
     return seconds
 
 

@@ -32,6 +32,7 @@ from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.service.remote import CLOCKS_AGREE_S
 from x402sim.suite.service.sending import why
 from x402sim.suite.service.setting import Setting
+from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
 
 SAMPLES, SAMPLES_S = (3, 20), 0.5
@@ -63,7 +64,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
     probe = Probe(setting)
     answer = await probe.unpaid()
     if problem := await _why_unsuitable(probe, answer):
-        raise NotReady(f"{setting.base_url}: {problem}")
+        raise NotReady(f"{setting.base_url}: {await _of_facilitator(probe) or problem}")
     challenge: Challenge | None = None
     with suppress(Inconclusive):  # for the checks to say
         challenge = read_402(answer)
@@ -202,6 +203,15 @@ async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
         return False
     paid = await probe.send("POST", probe.target.pay.path, json={})
     return paid.body is None and (paid.status == 402 or 200 <= paid.status < 300)
+
+
+async def _of_facilitator(probe: Probe) -> str | None:
+    """Return what to do if this is a facilitator, which says what it supports; None if not."""
+    told = await probe.send("GET", "/supported", may_break=True)
+    if told.status != 200 or not isinstance(told.at("/kinds"), list):
+        return None
+    what = "it is a facilitator (GET /supported lists kinds), and no service"
+    return f"{what}: {instead('facilitator')}"
 
 
 def _no_service(probe: Probe, answer: TargetAnswer) -> str:

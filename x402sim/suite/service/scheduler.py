@@ -7,7 +7,7 @@ on. `Company` knows which checks were beside a check, and may have disturbed wha
 
 import asyncio
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +54,8 @@ class Company:
     """The ids that have disturbed the target at any time."""
     _waiting: dict[str, str] = field(default_factory=dict)
     """The ids of the cases that have begun, and let others act while they wait, by their names."""
+    _in_trouble: dict[str, str] = field(default_factory=dict)
+    """Those of them that disturb the target while they wait."""
 
     @contextmanager
     def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
@@ -68,14 +70,22 @@ class Company:
         if disturbs:
             self.unrecovered[check_id] = None
             self.disturbers.add(check_id)
+        if disturbs and waits:
+            self._in_trouble[name] = check_id
         try:
             yield
         finally:
             self._waiting.pop(name, None)
+            self._in_trouble.pop(name, None)
 
     def recovered(self) -> None:
-        """Note that the target does in the background what it should."""
-        self.unrecovered.clear()
+        """Note that the target does in the background what it should, but for what goes on."""
+        self.unrecovered = dict.fromkeys(self._in_trouble.values())
+
+    def was_beside(self, name: str, troubled: Collection[str]) -> bool:
+        """Tell whether one of these ids was beside a case, and nobody else with faults."""
+        disturbers = self.disturbers.intersection(self.of[name])
+        return bool(disturbers) and disturbers.issubset(troubled)
 
     def told(self, name: str) -> list[str]:
         """Return the ids that were beside a case, those that disturb first."""

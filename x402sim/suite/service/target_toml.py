@@ -87,7 +87,7 @@ def as_toml(looked: Looked, name: str) -> str:
     lines = [
         f"# What could be found out about {looked.base_url} without paying, and how.",
         "# A line that begins with # was not seen, or departs from the specification: the",
-        "# comment says which. All keys: README.md in the folder x402sim/conformance.",
+        "# comment says which. All keys: README.md in x402sim/conformance/service.",
         "",
         f"name = {json.dumps(name)}",
     ]

@@ -43,7 +43,7 @@ Read = TypeVar("Read")
 def on_network(world: RunningWorld, network: str) -> RunningWorld:
     """Return the world on another network; raises `Refused` 400 for one that is not here."""
     try:
-        return world.on(network)
+        return world.on_network(network)
     except ValueError as wrong:
         raise Refused(400, "Unknown network", str(wrong)) from wrong
 
@@ -116,7 +116,7 @@ async def who(world: RunningWorld) -> Any:
         chain=world.options.backend.kind,
         network=world.network.name,
         token=token_info(world.network),
-        offers=sorted(world.offers),
+        offers=sorted(world.capabilities),
         now=world.clock.now_ms(),
         journal=world.journal.length,
         service=world.options.has_service,

@@ -100,7 +100,7 @@ _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
 class Recorder:
     """Writes to the journal of a server what is done here, and each fault that strikes.
 
-    The journal of a story has the story's own events for it.
+    A scenario records its own actions itself.
     """
 
     def __init__(self, world: RunningWorld) -> None:
@@ -108,7 +108,7 @@ class Recorder:
         world.faults.on_strike.append(self._struck)
 
     def done(self, path: str, given: dict[str, Any]) -> None:
-        """Record an action that was done, if the events of the chain do not tell it."""
+        """Record an action that was done, unless the events of the chain show it."""
         if path in _EVENTS:
             self._record(_EVENTS[path](**given))
 
@@ -132,7 +132,7 @@ def control_app(
     """Return the ASGI application of the control API; a `token` is required of every request.
 
     `?network=NAME` acts on another network than the first. `recorder` writes to the journal what
-    was done here; a story does so itself. `pages` are more routes, which look at the token
+    was done here; a scenario does so itself. `pages` are more routes, which look at the token
     themselves.
     """
 
@@ -140,11 +140,11 @@ def control_app(
         async def endpoint(request: Request) -> Response:
             require_token(request, token)
             if method == "GET":
-                asked = web.parse_query(request, kind)
+                message = web.parse_query(request, kind)
             else:
-                asked = web.parse(await web.read_body(request) or b"{}", kind)
+                message = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
-            given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
+            given = {"fault": message} if kind is Any else msgspec.structs.asdict(message)
             done = await action(actions.on_network(world, network) if network else world, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)

@@ -153,9 +153,11 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
     return mining(dev.world).automine
 
 
-async def _evm_mine(dev: Development, rpc: RpcContext, asked: Any = None) -> str:
-    """Mine a block, or as many as are asked for, the first at a time that may be given."""
-    fields = read_object(asked, "options") if isinstance(asked, dict) else {"timestamp": asked}
+async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
+    """Mine a block, or as many as `options` say, the first at a time that may be given."""
+    fields = (
+        read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
+    )
     if fields.get("timestamp") is not None:
         await _set_next_time(dev, rpc, fields["timestamp"])
     await _mine(dev, rpc, fields.get("blocks") or 1)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -142,16 +143,21 @@ NAMED = (b"origin", b"host")
 def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -> ASGIApp:
     """Return the application that routes each path to its part; its page shows the `watch`."""
     watch = watch or Watch(world.journal)
-    recorder = Recorder(world)
+    recorder, token = Recorder(world), listen.control_token
+    control: ASGIApp
+    if listen.has_control:
+        pages = page_of(world, watch, lambda request: require_token(request, token))
+        control = control_app(world, token, recorder=recorder, pages=pages)
+    else:
+        needs = f"on host {listen.host} it needs --control-token"
+        control = web.error(403, "The control API is off", needs)
     rpc = {each.network.name: _rpc(each, recorder, listen) for each in world.networks}
     outside = world.process.outside
     mounted: dict[str, ASGIApp] = {
         "/facilitator": outside[world.options.first_facilitator],
         "/explorer": outside["explorer"],
         "/rpc": rpc[world.network.name],
-        "/_sim": own_programs_only(
-            _control(world, recorder, listen, watch), listen, listen.allow_origins
-        ),
+        "/_sim": own_programs_only(control, listen, listen.allow_origins),
     }
     first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
     service_app = world.process.app
@@ -173,11 +179,11 @@ def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -
 
     if not listen.rpc_callers:
         return app
-    pages = _readable(app, listen.allow_origins)
-    wallets = _readable(app, listen.rpc_callers)
+    by_pages = _readable(app, listen.allow_origins)
+    by_wallets = _readable(app, listen.rpc_callers)
 
     def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return (wallets if _is_rpc(scope["path"]) else pages)(scope, receive, send)
+        return (by_wallets if _is_rpc(scope["path"]) else by_pages)(scope, receive, send)
 
     return by_path
 
@@ -229,16 +235,6 @@ def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
         await rpc(scope, receive, send)
 
     return own_programs_only(app, listen, listen.rpc_callers)
-
-
-def _control(world: RunningWorld, recorder: Recorder, listen: Listen, watch: Watch) -> ASGIApp:
-    if listen.has_control:
-        token = listen.control_token
-        pages = page_of(world, watch, lambda request: require_token(request, token))
-        return control_app(world, token, recorder=recorder, pages=pages)
-    return web.error(
-        403, "The control API is off", f"on host {listen.host} it needs --control-token"
-    )
 
 
 def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
@@ -319,7 +315,7 @@ async def ready_message(world: RunningWorld, listen: Listen, url: str) -> Ready:
                 asset=checksum(each.asset),
                 token=token_info(each),
             )
-            for each in (there.network for there in world.networks)
+            for each in map(attrgetter("network"), world.networks)
         ],
     )
 
@@ -347,8 +343,10 @@ async def serve(
         world.catalogue.own = partial(_sold, world, url)
     requests = Requests(world.journal, world.clock)
     watch = Watch(world.journal, requests, stored(world))
-    names = Names(named(world), world.network)
-    log = ServerLog(form, names, requests, world.clock.offset_s) if form else None
+    log = None
+    if form:
+        names = Names(named(world), world.network)
+        log = ServerLog(form, names, requests, world.clock.offset_s)
     app = requests.around(world_app(world, listen, watch))
     server = Server(
         app,

@@ -1,7 +1,8 @@
 """Faults as data, or as a function of a request; `middleware` injects them.
 
 A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
-where the fault is written, and so is a field that the kind does not use."""
+where the fault is written, and so is a field that the kind does not use.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -188,11 +189,11 @@ class Fault(
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
-            told = "facilitators ask nobody else, and all others are struck alike"
-            raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {told}")
+            why = "facilitators ask nobody else, and all others are struck alike"
+            raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {why}")
         if self.caller in ("facilitator", "all") and self.does.startswith("crash"):
-            told = f"{self.does!r} kills the service that asks, and no facilitator"
-            raise ValueError(f"caller of a fault: {told}; 'service' is possible")
+            why = f"{self.does!r} kills the service that asks, and no facilitator"
+            raise ValueError(f"caller of a fault: {why}; 'service' is possible")
         if self.does == "answer":
             require_writable(*(value_of(self, name) for name in ANSWERED))
             if self.headers is not UNSET:
@@ -379,8 +380,8 @@ class Faults:
             if fault is None:
                 continue
             if not isinstance(cast(object, fault), Fault):
-                told = f"{described(rule)} returned {described(fault)}"
-                raise TypeError(f"{told}; a function of a request returns a Fault or None")
+                result = f"{described(rule)} returned {described(fault)}"
+                raise TypeError(f"{result}; a function of a request returns a Fault or None")
             if self._rng.random() < fault.probability:
                 return fault
         return None

@@ -1,7 +1,8 @@
 """The link between two parts, in one process or over TCP: adds latency and records messages.
 
 Each link draws its latency from its own random stream, so that the links do not influence each
-other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason."""
+other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with the reason.
+"""
 
 import asyncio
 import itertools

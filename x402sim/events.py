@@ -4,52 +4,227 @@ An event's name in the journal is its class name in words: `PaymentSettled` is "
 All its fields are written, in the order of the declaration, which is part of the journal's format.
 Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
 `seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
-wei) is a decimal string. `python -m x402sim events` prints the reference that is made from these
-files.
+wei) is a decimal string. `python -m x402sim events` prints the reference that is made from this
+file.
 
-To add an event: declare it here with its `meaning` (an event of a story in `story`, and import that
-here as itself), and add it to its union; record it where it happens, and give it a text in
-report/trace.py. The format has changed: raise `VERSION` in journal/entries.py, add the line to
-FORMAT in tests/house/test_events.py, which fails until all of this is done, and renew the golden
-journals. A field that may be absent (`UNSET`) leaves older journals as they are, and the version.
+To add an event: declare it here with its `meaning`, and add it to its union; record it where it
+happens, and give it a text in report/trace.py. The format has changed: raise `VERSION` in
+journal.py, add the line to FORMAT in tests/house/test_events.py, which fails until all of this is
+done, and renew the golden journals. A field that may be absent (`UNSET`) leaves older journals as
+they are, and the version.
 """
 
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from x402sim.events import base
-from x402sim.events.base import (
-    MAX_REASON as MAX_REASON,
-    MAX_TEXT as MAX_TEXT,
-    MOST_SERVICES as MOST_SERVICES,
-    OUTSIDE as OUTSIDE,
-    Outcome as Outcome,
-    Part as Part,
-    Scalar as Scalar,
-    Seconds as Seconds,
-    ServiceName as ServiceName,
-    Skewable as Skewable,
-    clipped as clipped,
-    name_of as name_of,
-    service_name as service_name,
-)
-from x402sim.events.story import (
-    Begin as Begin,
-    ChainReorganised as ChainReorganised,
-    Check as Check,
-    ClockSkewed as ClockSkewed,
-    End as End,
-    ExplorerLagged as ExplorerLagged,
-    FaultInjected as FaultInjected,
-    MempoolDropped as MempoolDropped,
-    MiningSwitched as MiningSwitched,
-    Note as Note,
-    PayerJoined as PayerJoined,
-    RevertsForced as RevertsForced,
-    ServiceCrashed as ServiceCrashed,
-    ServiceJoined as ServiceJoined,
-    StoryRaised as StoryRaised,
-    TimeAdvanced as TimeAdvanced,
-)
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+ServiceName = str
+"""The name of a service: "service", "service 2" and so on, or one that the world gives it."""
+MOST_SERVICES = 20
+"""The most services of one world."""
+Part = str
+"""The name of a part that answers HTTP requests: a service, a facilitator, or one of `OUTSIDE`."""
+OUTSIDE = ("facilitator", "explorer", "rpc")
+"""What a service calls; further facilitators have names of their own."""
+Skewable = Literal["service", "facilitator", "explorer", "chain"]
+"""The actors whose clocks can be skewed."""
+Outcome = Literal["passed", "failed", "skipped"]
+"""The outcomes of a run."""
+Seconds = int | float
+MAX_TEXT = 120
+"""The characters that an event keeps of a text from a message, such as an id or an error."""
+MAX_REASON = 300
+"""The characters that an event keeps of the reason of a refusal."""
+Scalar = str | int | float | bool | None
+"""A JSON value other than an array or an object."""
+
+
+def _in_words(name: str) -> str:
+    """Return the name of a class in words: "PaymentSettled" is "payment settled"."""
+    return "".join(f" {each.lower()}" if each.isupper() else each for each in name).lstrip()
+
+
+class BaseEvent(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=_in_words):
+    """The base of all events: frozen, with the name as the tag."""
+
+    meaning: ClassVar[str]
+    """When it is written, and what its fields are: the text of the reference."""
+
+
+def name_of(event: BaseEvent | type[BaseEvent]) -> str:
+    """Return the name of an event, or of a kind of event, as it is in the journal."""
+    return str(event.__struct_config__.tag)
+
+
+def service_name(number: int) -> ServiceName:
+    """Return the name of the service with this number, from 1, unless the world names it."""
+    return "service" if number == 1 else f"service {number}"
+
+
+def clipped(text: str, most: int = MAX_TEXT) -> str:
+    """Return the beginning of another party's text, in ASCII: one byte a character in memory.
+
+    Any other character is written as an escape such as `\\u20ac`. Without this a journal full of
+    emoji takes four times as much memory.
+    """
+    if text.isascii():
+        return text[:most]
+    return text[:most].encode("ascii", "backslashreplace")[:most].decode("ascii")
+
+
+class _Story(BaseEvent, frozen=True, kw_only=True):
+    actor: Literal["world"] = "world"
+
+
+class Begin(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written first in every run: what is played, and the addresses of the
+    parts. `chain` is null on the ledger; `options` are the given options of the world, as Python
+    code; addresses are null for a deployment without a control API. `source` is what `run` needs to
+    play a story of the user's own again, "FILE.py:function"; it is empty if the story is in no
+    file, and null for a scenario that is shipped. `services` and `facilitators` are the names that
+    the world gives them."""
+
+    scenario: str
+    title: str
+    seed: int
+    start_ms: int
+    network: str
+    decimals: int
+    symbol: str
+    chain: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    merchant: str | None = None
+    token_owner: str | None = None
+    source: str | None = None
+    services: tuple[str, ...] | UnsetType = UNSET
+    facilitators: tuple[str, ...] | UnsetType = UNSET
+
+
+class End(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written last in every run: its outcome, and why it failed or was
+    skipped."""
+
+    outcome: Outcome
+    reason: str
+
+
+class PayerJoined(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story creates a payer."
+
+    name: str
+    address: str
+
+
+class ServiceJoined(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written first for each service, after `begin`, if there are several:
+    who is paid there."""
+
+    name: ServiceName
+    merchant: str
+
+
+class TimeAdvanced(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story advances time, before it advances."
+
+    seconds: Seconds
+
+
+class FaultInjected(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story injects a fault; the fields are those of
+    `x402sim.Fault`."""
+
+    victim: Part
+    does: str
+    path: str = ""
+    contains: str = ""
+    skip: int = 0
+    times: int | None = 1
+    probability: Seconds = 1.0
+    seconds: Seconds = 0.0
+    status: int = 500
+    body: str = ""
+    content_type: str = "application/json"
+    work_done: bool = False
+    headers: dict[str, str] | UnsetType = UNSET  # absent unless given: older journals have none
+    caller: str | UnsetType = UNSET
+
+
+class ClockSkewed(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story skews the clock of a part, or of the chain, by
+    `seconds`."""
+
+    victim: Part
+    seconds: Seconds
+
+
+class ExplorerLagged(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story makes the explorer show each block `seconds`
+    late."""
+
+    seconds: Seconds
+
+
+class ServiceCrashed(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story kills a service, which then restarts."
+
+    victim: ServiceName = "service"
+
+
+class MiningSwitched(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story turns automine on or off."
+
+    automine: bool
+
+
+class ChainReorganised(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the newest `depth` blocks are replaced, before the
+    reorganisation."""
+
+    depth: int
+
+
+class MempoolDropped(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story drops the transactions in the mempool."
+
+
+class RevertsForced(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story forces the next `calls` of the token to revert."
+
+    calls: int
+
+
+class Check(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written for each check of a story, and for each broken invariant.
+    `exchange` is the number of the checked exchange; null if there was none yet. Of a broken
+    invariant, `about` is its case (an exchange, a payment or a session; empty: the whole chain),
+    and `at_stake_base` the money of this case."""
+
+    clause: str
+    ok: bool
+    expected: Scalar
+    actual: Scalar
+    exchange: int | None = None
+    about: str | UnsetType = UNSET
+    at_stake_base: str | UnsetType = UNSET
+
+
+class StoryRaised(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story raises an exception, with its trace. A line is
+    a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames of x402sim and of libraries that
+    lead to the story's are left out. The frames of its cause come before, and the errors of a
+    group, each with its own frames, after it. It is empty if no frame is the story's."""
+
+    trace: tuple[str, ...]
+
+
+class Note(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written by `world.note`, with a name and data that the story
+    chooses."""
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
+
 
 Intervention = (
     TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
@@ -60,7 +235,7 @@ StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | 
 """Events of a story or its world; the actor is "world"."""
 
 
-class RequestSent(base.BaseEvent, frozen=True):
+class RequestSent(BaseEvent, frozen=True):
     meaning: ClassVar[str] = """Written when a caller (a payer's name, or "service") sends a request
     to a part. `exchange` numbers the exchange; `path` is the JSON-RPC method if `to` is rpc. Ids
     are those in header or body, `authorization` is the nonce of a payment header, in hex, or
@@ -76,7 +251,7 @@ class RequestSent(base.BaseEvent, frozen=True):
     authorization: str | None = None
 
 
-class AnswerReceived(base.BaseEvent, frozen=True):
+class AnswerReceived(BaseEvent, frozen=True):
     meaning: ClassVar[str] = """Written when the answer of an exchange reaches the caller. `ok` is
     `isValid` or `success` in the body; `final` is false if a refused payment may still move money,
     null if the answer does not say."""
@@ -93,7 +268,7 @@ class AnswerReceived(base.BaseEvent, frozen=True):
     ok: bool | None = None
 
 
-class NoAnswer(base.BaseEvent, frozen=True):
+class NoAnswer(BaseEvent, frozen=True):
     meaning: ClassVar[str] = """Written when a caller stops waiting; `reason`: timeout, given up, or
     a transport error."""
 
@@ -107,7 +282,7 @@ ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
 """Events of an exchange, as seen by the caller, who is the actor."""
 
 
-class AnswerSent(base.BaseEvent, frozen=True):
+class AnswerSent(BaseEvent, frozen=True):
     meaning: ClassVar[str] = "Written when a part begins to answer a request, as seen by the part."
 
     actor: Part
@@ -116,7 +291,7 @@ class AnswerSent(base.BaseEvent, frozen=True):
     status: int
 
 
-class _Chain(base.BaseEvent, frozen=True, kw_only=True):
+class _Chain(BaseEvent, frozen=True, kw_only=True):
     actor: str = "chain"
 
 
@@ -166,7 +341,7 @@ ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUn
 """Events of a chain; the actor is "chain", and of a further network's "chain NAME"."""
 
 
-class _Service(base.BaseEvent, frozen=True, kw_only=True):
+class _Service(BaseEvent, frozen=True, kw_only=True):
     actor: ServiceName = "service"
 
 
