@@ -29,7 +29,7 @@ from uvicorn.server import ServerState
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
-from x402sim.world.transport.middleware import ABORT
+from x402sim.world.transport.faults import ABORT
 
 
 class Wire:
