@@ -21,7 +21,7 @@ from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.service.settings import Settings
 from x402sim.service.state import restarted
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.running_world import RunningWorld, build
+from x402sim.world.running_world import RunningWorld, build
 
 START = 1_800_000_000
 QUOTE = "/api/perp/quote"

@@ -13,8 +13,8 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol.routes import QUOTE
 from x402sim.report.run import Run
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer_client import ORDER
+from x402sim.world.live import LiveWorld
+from x402sim.world.payer import ORDER
 from x402sim.world.transport.latency import LatencySpec
 
 PAYERS = 200

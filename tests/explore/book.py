@@ -24,9 +24,7 @@ from x402sim.protocol.x402 import (
     requirements_v1,
     requirements_v2,
 )
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer import Payer
-from x402sim.world.story.payer_client import ORDER
+from x402sim.world.payer import ORDER, Answer, Payer
 
 Key = tuple[Service, str]
 """A service and a payment id of it."""

@@ -73,7 +73,9 @@ def test_a_payment_is_seen_at_once_and_explained(browser: Browser, server: Serve
     began = monotonic()
     payment_id = server.account(1).paid()
     browser.sees(".lane .who", "account 1")
-    assert monotonic() - began < 5  # a page that asks now and then takes longer; a busy machine does not
+    assert (
+        monotonic() - began < 5
+    )  # a page that asks now and then takes longer; a busy machine does not
     server.account(1).quote(payment_id)
     browser.sees(".badge.served", "served")
     browser.do("type", "#search", payment_id.lower())
@@ -603,8 +605,8 @@ def test_lanes_are_the_same_whatever_comes_first(browser: Browser, server: Serve
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 2)
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
     with hosted() as server:
         payer = server.account(1)
         for _ in range(4):

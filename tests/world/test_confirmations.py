@@ -12,7 +12,7 @@ from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
 from x402sim.rng import Rng
-from x402sim.world.stages.stage import START_S
+from x402sim.world.stages import START_S
 
 
 def serving(policy: Any) -> Settings:

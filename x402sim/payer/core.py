@@ -127,7 +127,9 @@ def signed_header(
     return encode_header(auth, signature, network, spelling)
 
 
-def forged_header(header: str, network: Network, spelling: Spelling = "hex", **changes: Any) -> str:
+def rewritten_header(
+    header: str, network: Network, spelling: Spelling = "hex", **changes: Any
+) -> str:
     """Return a header whose authorization was changed after signing."""
     auth, signature = authorization_of(header)
     return encode_header(changed(auth, changes), signature, network, spelling)

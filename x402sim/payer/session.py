@@ -13,8 +13,7 @@ from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
-from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, origin_of, post, send
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import routes

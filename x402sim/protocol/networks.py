@@ -5,8 +5,9 @@ Those that the public clients know are built in; any other is a row in a file of
 Clauses: 2.8/networks.
 
 A user's file of networks is TOML, one table `[[network]]` for each: name, chain_id, asset,
-token_name, token_symbol, token_version and decimals. The name is the network's name in x402
-version 1. Names and hashes of other chains are recognized, so that nobody calls them wrong.
+token_name, token_symbol, token_version and decimals, and, if it is not 1, base_fee_gwei. The name
+is the network's name in x402 version 1. Names and hashes of other chains are recognized, so that
+nobody calls them wrong.
 """
 
 import re
@@ -37,6 +38,8 @@ class Network:
     token_symbol: str
     token_version: str
     decimals: int = 6
+    base_fee_gwei: float = field(default=1.0, compare=False)
+    """What a unit of gas costs on its chain, and on a simulated one if nothing else is said."""
     domain: Domain = field(init=False, repr=False, compare=False)
     """The token's EIP-712 domain."""
 
@@ -51,6 +54,11 @@ class Network:
     def caip2(self) -> str:
         """The network's name in x402 version 2 (CAIP-2), such as "eip155:84532"."""
         return f"eip155:{self.chain_id}"
+
+    @property
+    def base_fee_wei(self) -> int:
+        """The base fee of its blocks."""
+        return round(self.base_fee_gwei * 10**9)
 
     @property
     def is_test(self) -> bool:
@@ -68,6 +76,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
     token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
     decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+    base_fee_gwei: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)] = 1.0
 
 
 def _network(row: _Row) -> Network:

@@ -45,7 +45,7 @@ from x402sim.protocol.rules import (
     without,
 )
 from x402sim.service.issue import IssuedTerms
-from x402sim.service.reconcile import Unresolved, follow_chain, grant
+from x402sim.service.reconcile import PendingPaymentHandle, follow_chain, grant
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt, Submission
 from x402sim.service.store.served import IdempotencyKey
@@ -527,7 +527,7 @@ async def recover_or_refuse(
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     if (now := payments.reload(attempt)) is None:
         raise _record_missing()
-    payment = Unresolved(service, now, in_background=False)
+    payment = PendingPaymentHandle(service, now, in_background=False)
     if cause.is_lost:
         await service.settings.policy.lost_answer.resolve(payment)
     else:

@@ -20,7 +20,7 @@ from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
 from x402sim.service.state import Entitlement, Service
-from x402sim.service.store.database import Wait, after_failure
+from x402sim.service.store.database import Backoff, after_failure
 from x402sim.service.store.payment_records import Attempt, Submission
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
@@ -115,14 +115,14 @@ async def reconcile(service: Service) -> int:
     other.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
-    waits: dict[int | str, Wait] = {}
+    waits: dict[int | str, Backoff] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.locks.hold(due.payment_id):
                 attempt = payments.reload(due)
                 if attempt is None or attempt.status != "pending":
                     continue
-                payment = Unresolved(service, attempt, in_background=True)
+                payment = PendingPaymentHandle(service, attempt, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
             if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
@@ -134,7 +134,7 @@ async def reconcile(service: Service) -> int:
     return resolved
 
 
-class Unresolved:
+class PendingPaymentHandle:
     """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
 
     def __init__(self, service: Service, attempt: Attempt, *, in_background: bool) -> None:

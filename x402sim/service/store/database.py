@@ -25,18 +25,18 @@ The waits are stored so that finding what is due costs the same however much is 
 """
 
 
-class Wait(NamedTuple):
+class Backoff(NamedTuple):
     """Until when a row waits, and the seconds of this wait; 0 if its work has not failed."""
 
     until_s: float
     wait_s: float
 
 
-def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Wait:
+def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Backoff:
     """Return the wait after a failure: twice the last one, between the first and the longest."""
     first_s, longest_s = bounds_s
     wait_s = min(longest_s, max(first_s, 2 * last_s))
-    return Wait(now_s + wait_s, wait_s)
+    return Backoff(now_s + wait_s, wait_s)
 
 
 @cache
@@ -114,7 +114,7 @@ class Database:
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
-    def put_off(self, table: Waiting, waits: Mapping[int | str, Wait]) -> None:
+    def put_off(self, table: Waiting, waits: Mapping[int | str, Backoff]) -> None:
         """Record until when each of these rows waits, by their keys."""
         key = {"payments": "attempt", "refunds": "session_id"}[table]
         if waits:

@@ -18,7 +18,7 @@ from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import Declined, Unavailable, json_rpc, post
+from x402sim.service.upstream.calls import JsonRpcError, Unavailable, json_rpc, post
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -113,7 +113,7 @@ class RpcClient:
         """
         try:
             return await self._nonce_state(authorizer, nonce)
-        except Declined:  # many nodes keep the newest state only, and a block may have come
+        except JsonRpcError:  # many nodes keep the newest state only, and a block may have come
             return await self._nonce_state(authorizer, nonce)
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
@@ -136,7 +136,7 @@ class RpcClient:
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
             return await self._call(_is_valid, "eth_call", call, "latest")
-        except Declined:  # it reverts
+        except JsonRpcError:  # it reverts
             return False
 
     async def has_code(self, account: Address) -> bool:
