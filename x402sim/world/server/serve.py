@@ -99,10 +99,11 @@ class Server(uvicorn.Server):
         deadlines: Deadlines = DEADLINES,
         *,
         on_stop: Callable[[], None] = lambda: None,
+        websocket_at: Callable[[str], Callable[..., Any] | None] = lambda _: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._workers = Workers()
-        shared = Shared(self._workers, deadlines)
+        shared = Shared(self._workers, deadlines, websocket_at=websocket_at)
 
         def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
             return HttpConnection(config.loaded_app, server_state, shared)
@@ -191,10 +192,22 @@ def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -
     by_wallets = _readable(app, listen.rpc_callers)
 
     def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
-        return (by_wallets if is_rpc else by_pages)(scope, receive, send)
+        return (by_wallets if _is_rpc(scope["path"]) else by_pages)(scope, receive, send)
 
     return by_path
+
+
+def _is_rpc(path: str) -> bool:
+    return path == "/rpc" or path.startswith("/rpc/")
+
+
+def _websocket_at(path: str) -> Callable[..., Any] | None:
+    """Return what makes a connection a WebSocket: JSON-RPC is answered there, too."""
+    if not _is_rpc(path):
+        return None
+    from x402sim.world.server.websocket import WebSocketConnection  # which takes a while
+
+    return WebSocketConnection
 
 
 def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -344,7 +357,13 @@ async def serve(
         names = Names(named(world), world.network)
         log = ServerLog(form, names, requests, world.clock.offset_s)
     app = requests.around(world_app(world, listen, watch))
-    server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
+    server = Server(
+        app,
+        lambda: on_start(server, message),
+        on_stop=watch.stop,
+        websocket_at=_websocket_at,
+        tls=listen.tls,
+    )
     try:
         async with running(world):
             await server.serve(sockets=[sock])
