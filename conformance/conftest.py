@@ -9,12 +9,15 @@ import pytest
 
 from x402sim.report.conformance import explained, readable
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.check import Check
 from x402sim.suite.command import judge
-from x402sim.suite.flags import FLAGS, Flag
-from x402sim.suite.parse_options import parse
-from x402sim.suite.remote import NotReady
+from x402sim.suite.options import Flag, flags_of
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.subject import SERVICE
+from x402sim.suite.verdict import NotReady
 from x402sim.text.printable import printable
+
+FLAGS = flags_of(SERVICE.options)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +65,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     given = {flag.name: option(name) for flag in FLAGS if (name := _option(flag))}
     checks = [check for item in items for check in item.checks]
     try:
-        results, _ = judge(parse(option("--base-url"), **given), checks)
+        results, _ = judge(SERVICE, parse(option("--base-url"), **given), checks)
     except (NotReady, ValueError) as error:
         pytest.exit(f"x402sim conformance: {printable(str(error))}", returncode=2)
     session.config.stash[RESULTS] = {result.id: result for result in results}

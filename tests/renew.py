@@ -30,7 +30,10 @@ class Generated:
         return {file.relative_to(ROOT): file.read_bytes() for file in files}
 
 
-MATRIX, STRANGERS = "conformance/mutation_matrix.csv", "conformance/strangers_matrix.csv"
+MATRIX, STRANGERS = (
+    "conformance/service/mutation_matrix.csv",
+    "conformance/service/strangers_matrix.csv",
+)
 SPEED = "tests/bench/speed.md"
 GENERATED = {
     "golden": Generated("golden journals", 0.1, "tests/golden/*", "-m tests.scenarios.golden"),
@@ -45,10 +48,10 @@ GENERATED = {
     ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),
     "costs": Generated(
-        "what each check costs", 2.5, "conformance/costs.json", "-m tests.suite.costs"
+        "what each check costs", 2.5, "conformance/service/costs.json", "-m tests.suite.costs"
     ),
     "demands": Generated(
-        "the page of demands", 0.1, "conformance/demands.md", "-m tests.suite.demands"
+        "the page of demands", 0.1, "conformance/service/demands.md", "-m tests.suite.demands"
     ),
     "interop": Generated(
         "the guide's other programs", 5, "x402sim/guide/facilitator.md", "-m tests.interop"
@@ -57,7 +60,7 @@ GENERATED = {
     "strangers": Generated(
         "the matrix of strangers, and its page",
         30,
-        f"{STRANGERS} conformance/strangers.md",
+        f"{STRANGERS} conformance/service/strangers.md",
         f"-m tests.strangers --csv {STRANGERS}; -m tests.strangers.page",
     ),
     "speed": Generated(

@@ -51,7 +51,8 @@ def load(name: str) -> Any:
     module = import_module(f"x402sim.commands.{file}")
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     epilog = getattr(module, "EPILOG", None)
-    own.command(name, help=HELP[name], epilog=epilog)(getattr(module, function))
+    kind = getattr(module, "Command", None)
+    own.command(name, cls=kind, help=HELP[name], epilog=epilog)(getattr(module, function))
     return typer.main.get_command(getattr(module, "app", own))
 
 

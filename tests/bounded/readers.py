@@ -25,15 +25,16 @@ from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.suite.control_api import ChainView, ControlApi
-from x402sim.suite.probe import Probe
-from x402sim.suite.remote import NotReady, reach
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import ProtectedEndpoint, Target
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.service.control_api import ChainView, ControlApi
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.remote import reach
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import ProtectedEndpoint, Target
+from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.world.control.client import ControlClient
-from x402sim.world.stages.open import open_stage
-from x402sim.world.where import Deployment
+from x402sim.world.stages import open_stage
+from x402sim.world.world import Deployment
 
 KEY = b"k" * 32
 Reader = Callable[[str, float], Any]
@@ -96,9 +97,7 @@ def _suite(place: str, ask: Callable[[Setting, str], Any]) -> Reader:
     async def read(url: str, deadline_s: float) -> None:
         root, _, habit = url.rpartition("/")
         there = {place: url + "/200"} if place else {}
-        async with reach(
-            Options(base_url=root, limits=Limits(deadline_s=deadline_s), **there)
-        ) as setting:
+        async with reach(Options(base_url=root, timeout_s=deadline_s, **there)) as setting:
             await ask(setting, habit)
 
     return read

@@ -13,14 +13,16 @@ from tests.mutants.wrapper import overriding
 from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suite.check import Check
-from x402sim.suite.control_api import ControlApi
-from x402sim.suite.engine import all_checks, folder, matching, run
-from x402sim.suite.local import judge
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import Indexer, load
+from x402sim.suite.case import matching
+from x402sim.suite.service.check import IDS_BEGIN, Check
+from x402sim.suite.service.control_api import ControlApi
+from x402sim.suite.service.engine import all_checks, folder, run
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import Indexer, load
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages import in_process
 
 OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")
@@ -28,7 +30,7 @@ OWN = load(folder() / "targets" / "x402sim.toml")
 
 def checks(*prefixes: str) -> list[Check]:
     every = all_checks()
-    return [check for prefix in prefixes for check in matching(every, prefix)]
+    return [check for prefix in prefixes for check in matching(every, prefix, IDS_BEGIN)]
 
 
 def odd(results: list[Result]) -> dict[str, tuple[Outcome, str]]:

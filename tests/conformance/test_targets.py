@@ -22,11 +22,11 @@ from x402sim.suite.command import (
     HELD,
     INTERRUPTED,
     NO_VERDICT,
-    find_target,
 )
-from x402sim.suite.engine import all_checks, folder
-from x402sim.suite.local import judge
-from x402sim.suite.target import AgentsEndpoint, Target, at, load
+from x402sim.suite.service.engine import all_checks, folder
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.parse_options import find_target
+from x402sim.suite.service.target import AgentsEndpoint, Target, at, load
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 
@@ -39,7 +39,7 @@ def test_the_shipped_targets_have_the_names_of_their_files() -> None:
 
 
 def documented(first: str) -> dict[str, str]:
-    """Return the rows of a table of conformance/README.md: first cell -> second cell."""
+    """Return the rows of a table of conformance/service/README.md: first cell -> second cell."""
     rows = (folder() / "README.md").read_text("utf-8").split(f"| {first} |")[1].split("\n\n")[0]
     cells = [row.strip("|").split(" | ") for row in rows.splitlines()[2:]]
     return {each[0].strip().strip("`"): each[1].strip() for each in cells}

@@ -21,7 +21,7 @@ from tests.house import PACKAGE, ROOT
 
 PUBLISHED = {"_exit", "_replace", "_value_", "_repr_html_", "_repr_png_"}
 """What begins so, and is in the documentation of Python or IPython."""
-PLAYS_FILES = PACKAGE / "world/story/scenario.py"
+PLAYS_FILES = PACKAGE / "world/scenario.py"
 """It imports a story's file, in the way that importlib's documentation shows."""
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "attrgetter", "methodcaller"}
 """Functions whose texts are names of attributes."""

@@ -27,8 +27,8 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.chain import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
-from x402sim.suite.engine import folder
-from x402sim.suite.target import Target, load
+from x402sim.suite.service.engine import folder
+from x402sim.suite.service.target import Target, load
 from x402sim.world.transport.latency import constant
 
 OWN = "x402sim.toml"

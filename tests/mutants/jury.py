@@ -13,9 +13,9 @@ from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
-from x402sim.suite.check import Check
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
 
 
 def judge_one(

@@ -21,7 +21,7 @@ from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import PAY, QUOTE, SESSIONS, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
-from x402sim.suite.inputs import BODIES
+from x402sim.suite.service.inputs import BODIES
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text

@@ -9,7 +9,7 @@ from tests.mutants.jury import check_ids
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim.report.results import Outcome
-from x402sim.suite.engine import folder
+from x402sim.suite.service.engine import folder
 
 FILE = folder() / "mutation_matrix.csv"
 """The matrix of all services, kept beside the checks."""

@@ -14,7 +14,7 @@ from tests.mutants.change import Change, all_of
 from tests.mutants.middleware import middleware
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim import World
-from x402sim.suite.check import DOCUMENT
+from x402sim.suite.service.check import DOCUMENT
 
 FEW = 11
 """How many other ids a defect may fail: more, and a failure would not lead to its cause.

@@ -15,8 +15,9 @@ from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
 from tests.mutants.jury import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
 from x402sim.report.results import failures
-from x402sim.suite.check import Check, by_id
-from x402sim.suite.engine import all_checks
+from x402sim.suite.case import by_id
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import all_checks
 
 HOW = "write it anew: python -m tests.renew --only mutants"
 # --- the jury ------------------------------------------------------------------------

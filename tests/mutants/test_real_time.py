@@ -11,9 +11,11 @@ from tests.mutants.jury import quiet
 from tests.mutants.rows import MUTANTS
 from x402sim import World
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.engine import all_checks, matching
-from x402sim.suite.local import judge
-from x402sim.suite.target import Indexer, Target
+from x402sim.suite.case import matching
+from x402sim.suite.service.check import IDS_BEGIN
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.target import Indexer, Target
 
 SEEN = (
     "requirements-live-for-ever", "requirements-end-early", "payments-are-forgotten",
@@ -36,7 +38,9 @@ def target() -> Target:
 
 
 def judged(world: World, *prefixes: str) -> dict[str, Result]:
-    checks = [check for prefix in prefixes or ("",) for check in matching(all_checks(), prefix)]
+    checks = [
+        check for prefix in prefixes or ("",) for check in matching(all_checks(), prefix, IDS_BEGIN)
+    ]
     with quiet():
         results = judge(world, target=target(), checks=checks, has_clock=False)
     return {result.id: result for result in results}

@@ -19,7 +19,7 @@ from tests.mutants.rows import MUTANTS
 from x402sim import backends, policies, population
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
-from x402sim.suite import local
+from x402sim.suite.service import local
 
 MEASURED = json.loads(Path(gas.__file__).with_name("gas.json").read_bytes())["flows"]
 FILES = notebooks()
@@ -31,7 +31,7 @@ PUBLIC = {
     "x402sim.policies": set(policies.__all__),
     "x402sim.population": set(population.__all__),
     "x402sim.report": {"frames", "plots"},
-    "x402sim.suite.local": set(local.__all__),
+    "x402sim.suite.service.local": set(local.__all__),
 }
 approx = pytest.approx
 each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)

@@ -7,12 +7,13 @@ import pytest
 
 from tests.suite.cases import case
 from tests.suite.demands import not_quoted, uncovered, written
+from x402sim.report.conformance_reports import DEMANDS
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import GroundKind, derived, explicit, ours, read_ground, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import DEMANDS, by_id
-from x402sim.suite.engine import all_checks, folder
+from x402sim.suite.case import by_id
+from x402sim.suite.service.engine import all_checks, folder
 
 CHECKS = all_checks()
 DOCUMENT = files(sentences.__package__).joinpath("sentences.md").read_text(encoding="utf-8")

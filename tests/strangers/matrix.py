@@ -9,9 +9,12 @@ from tests import verdicts as verdicts_of
 from tests.strangers.stranger import Defect, running, strangers
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
+from x402sim.suite.case import matching
 from x402sim.suite.command import judge
-from x402sim.suite.engine import all_checks, folder, matching
-from x402sim.suite.setting import Options
+from x402sim.suite.service.check import IDS_BEGIN
+from x402sim.suite.service.engine import all_checks, folder
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.subject import SERVICE
 
 FILE = folder() / "strangers_matrix.csv"
 """The matrix of all forms of all strangers, kept beside the checks."""
@@ -35,7 +38,7 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
     """Start a stranger in a world of its own, and run the suite, or the checks of some ids."""
     stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
     if ids:
-        checks = [check for each in ids for check in matching(checks, each)]
+        checks = [check for each in ids for check in matching(checks, each, IDS_BEGIN)]
     with running(stranger, trial.choices, trial.defect) as place:
         options = Options(
             base_url=place.url,
@@ -43,7 +46,7 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
             world_url=place.world,
             restart=place.restart,
         )
-        results, _ = judge(options, checks)
+        results, _ = judge(SERVICE, options, checks)
     return Verdict(trial.name, {each.id: each for each in results}, elapsed())
 
 

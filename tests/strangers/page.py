@@ -1,12 +1,12 @@
-"""`python -m tests.strangers.page`: write `conformance/strangers.md` from the matrix that is kept."""
+"""`python -m tests.strangers.page`: write `conformance/service/strangers.md` from the matrix that is kept."""
 
 import csv
 from collections.abc import Iterator
 
 from tests.strangers import matrix
 from tests.strangers.stranger import strangers
-from x402sim.suite.check import by_id
-from x402sim.suite.engine import all_checks, folder
+from x402sim.suite.case import by_id
+from x402sim.suite.service.engine import all_checks, folder
 
 FILE = folder() / "strangers.md"
 _INTRODUCTION = """# What the suite says of services that others wrote

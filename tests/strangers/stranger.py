@@ -25,7 +25,7 @@ from tests import npm
 from tests.serve.driver import Running
 from tests.suite.duo import service_env
 from x402sim.spec.sentences import SENTENCES
-from x402sim.suite.target import Target
+from x402sim.suite.service.target import Target
 
 HERE = Path(__file__).parent
 START_S = 120

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from x402sim.suite.check import Check, check
-from x402sim.suite.probe import Probe
+from x402sim.suite.service.check import Check, check
+from x402sim.suite.service.probe import Probe
 
 
 def case(

@@ -1,7 +1,7 @@
 """`python -m tests.suite.costs`: measure what each case costs our own service.
 
-Writes `conformance/costs.json`: the requests of each case, and the seconds in which it waits. A
-plan is made of them (`x402sim.suite.plan`).
+Writes `conformance/service/costs.json`: the requests of each case, and the seconds in which it waits. A
+plan is made of them (`x402sim.suite.service.plan`).
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import json
 from tests.suite.duo import Duo
 from x402sim.clock import stopwatch
 from x402sim.report.results import Outcome
-from x402sim.suite.engine import all_checks, folder, run_case
-from x402sim.suite.parse_options import parse
-from x402sim.suite.preflight import examine
-from x402sim.suite.remote import reach
+from x402sim.suite.service.engine import all_checks, folder, run_case
+from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.preflight import examine
+from x402sim.suite.service.remote import reach
 
 WAITS_S = 0.25
 """A case that takes longer waits; a shorter one works."""

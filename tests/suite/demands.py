@@ -1,6 +1,6 @@
-"""`python -m tests.suite.demands`: write the page of all demands, `conformance/demands.md`, anew.
+"""`python -m tests.suite.demands`: write the page of all demands, `conformance/service/demands.md`, anew.
 
-Sentences of the specification that no check is based on are in `conformance/uncovered.toml`, each
+Sentences of the specification that no check is based on are in `conformance/service/uncovered.toml`, each
 with the reason.
 """
 
@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from x402sim.report.conformance_reports import DEMANDS
 from x402sim.spec.ground import GroundKind
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import DEMANDS, Check, by_ground, by_id
-from x402sim.suite.engine import all_checks, folder
+from x402sim.suite.case import by_ground, by_id
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import all_checks, folder
 
 UNCOVERED = "uncovered.toml"
 _INTRODUCTION = """# Every demand, and the sentence that it comes from

@@ -6,12 +6,12 @@ from tests.mutants.change import setting
 from tests.suite.cases import case
 from x402sim import TESTNET, World
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.check import Check
-from x402sim.suite.control_api import SETTLE
-from x402sim.suite.expect import expect
-from x402sim.suite.local import judge
-from x402sim.suite.probe import Probe
-from x402sim.suite.target import Indexer, Target
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.control_api import SETTLE
+from x402sim.suite.service.expect import expect
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.target import Indexer, Target
 from x402sim.suite.verdict import Skipped
 from x402sim.world.transport.faults import Fault
 
@@ -26,14 +26,14 @@ def judged(*checks: Check, has_clock: bool = False) -> dict[str, Result]:
 # --- whose faults there are ------------------------------------------------------------------
 
 
-def test_who_injects_faults_acts_when_nobody_waits_and_restarts_come_last() -> None:
+def test_faults_that_strike_all_come_when_others_have_waited_and_restarts_come_last() -> None:
     written: list[str] = []
 
     def acts(name: str, clause: str, **how: Any) -> Check:
         async def run(probe: Probe) -> None:
             written.append(name)
             if how.get("waits"):
-                await probe.wait(30)
+                await probe.wait(how["waits"](probe.setting))
                 written.append(f"{name} has waited")
             if "restart" in how.get("needs", ""):
                 await probe.restart()
@@ -41,19 +41,32 @@ def test_who_injects_faults_acts_when_nobody_waits_and_restarts_come_last() -> N
         run.__name__ = name.replace(" ", "_")
         return case(clause, run, **how)
 
-    waits = {"waits": lambda _: 30}
+    waits, longer = {"waits": lambda _: 30}, {"waits": lambda _: 40}
     judged(
         acts("a fault", "2.1/amount", needs="world", disturbs=True),
-        acts("a refund in trouble", "2.1/asset", needs="world", disturbs=True, **waits),
+        acts("a refund in trouble", "2.1/asset", needs="world", disturbs=True, **longer),
         acts("a refund", "2.1/network", needs="world", **waits),
         acts("a trace for the restart", "2.1/pay-to", needs="restart", disturbs=True),
         acts("a payment", "2.1/resource"),
         acts("what outlives a restart", "2.1/scheme", needs="restart"),
     )
     assert written == [
-        "what outlives a restart", "a refund", "a payment", "a refund has waited", "a fault",
-        "a refund in trouble", "a refund in trouble has waited", "a trace for the restart",
+        "what outlives a restart", "a refund", "a refund in trouble", "a payment",
+        "a refund has waited", "a fault", "a refund in trouble has waited",
+        "a trace for the restart",
     ]  # fmt: skip
+
+
+def test_what_fails_beside_a_refund_in_trouble_only_and_holds_alone_has_held() -> None:
+    """Alone, it would have been judged so: no verdict is changed by company."""
+
+    async def waits(probe: Probe) -> None:
+        await probe.wait(1)
+
+    trouble = case("2.1/asset", waits, needs="world", disturbs=True, waits=lambda _: 1)
+    for answers, outcome in (((2, 1), Outcome.PASSED), ((2, 3), Outcome.FAILED)):
+        fails, left = moody("2.1/amount", *answers)
+        assert (judged(fails, trouble)["2.1/amount"].outcome, left) == (outcome, [])
 
 
 def test_a_case_that_disturbs_says_so() -> None:
@@ -176,13 +189,14 @@ def recovers(interval_s: int) -> tuple[set[str], list[str]]:
         await probe.wait(interval_s + 10)
 
     async def counts(probe: Probe) -> None:
+        await probe.restart()
         paid_for.append(await probe.world.queries())
 
     paid_for.clear()
     checks = [
         case("2.1/amount", pays, needs="funds, world", waits=lambda _: interval_s),
         breaks,
-        case("2.1/network", counts, needs="world", waits=lambda _: 1, disturbs=True),
+        case("2.1/network", counts, needs="world, restart"),
     ]
     recipe = setting(indexer_interval_s=interval_s)(OURS)
     target = Target(indexer=Indexer(interval_s=2))

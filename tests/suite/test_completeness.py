@@ -11,13 +11,14 @@ from tests.suite.cases import case
 from x402sim import Settings, World
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
-from x402sim.suite.preflight import examine
-from x402sim.suite.remote import NotReady
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import SessionsEndpoint, Target
-from x402sim.suite.verdict import Skipped, lacking, not_in_full
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.left_open import lacking, not_in_full
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.preflight import examine
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import SessionsEndpoint, Target
+from x402sim.suite.verdict import NotReady, Skipped
 
 REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]
 

@@ -16,9 +16,9 @@ from tests.suite.gateway import Gateway, running
 from x402sim import World
 from x402sim.report.conformance import headline, verdict
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
-from x402sim.suite.target import SecondEndpoint, SessionsEndpoint, Target
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.target import SecondEndpoint, SessionsEndpoint, Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
 
 OURS = World(seed=1)

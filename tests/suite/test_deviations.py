@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
 from tests.suite.test_target_init import init
-from x402sim.suite.deviations import deviations
-from x402sim.suite.target import (
+from x402sim.suite.service.deviations import deviations
+from x402sim.suite.service.target import (
     SPEC,
     AgentsEndpoint,
     PaymentRequiredShape,
@@ -22,7 +22,7 @@ from x402sim.suite.target import (
     load,
     value_of,
 )
-from x402sim.suite.target_toml import _UNSEEN
+from x402sim.suite.service.target_toml import _UNSEEN
 
 
 class Departing(Gateway):

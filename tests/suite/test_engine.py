@@ -22,15 +22,16 @@ from x402sim.report.conformance import RAW
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
-from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
-from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
-from x402sim.suite.control_api import SETTLE
-from x402sim.suite.engine import run
-from x402sim.suite.expect import expect, expect_refused
-from x402sim.suite.local import judge
-from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import Target
+from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
+from x402sim.suite.service.check import HOW_TO_PROVIDE, Check, check
+from x402sim.suite.service.control_api import SETTLE
+from x402sim.suite.service.engine import run
+from x402sim.suite.service.expect import expect, expect_refused
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.transport.faults import Fault
 

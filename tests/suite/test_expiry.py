@@ -7,11 +7,12 @@ import httpx
 import pytest
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.answers import Challenge, OpenSession, Paid, TargetAnswer
-from x402sim.suite.ending import ends_s, told_end_s
-from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import SessionsEndpoint, Target
+from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer
+from x402sim.suite.service.ending import ends_s, told_end_s
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import SessionsEndpoint, Target
 
 AT_S = 1_800_000_000
 ISO = "2027-01-15T08:00:00"

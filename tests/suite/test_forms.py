@@ -7,13 +7,14 @@ import pytest
 
 from tests.mutants.jury import judge_one
 from x402sim.clock import Clock
-from x402sim.suite.answers import TargetAnswer, read_402
-from x402sim.suite.engine import all_checks
-from x402sim.suite.parse_options import parse
-from x402sim.suite.probe import Probe
-from x402sim.suite.sending import client
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import Target
+from x402sim.suite.service.answers import TargetAnswer, read_402
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.sending import client
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import Target
 from x402sim.suite.verdict import Inconclusive
 
 IDLE_S = 0.9

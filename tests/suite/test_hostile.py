@@ -18,6 +18,7 @@ from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving
 from x402sim.cli import app
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
+from x402sim.suite.service.subject import SERVICE
 from x402sim.text.printable import printable, printable_lines
 
 HERE = Path(__file__).parent
@@ -50,7 +51,7 @@ def results() -> list[Result]:
 
 
 def test_every_kind_of_result_is_printed_without_harm(capsys: pytest.CaptureFixture[str]) -> None:
-    show_results(results(), strict=True)
+    show_results(SERVICE, results(), strict=True)
     printed = capsys.readouterr().out
     assert "\\x1b]0;pwned" in printed
     assert "é" in printed, "letters are shown as they are"

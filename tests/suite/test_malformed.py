@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from x402sim.http.bounded import Limits
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import ours
-from x402sim.suite.check import check
-from x402sim.suite.engine import run
-from x402sim.suite.expect import require
-from x402sim.suite.inputs import LARGE, MIB, send_bad
-from x402sim.suite.probe import Probe
-from x402sim.suite.sending import client
-from x402sim.suite.setting import Options, Setting
+from x402sim.suite.service.check import check
+from x402sim.suite.service.engine import run
+from x402sim.suite.service.expect import require
+from x402sim.suite.service.inputs import LARGE, MIB, send_bad
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.sending import client
+from x402sim.suite.service.setting import Setting
 
 OURS = ours(because="a test")
 REQUIRED = b'{"error": "Payment Required"}'
@@ -75,9 +75,7 @@ def over_tcp(on_large: str, case: Any) -> Result:
     async def main() -> Result:
         async with await asyncio.start_server(server(on_large=on_large), "127.0.0.1", 0) as it:
             url = f"http://127.0.0.1:{it.sockets[0].getsockname()[1]}"
-            async with client(
-                url, Options(limits=Limits(deadline_s=0.5 if on_large == "hang" else 10))
-            ) as http:
+            async with client(url, Options(timeout_s=0.5 if on_large == "hang" else 10)) as http:
                 setting = Setting(http=http)
                 (result,) = [each async for each in run(setting, [case])]
                 return result

@@ -12,11 +12,11 @@ from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import World
 from x402sim.report.results import Outcome
-from x402sim.suite import one_step
-from x402sim.suite.answers import TargetAnswer, read_402
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
-from x402sim.suite.target import PayEndpoint, Target, load
+from x402sim.suite.service import one_step
+from x402sim.suite.service.answers import TargetAnswer, read_402
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.target import PayEndpoint, Target, load
 from x402sim.suite.verdict import Inconclusive
 
 SELL = "npm_v2/sell.mjs"

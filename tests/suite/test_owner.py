@@ -55,8 +55,8 @@ def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_b
     assert (failed, len(outcomes), set(outcomes.values())) == ("failed", 3, {"passed"})
     assert found(tmp_path)["spec/8/quote-price"]["rerun"] == (
         f"python -m x402sim conformance {gateway.url} --target {target} --world {duo.control} "
-        f"--budget 0.5 --strict --header '{NAME}:<hidden>' --cacert {certificate.file} "
-        "--timeout 20 --rate 50 --only spec/8/quote-price"
+        f"--budget 0.5 --header '{NAME}:<hidden>' --cacert {certificate.file} "
+        "--timeout 20 --rate 50 --strict --only spec/8/quote-price"
     )
     assert API_KEY not in done.all + told(tmp_path)
 
@@ -213,6 +213,12 @@ def test_a_broken_settlement_is_judged(
     assert settled == ("failed" if has_world or said[0] < 500 else "inconclusive")
     assert done.returncode == (1 if settled == "failed" else 2)
     assert ("has refused it by itself, or asks another" in done.words) is has_world
+
+
+def test_a_facilitator_is_recognised_and_told_its_judge(duo: Duo) -> None:
+    found = " ".join(refused(duo.ready["facilitator"]).split())
+    assert "it is a facilitator (GET /supported lists kinds), and no service" in found
+    assert "facilitators are not judged yet" in found
 
 
 def test_what_others_ask_the_facilitator_meanwhile_does_not_count(duo: Duo) -> None:

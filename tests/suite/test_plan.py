@@ -15,22 +15,23 @@ from x402sim import Settings, World
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
-from x402sim.suite.check import PATIENCE_S, Check
-from x402sim.suite.engine import all_checks, folder, run, run_case
-from x402sim.suite.flags import FLAGS
-from x402sim.suite.parse_options import parse
-from x402sim.suite.plan import WORK, Cost, Plan, cost_base, costs, make_plan
-from x402sim.suite.preflight import examine
-from x402sim.suite.remote import reach
-from x402sim.suite.scheduler import Pace
-from x402sim.suite.sending import asked_wait_s
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import Indexer, SessionsEndpoint, Target
+from x402sim.suite.options import flags_of
+from x402sim.suite.service.check import PATIENCE_S, Check
+from x402sim.suite.service.engine import all_checks, folder, run, run_case
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.plan import WORK, Cost, Plan, cost_base, costs, make_plan
+from x402sim.suite.service.preflight import examine
+from x402sim.suite.service.remote import reach
+from x402sim.suite.service.scheduler import Pace
+from x402sim.suite.service.sending import asked_wait_s
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages import in_process
 
 PRICE = 10_000
-BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
+BUDGET = next(flag.default for flag in flags_of(Options) if flag.name == "budget")
 
 
 @pytest.mark.waits

@@ -1,4 +1,4 @@
-"""The quick starts of conformance/README.md, line by line as a reader types them."""
+"""The quick starts of conformance/service/README.md, line by line as a reader types them."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ import pytest
 from tests.serve.driver import Running
 from tests.strangers.stranger import free_port
 from tests.suite.duo import Duo
-from x402sim.suite.engine import folder
+from x402sim.suite.service.engine import folder
 
 pytestmark = [pytest.mark.waits, pytest.mark.thorough]
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]

@@ -14,12 +14,13 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.report.results import Outcome
 from x402sim.rng import Rng
-from x402sim.suite.answers import find_session_id
-from x402sim.suite.check import Check
-from x402sim.suite.engine import all_checks, run_case
-from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import at
+from x402sim.suite.service.answers import find_session_id
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import all_checks, run_case
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import at
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.client import ControlClient
 

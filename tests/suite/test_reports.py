@@ -22,12 +22,13 @@ from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.ground import Ground, GroundKind
 from x402sim.spec.sentences import sentence
 from x402sim.suite.command import conclude
-from x402sim.suite.control_api import paid_to
-from x402sim.suite.engine import all_checks
-from x402sim.suite.inputs import quote
-from x402sim.suite.local import judge
-from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.printing import show_results
+from x402sim.suite.service.control_api import paid_to
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.inputs import quote
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.one_step import WHY_NOT
+from x402sim.suite.service.subject import SERVICE
 from x402sim.suite.verdict import amounts, plain
 
 HERE = Path(__file__).parent
@@ -149,7 +150,7 @@ def texts_of_all_formats() -> dict[str, str]:
     results = with_cases()
     sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
     with redirect_stdout(StringIO()) as terminal:
-        show_results(results, strict=False)
+        show_results(SERVICE, results, strict=False)
     return {
         "terminal": terminal.getvalue(),
         "JSON": json.dumps(report.as_json(URL, STARTED, results)),
@@ -213,7 +214,7 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     assert "2 more, probably for the same cause: <code>kit/7/a</code>, <code>spec/8/f" in shown
     assert '<a href="#spec/7/b"><code>spec/7/b</code></a>' in shown
     assert '<summary id="kit/7/a">' in shown
-    show_results(results, strict=False)
+    show_results(SERVICE, results, strict=False)
     shown = capsys.readouterr().out
     assert shown.index("spec/7/b MUST") < shown.index("kit/7/a SHOULD, failed (does not")
     assert shown.count("expected  ") == 2, "only the first of a cause is shown in full"
@@ -225,14 +226,14 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=WHY_NOT)]
-    show_results(results, strict=False)
+    show_results(SERVICE, results, strict=False)
     shown = capsys.readouterr().out
     assert (
         "3 probable causes:\n  1. not so: two\n     spec/7/b MUST failed; with it kit/7/a" in shown
     )
     assert shown.index("3 probable causes") < shown.index("not judged 1 (-v names them): not app")
     assert "spec/1/indexer" not in shown
-    show_results(results, strict=False, verbose=True)
+    show_results(SERVICE, results, strict=False, verbose=True)
     assert "spec/1/indexer" in capsys.readouterr().out
 
 
@@ -278,7 +279,7 @@ def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     results = of_money()
-    show_results(results, strict=False)
+    show_results(SERVICE, results, strict=False)
     urgent = page(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
     texts = {
         "terminal": capsys.readouterr().out,

@@ -10,10 +10,10 @@ import pytest
 from tests.suite.cases import case
 from x402sim import World
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.check import Check, check
-from x402sim.suite.local import judge
-from x402sim.suite.probe import WORK_S, Probe
-from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
+from x402sim.suite.service.check import Check, check
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.probe import WORK_S, Probe
+from x402sim.suite.service.scheduler import RestartFailed, Scheduler, restarting
 from x402sim.suite.verdict import CheckFailed, Skipped
 
 OURS = World(seed=1)

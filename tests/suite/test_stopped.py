@@ -10,12 +10,13 @@ from tests.strangers.stranger import free_port
 from tests.suite.cases import case
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
-from x402sim.suite import sending
-from x402sim.suite.check import Check
 from x402sim.suite.command import NO_VERDICT, conclude
-from x402sim.suite.engine import run
-from x402sim.suite.sending import client
-from x402sim.suite.setting import Options, Setting
+from x402sim.suite.service import sending
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import run
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.sending import client
+from x402sim.suite.service.setting import Setting
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 

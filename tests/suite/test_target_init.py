@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from tests.cli.shops import Asked, Reply, serving
 from tests.suite.duo import Done, Duo, command, conformance, refused
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
-from x402sim.suite.target import PaymentRequiredShape, Target, load
+from x402sim.suite.service.target import PaymentRequiredShape, Target, load
 
 
 def init(*options: str) -> Done:

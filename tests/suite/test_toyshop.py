@@ -10,7 +10,7 @@ from tests.suite.toyshop import FAULTS, judged
 from x402sim.report.causes import _words, cause, causes
 from x402sim.report.conformance import RAW
 from x402sim.report.results import Outcome
-from x402sim.suite.engine import all_checks
+from x402sim.suite.service.engine import all_checks
 
 FIVE = ("payee", "replay", "expired", "receipt", "status")
 """In the order of a report: the goods that are given away go before the words."""

@@ -12,8 +12,8 @@ from tests.mutants.paying import PAY
 from tests.suite.twisting import HUGE, LONG, at_random, everywhere
 from x402sim import World
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
 
 CHECKS = all_checks()
 WANTED = "paymentRequirements"

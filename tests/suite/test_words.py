@@ -3,8 +3,10 @@
 import pytest
 
 from tests.suite.duo import Duo, conformance
-from x402sim.suite.command import select
-from x402sim.suite.preflight import REQUIRABLE
+from x402sim.suite.case import select
+from x402sim.suite.service.check import IDS_BEGIN
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.options import REQUIRABLE
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ from x402sim.suite.preflight import REQUIRABLE
 def test_only_takes_several_ids_and_those_of_every_document(
     only: list[str], found: set[str]
 ) -> None:
-    assert {check.id.rpartition("/")[0] for check in select(only)} == found
+    assert {check.id.rpartition("/")[0] for check in select(only, all_checks(), IDS_BEGIN)} == found
 
 
 def test_needs_have_one_name_in_the_list_and_in_require() -> None:

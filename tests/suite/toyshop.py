@@ -16,11 +16,11 @@ from starlette.routing import Route
 from x402sim import BASE_SEPOLIA, World
 from x402sim.protocol.crypto import checksum
 from x402sim.report.results import Result
-from x402sim.suite import one_step
-from x402sim.suite.engine import all_checks
-from x402sim.suite.local import judge
-from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.suite.service import one_step
+from x402sim.suite.service.engine import all_checks
+from x402sim.suite.service.local import judge
+from x402sim.suite.service.target import PayEndpoint, ProtectedEndpoint, Target
+from x402sim.world.running_world import RunningWorld
 from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"

@@ -1,17 +1,22 @@
-"""`conformance`: judge a service by its URL."""
+"""`conformance`: judge a service by its URL, or another subject by its name and what it is."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
-from x402sim.commands.common import as_misuse, completing, number, whole
+from x402sim.commands.common import Misuse, as_misuse, completing, number, whole
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suite import command, printing
-from x402sim.suite.flags import FLAGS, Flag
-from x402sim.suite.parse_options import parse
+from x402sim.suite import printing
+from x402sim.suite.baseline import load as load_baseline
+from x402sim.suite.case import select
+from x402sim.suite.command import Asked, play, require_places
+from x402sim.suite.options import STRICT, Flag, flags_of
+from x402sim.suite.subject import Subject
+from x402sim.suite.subjects import DEFAULT, NOT_YET, SUBJECTS, subject as subject_of
 
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
@@ -21,7 +26,7 @@ without money, a clock that is wrong), or a MUST is inconclusive.
 """
 """The end of the help."""
 _PARSERS: dict[type, Callable[[Any], Any]] = {float: number, int: whole}
-Command = TypeVar("Command", bound=Callable[..., None])
+Given = TypeVar("Given", bound=Callable[..., None])
 
 Only = Annotated[
     list[str] | None,
@@ -37,8 +42,14 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Name what does not apply to the service, too.")
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name what does not apply, too.")]
+Known = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        metavar="FILE",
+        help="JSON report of an earlier run: what failed there does not count, only what is new.",
+    ),
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
@@ -49,11 +60,11 @@ def _report(form: str) -> Any:
     return typer.Option(metavar="FILE", help=f"Write {form} report to FILE; - for stdout.")
 
 
-def takes(*names: str) -> Callable[[Command], Command]:
-    """Give a command the flags of these names, which its `**given` receives; all without names."""
-    options = [_parameter(flag) for flag in FLAGS if not names or flag.name in names]
+def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:
+    """Give a command these flags, which its `**given` receives by their names."""
+    options = [_parameter(flag) for flag in flags]
 
-    def give(command: Command) -> Command:
+    def give(command: Given) -> Given:
         signature = inspect.signature(command)
         own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
         by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *options)]
@@ -70,48 +81,87 @@ def _parameter(flag: Flag) -> inspect.Parameter:
         *names, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
     )
     kind: Any = list[str] if flag.is_repeatable else flag.kind
-    default = False if flag.kind is bool else flag.default
-    if default is None:
+    if flag.default is None:
         kind |= None
     return inspect.Parameter(
         flag.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=default,
+        default=flag.default,
         annotation=Annotated[kind, option],
     )
 
 
-@takes()
-def conformance(
-    base_url: Annotated[
-        str | None,
-        typer.Argument(
-            help="Base URL of the service to judge, or its endpoint.", show_default=False
-        ),
-    ] = None,
-    only: Only = None,
-    show_list: List = False,
-    verbose: Verbose = False,
-    junit: Annotated[Path | None, _report("a JUnit XML")] = None,
-    as_json: AsJson = False,
-    json_file: Annotated[Path | None, _report("a JSON")] = None,
-    html: Annotated[Path | None, _report("an HTML")] = None,
-    sarif: Annotated[Path | None, _report("a SARIF")] = None,
-    **given: Any,
-) -> None:
-    """Check a running service against the specification."""
-    with as_misuse(ValueError, OSError):
-        checks = command.select(only or [])
-        if show_list:
-            return printing.show_list(checks)
-        options = parse(base_url, **given)
-        if as_json and json_file:
-            raise ValueError("give --json, which prints the report, or --json-file FILE, not both")
-        json_place = Path("-") if as_json else json_file
-        files = {"json": json_place, "junit": junit, "html": html, "sarif": sarif}
-        places = {kind: file for kind, file in files.items() if file is not None}
-        command.require_places(places)
-    with as_misuse(OSError, begin="cannot write the report: "):
-        strict = given["strict"]
-        code = command.play(options, checks, files=places, strict=strict, verbose=verbose)
-    raise typer.Exit(code)
+def judging(subject: Subject[Any]) -> Callable[..., None]:
+    """Return the command that judges a kind of subject."""
+
+    @takes([*flags_of(subject.options), STRICT])
+    def conformance(
+        words: Annotated[
+            list[str] | None,
+            typer.Argument(help=subject.words_help, metavar=subject.words, show_default=False),
+        ] = None,
+        only: Only = None,
+        show_list: List = False,
+        verbose: Verbose = False,
+        baseline: Known = None,
+        junit: Annotated[Path | None, _report("a JUnit XML")] = None,
+        as_json: AsJson = False,
+        json_file: Annotated[Path | None, _report("a JSON")] = None,
+        html: Annotated[Path | None, _report("an HTML")] = None,
+        sarif: Annotated[Path | None, _report("a SARIF")] = None,
+        markdown: Annotated[Path | None, _report("a Markdown")] = None,
+        **given: Any,
+    ) -> None:
+        with as_misuse(ValueError, OSError):
+            cases = select(only or [], subject.cases(), subject.documents)
+            if show_list:
+                return printing.show_list(subject, cases)
+            options = subject.read(words or [], given)
+            if as_json and json_file:
+                raise ValueError(
+                    "give --json, which prints the report, or --json-file FILE, not both"
+                )
+            files = {
+                "json": Path("-") if as_json else json_file,
+                "junit": junit,
+                "html": html,
+                "sarif": sarif,
+                "markdown": markdown,
+            }
+            places = {kind: file for kind, file in files.items() if file is not None}
+            require_places(places)
+            asked = Asked(
+                files=places,
+                strict=given[STRICT.name],
+                verbose=verbose,
+                baseline=load_baseline(baseline, subject.name) if baseline else None,
+            )
+        with as_misuse(OSError, begin="cannot write the report: "):
+            code = play(subject, options, cases, asked)
+        raise typer.Exit(code)
+
+    return conformance
+
+
+class Command(TyperCommand):
+    """The command of the usual subject, or, after its name, of another one."""
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
+        """Return the context of the subject's command."""
+        name = args[0] if args else ""
+        if name in NOT_YET:
+            raise Misuse(f"{name}: {NOT_YET[name]}")
+        if name == DEFAULT:
+            args = args[1:]
+        elif name in SUBJECTS:
+            subject, own = (
+                subject_of(name),
+                typer.Typer(add_completion=False, rich_markup_mode=None),
+            )
+            own.command(name, help=subject.help)(judging(subject))
+            command = typer.main.get_command(own)
+            return command.make_context(f"{info_name} {name}", args[1:], *more, **named)
+        return super().make_context(info_name, args, *more, **named)
+
+
+conformance = judging(subject_of(DEFAULT))

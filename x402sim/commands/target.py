@@ -10,11 +10,14 @@ from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.conformance import takes
 from x402sim.commands.help import HELP
 from x402sim.suite.command import require_places
-from x402sim.suite.look import look
-from x402sim.suite.parse_options import parse
-from x402sim.suite.remote import NotReady
-from x402sim.suite.target_toml import as_toml, to_ask
+from x402sim.suite.options import flags_of
+from x402sim.suite.service.look import look
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.target_toml import as_toml, to_ask
+from x402sim.suite.verdict import NotReady
 
+_FLAGS = ("header", "cacert", "insecure", "timeout", "rate")
 app = typer.Typer(name="target", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
@@ -24,7 +27,7 @@ def target() -> None:
 
 
 @app.command(help=HELP["target init"])
-@takes("header", "cacert", "insecure", "timeout", "rate")
+@takes([each for each in flags_of(Options) if each.name in _FLAGS])
 def init(
     url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
     output: Annotated[

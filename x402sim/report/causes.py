@@ -1,9 +1,10 @@
 """Which failures have one probable cause: what every report shows together.
 
-What fails together when one thing is broken was measured: `conformance/mutation_matrix.csv` has a
-row for each service with one defect, and the checks that failed. The fewest rows that explain the
-failures of a run are its probable causes, the greatest loss of money first. What each id's failure
-says of a service, how to repair it, and who loses by it is in `conformance/causes.toml`.
+What fails together when one thing is broken was measured: `conformance/service/mutation_matrix.csv`
+has a row for each service with one defect, and the checks that failed. The fewest rows that explain
+the failures of a run are its probable causes, the greatest loss of money first. What each id's
+failure says of a subject, how to repair it, and who loses by it is in the `causes.toml` of its
+subject's folder.
 """
 
 import csv
@@ -172,8 +173,10 @@ def _demand(case: CaseResult | Result) -> str:
 
 @cache
 def _words() -> dict[str, _Words]:
-    told = tomllib.loads((folder() / WORDS).read_text("utf-8"))
-    return msgspec.convert(told, dict[str, _Words])
+    every: dict[str, object] = {}
+    for file in sorted(folder().parent.glob(f"*/{WORDS}")):
+        every |= tomllib.loads(file.read_text("utf-8"))
+    return msgspec.convert(every, dict[str, _Words])
 
 
 @cache

@@ -11,25 +11,28 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from x402sim.protocol.money import to_decimal
 from x402sim.report.causes import cause, causes, repair
 from x402sim.report.results import (
     NOT_JUDGED,
     OF_CASES,
+    RARE,
     CaseResult,
     Outcome,
     Result,
     Results,
     failures,
 )
-from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
 RAW = "send it again: "
 """How the line of an exchange begins that is a command: it sends the same request, unchanged."""
-DEMANDS = "conformance/demands.md"
-"""The page of all demands, in a checkout of this package."""
+SERVICE = "service"
+"""The subject of a report that names none."""
+DEMANDS = "conformance/{subject}/demands.md"
+"""The page of all demands of a subject, in a checkout of this package."""
 Told = TypeVar("Told", Result, CaseResult)
 
 
@@ -56,9 +59,17 @@ def _escaped(told: Told) -> Told:
     return msgspec.structs.replace(told, **texts | {"exchange": printable_lines(told.exchange)})
 
 
-def counts_for_exit(level: Level, strict: bool) -> bool:
-    """Tell whether an id counts for the exit code: MUST, and SHOULD if `strict`."""
-    return level == "MUST" or (strict and level == "SHOULD")
+def counts_for_exit(result: Result, strict: bool) -> bool:
+    """Tell whether an id counts for the exit code: MUST, and SHOULD if `strict`.
+
+    What the baseline report has found, too, does not.
+    """
+    return not result.is_known and (result.level == "MUST" or (strict and result.level == "SHOULD"))
+
+
+def why_uncounted(result: Result) -> str:
+    """Return why a result does not count for the exit code, for those that do not."""
+    return "in the baseline report, too" if result.is_known else "does not count without --strict"
 
 
 def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
@@ -67,23 +78,32 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     Only MUST counts, and SHOULD if `strict`; something must have been judged.
     """
     what = "MUST and SHOULD" if strict else "MUST"
-    counting = [each for each in results if counts_for_exit(each.level, strict)]
+    if broken := [each.id for each in results if each.is_control and each.outcome in NO_CONTROL]:
+        return Outcome.INCONCLUSIVE, (
+            f"Invalid. What any subject that is worth judging can do, it did not: "
+            f"{', '.join(broken)}. So what it refused proves nothing."
+        )
+    counting = [each for each in results if counts_for_exit(each, strict)]
     of, every = summary(counting), summary(results)
+    known = sum(each.is_known for each in results)
+    told = f" Known from the baseline: {known}." if known else ""
     if failed := of[Outcome.FAILED]:
-        return Outcome.FAILED, f"Failed {what} clauses: {failed}."
+        new = "New failed" if known else "Failed"
+        return Outcome.FAILED, f"{new} {what} clauses: {failed}.{told}"
     if unclear := of[Outcome.INCONCLUSIVE]:
-        return Outcome.INCONCLUSIVE, f"No verdict. Inconclusive {what} checks: {unclear}."
+        return Outcome.INCONCLUSIVE, f"No verdict. Inconclusive {what} checks: {unclear}.{told}"
     asked = of if counting else every
     rest = ", ".join(f"{count} {outcome}" for outcome, count in asked.items() if count)
     if all(each.outcome in NOT_JUDGED and not each.in_part for each in counting or results):
         return Outcome.INCONCLUSIVE, f"No verdict: nothing could be checked ({rest})."
     if not counting:
-        return Outcome.PASSED, f"No {what} clause was asked for ({rest})."
+        return Outcome.PASSED, f"No {what} clause was asked for ({rest}).{told}"
     seen = f", {of[Outcome.OBSERVED]} observed" if of[Outcome.OBSERVED] else ""
     part = sum(each.outcome is Outcome.SKIPPED and bool(each.in_part) for each in counting)
     in_part = f" ({part} judged in part)" if part else ""
     held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
-    return Outcome.PASSED, f"No {what} clause failed: {held}."
+    new = "new " if known else ""
+    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{told}"
 
 
 def headline(result: Result) -> str:
@@ -135,14 +155,36 @@ def grounds(result: Result) -> list[str]:
     return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
 
 
-def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
-    """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
+NO_CONTROL = (Outcome.FAILED, Outcome.INCONCLUSIVE)
+"""What may not come of a control."""
+
+
+def total_loss(results: Results) -> list[str]:
+    """Return what the failed ids of a run cost, by the token; empty if no money was counted."""
+    sums: Counter[tuple[str, int]] = Counter()
+    for result in results:
+        if result.loss is not None:
+            sums[result.loss.symbol, result.loss.decimals] += result.loss.base
+    return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
+
+
+def as_json(target: str, started: str, results: Results, subject: str = SERVICE) -> dict[str, Any]:
+    """Return the report as one JSON object: target, started (ISO 8601), summary, results.
+
+    A `subject` other than a service is named first.
+    """
     results = readable(results)
     plain = msgspec.to_builtins(results)
-    for case in (case for result in plain for case in result["cases"]):
-        for name in OF_CASES:
-            del case[name]
+    for result in plain:
+        for each in (result, *result["cases"]):
+            for name in RARE:
+                if not each.get(name):
+                    each.pop(name, None)
+        for case in result["cases"]:
+            for name in OF_CASES:
+                del case[name]
     return {
+        **({} if subject == SERVICE else {"subject": subject}),
         "target": target,
         "started": started,
         "summary": summary(results),
@@ -190,7 +232,7 @@ def _junit_kind(result: Result, strict: bool) -> str:
     """Return the element that an id becomes in JUnit; empty if it passed."""
     if result.outcome is Outcome.PASSED:
         return ""
-    if not counts_for_exit(result.level, strict):
+    if not counts_for_exit(result, strict):
         return "skipped"
     kinds = {Outcome.FAILED: "failure", Outcome.INCONCLUSIVE: "error"}
     return kinds.get(result.outcome, "skipped")
@@ -206,7 +248,7 @@ def _case(suite: ET.Element, result: Result, strict: bool) -> None:
     )
     detail = f"expected {result.expected}, got {result.actual}"
     detail = f"like {result.like}: {detail}" if result.like else detail
-    uncounted = f"{result.outcome} {result.level} (does not count without --strict): "
+    uncounted = f"{result.outcome} {result.level} ({why_uncounted(result)}): "
     match result.outcome, _junit_kind(result, strict):
         case Outcome.FAILED, "failure":
             failure = ET.SubElement(case, "failure", message=detail, type=result.level)
@@ -239,6 +281,7 @@ def explained(result: Result) -> str:
     for case, ground in shown(result):
         parts += ["", case.title, *ground]
         parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
+        parts += [f"loss:     {case.loss}"] if case.loss else []
         if case.exchange:
             parts += ["", case.exchange]
     if left := not_judged(result):
@@ -249,16 +292,19 @@ def explained(result: Result) -> str:
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
-def as_sarif(target: str, results: Results, demands: str = "") -> dict[str, Any]:
+def as_sarif(
+    target: str, results: Results, demands: str = "", subject: str = SERVICE
+) -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
     A result is shown at its id's heading in `demands`, the text of the page of all demands:
     GitHub shows only what is at a place in a file.
     """
     results = readable(results)
+    page = DEMANDS.format(subject=subject)
     lines = {line: number for number, line in enumerate(demands.splitlines(), start=1)}
     found = [
-        _sarif_result(number, target, result, lines.get(f"### {result.id}", 1))
+        _sarif_result(number, target, result, page, lines.get(f"### {result.id}", 1))
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
@@ -291,7 +337,7 @@ def _sarif_rule(result: Result) -> dict[str, Any]:
     }
 
 
-def _sarif_result(number: int, target: str, result: Result, line: int) -> dict[str, Any]:
+def _sarif_result(number: int, target: str, result: Result, page: str, line: int) -> dict[str, Any]:
     failed = result.outcome is Outcome.FAILED
     return {
         "ruleId": result.id,
@@ -302,7 +348,7 @@ def _sarif_result(number: int, target: str, result: Result, line: int) -> dict[s
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": DEMANDS},
+                    "artifactLocation": {"uri": page},
                     "region": {"startLine": line},
                 },
                 "logicalLocations": [{"fullyQualifiedName": target, "kind": "resource"}],

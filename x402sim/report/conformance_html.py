@@ -5,6 +5,7 @@ them in words. Works without the extra `report`.
 """
 
 import json
+from collections.abc import Mapping
 from itertools import groupby
 
 from x402sim.report import conformance as report
@@ -30,14 +31,21 @@ _MEANINGS = {
 }
 
 
-def page(target: str, started: str, results: Results, *, strict: bool = False) -> str:
+def page(
+    target: str,
+    started: str,
+    results: Results,
+    *,
+    strict: bool = False,
+    sections: Mapping[str, str] = TITLES,
+) -> str:
     """Return the page: first what failed or was inconclusive, then every section.
 
-    `target` is the URL that was judged, `started` an ISO 8601 time.
+    `target` is what was judged, `started` an ISO 8601 time, `sections` the title of each section.
     With `strict`, SHOULD counts for the verdict.
     """
     results = report.readable(results)
-    sections = groupby(results, key=lambda result: result.section)
+    groups = groupby(results, key=lambda result: result.section)
     return render(
         __package__,
         "conformance.html.j2",
@@ -45,11 +53,12 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
         started=started,
         total=len(results),
         verdict=report.verdict(results, strict),
+        losses=report.total_loss(results),
         counts=report.summary(results),
         urgent=[
             (first, rest, LOSSES.get(loss([first, *rest]))) for first, *rest in by_cause(results)
         ],
-        sections=[_section(section, list(found)) for section, found in sections],
+        sections=[_section(name, sections.get(name, ""), list(found)) for name, found in groups],
         marks=MARKS,
         meanings=_MEANINGS,
         clauses={f"spec/{clause.id}": clause.text for clause in CLAUSES},
@@ -62,11 +71,13 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
     )
 
 
-def _section(section: str, results: Results) -> tuple[str, str, list[tuple[Outcome, str]], Results]:
+def _section(
+    section: str, title: str, results: Results
+) -> tuple[str, str, list[tuple[Outcome, str]], Results]:
     """Return the number and the title of a section, its outcomes counted, and its results."""
     counts = report.summary(results).items()
     tally = [(outcome, f"{count} {outcome}") for outcome, count in counts if count]
-    return section, TITLES[section], tally, results
+    return section, title, tally, results
 
 
 def _case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
@@ -77,6 +88,7 @@ def _case(case: CaseResult | Result, ground: list[str]) -> dict[str, object]:
         "ground": "\n".join(ground),
         "expected": case.expected,
         "actual": case.actual,
+        "loss": case.loss and str(case.loss),
         "reason": case.reason,
     }
     return {

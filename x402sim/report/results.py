@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from x402sim.protocol.money import to_decimal
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 
@@ -26,6 +27,23 @@ class Outcome(StrEnum):
 
 
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """What a failure costs somebody, as counted on a ledger; `why` says who pays for what.
+
+    `base` is in base units of a token of so many `decimals`.
+    """
+
+    base: int
+    decimals: int = 6
+    symbol: str = "tokens"
+    why: str = ""
+
+    def __str__(self) -> str:
+        """Return the amount in tokens, and why: "0.01 tokens: charged twice for one purchase"."""
+        amount = f"{to_decimal(self.base, self.decimals)} {self.symbol}"
+        return f"{amount}: {self.why}" if self.why else amount
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +66,8 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target has what it is about."""
     lacks: bool = False
     """Whether it was skipped because a need of it is not met."""
+    loss: Loss | None = None
+    """What this failure costs, if it was counted."""
 
 
 OF_CASES = ("has_begun", "applies", "lacks")
@@ -77,8 +97,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     like: str = ""
     """The id that it follows from, in a report."""
     cases: tuple[CaseResult, ...] = ()
+    loss: Loss | None = None
+    """The greatest loss of its failed cases."""
+    is_control: bool = False
+    """Whether it is a control: what any subject can do that is worth judging."""
+    is_known: bool = False
+    """Whether the baseline report has it, too: it does not count for the exit code."""
 
 
+RARE = ("loss", "is_control", "is_known")
+"""The fields that a report has only where they say something."""
 Results = Sequence[Result]
 
 

@@ -1,10 +1,10 @@
-"""Where the files of the conformance suite are: its checks, targets and tables."""
+"""Where the files of the conformance suite are: the checks of each subject, targets and tables."""
 
 from pathlib import Path
 
 
-def folder() -> Path:
-    """Return the folder of the suite's files: in the checkout, or in the installed package."""
+def folder(subject: str = "service") -> Path:
+    """Return the folder of a subject's files: in the checkout, or in the installed package."""
     package = Path(__file__).parents[1]
     places = (package / "conformance", package.parent / "conformance")
-    return next(place for place in places if (place / "targets").is_dir())
+    return next(place for place in places if (place / "service").is_dir()) / subject

@@ -6,23 +6,20 @@ What a target answered is in the results: all of their text is printed escaped.
 import os
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import NOT_JUDGED, Outcome, Result
 from x402sim.spec.ground import Ground, GroundKind
-from x402sim.suite.check import Check, by_ground, by_id, clause_text
-from x402sim.suite.one_step import WHY_NOT
-from x402sim.suite.plan import Plan
-from x402sim.suite.preflight import REQUIRABLE
-from x402sim.suite.setting import Options
+from x402sim.suite.case import Case, by_ground, by_id
+from x402sim.suite.subject import Plan, Subject
 from x402sim.text.console import console as new_console
 from x402sim.text.printable import printable
 
@@ -34,8 +31,6 @@ WIDTH = 66
 MOST_AGAIN = 400
 SEE_REPORTS = f"{report.RAW}the command is in the reports (--html FILE, or --json-file)"
 """The longest command that is printed, and what is said instead of a longer one."""
-_NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
-"""The needs as --require calls them."""
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -45,27 +40,26 @@ _COLORS = {
 }
 
 
-def show_list(checks: list[Check]) -> None:
+def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
     """Print the ids with level and cost, the ground of each case, and the needs."""
     console = new_console(soft_wrap=True, highlight=False)
-    for check_id, cases in by_id(checks).items():
-        needs = sorted({_NEEDS.get(need, str(need)) for case in cases for need in case.needs})
-        pays = sum(case.pays for case in cases)
-        cost = f", pays {pays}" if pays else ""
-        console.print(f"[bold]{check_id}[/]  {cases[0].level}{cost}")
-        if text := clause_text(check_id):
+    for check_id, its in by_id(cases).items():
+        needs = sorted({subject.needs.get(need, str(need)) for case in its for need in case.needs})
+        cost = f", {told}" if (told := subject.costs(its)) else ""
+        console.print(f"[bold]{check_id}[/]  {its[0].level}{cost}")
+        if text := subject.texts(check_id):
             for line in textwrap.wrap(text, COLUMNS - 2):
                 console.print(f"  {escape(line)}", style="dim")
-        for ground, its_cases in by_ground(cases):
+        for ground, its_cases in by_ground(its):
             _show_ground(console, ground)
             for case in its_cases:
                 mark = " (decisive)" if case.decides else ""
                 _show(console, "  - ", case.title + mark, "    ")
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
-    kinds = Counter(str(check.ground.kind) for check in checks)
+    kinds = Counter(str(case.ground.kind) for case in cases)
     told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
-    console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
+    console.print(f"\n{len(by_id(cases))} ids, {len(cases)} cases: {told}")
 
 
 def _show_ground(console: Console, ground: Ground) -> None:
@@ -77,29 +71,12 @@ def _show_ground(console: Console, ground: Ground) -> None:
             label = ""
 
 
-def announce(options: Options, plan: Plan) -> None:
+def announce(plan: Plan) -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
     console = new_console(stderr=True, highlight=False)
-    payer, budget = options.payer, to_decimal(options.budget_base, 6)
     with unread(console):
-        for text in plan.notes:
-            console.print(f"note: {_shown(text)}")
-        console.print(
-            f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
-            f"{max(plan.seconds, 1):.0f} s"
-        )
-        if plan.signs_base and payer is not None:
-            console.print(
-                f"It signs for at most {to_decimal(plan.signs_base, 6)} tokens ({plan.payments} "
-                f"payments, deposits of {to_decimal(plan.deposits_base, 6)}), from "
-                f"{payer.address}. The budget is {budget} tokens."
-            )
-        if plan.left_out:
-            ids = dict.fromkeys(name.rpartition(":")[0] for name in plan.left_out)
-            console.print(
-                f"Left out in part or in whole, because everything needs --budget "
-                f"{to_decimal(plan.needs_base, 6)}: {', '.join(ids)}"
-            )
+        for line in plan.lines:
+            console.print(_shown(line))
 
 
 @contextmanager
@@ -119,11 +96,13 @@ def unread(console: Console) -> Iterator[None]:
 
 def _note(result: Result, strict: bool) -> str:
     """Return a note beside a result that does not count for the exit code; empty if it does."""
-    counts = report.counts_for_exit(result.level, strict)
-    return "" if counts else " (does not count without --strict)"
+    counts = report.counts_for_exit(result, strict)
+    return "" if counts else f" ({report.why_uncounted(result)})"
 
 
-def show_results(results: list[Result], strict: bool, *, verbose: bool = False) -> None:
+def show_results(
+    subject: Subject[Any], results: list[Result], strict: bool, *, verbose: bool = False
+) -> None:
     """Print the failures in full, their causes, what was observed or not judged, the verdict.
 
     Unless `verbose`, the ids that do not apply are only counted.
@@ -132,7 +111,7 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
     with unread(console):
         groups = by_cause(results)
         for group in groups:
-            _show_cause(console, group, strict)
+            _show_cause(console, subject, group, strict)
         if len(groups) > 1:
             console.print(f"{len(groups)} probable causes:")
         for place, (first, *rest) in enumerate(groups if len(groups) > 1 else (), start=1):
@@ -145,19 +124,21 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
-        _show_not_begun(console, results, verbose)
+        _show_not_begun(console, results, subject.uncounted, verbose)
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         console.print(f"\n{len(results)} ids: {line}")
+        if losses := report.total_loss(results):
+            console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
 
 
-def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
+def _show_cause(console: Console, subject: Subject[Any], group: list[Result], strict: bool) -> None:
     """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
     first, *rest = group
     if first.outcome is Outcome.FAILED:
-        _show_failure(console, first, strict)
+        _show_failure(console, subject, first, strict)
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
@@ -172,13 +153,13 @@ def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
         _show(console, "  ", ", ".join(each.id for each in group), "  ")
 
 
-def _show_failure(console: Console, result: Result, strict: bool) -> None:
+def _show_failure(console: Console, subject: Subject[Any], result: Result, strict: bool) -> None:
     part, note = report.headline(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     _show(console, "  cause     ", cause(result))
     if todo := repair(result):
         _show(console, "  to repair ", todo)
-    if text := clause_text(result.id):
+    if text := subject.texts(result.id):
         _show(console, "  clause    ", text)
     for case, ground in report.shown(result):
         _show(console, "  check     ", case.title)
@@ -190,6 +171,8 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
         _show(console, "  expected  ", str(case.expected))
         _show(console, "  actual    ", str(case.actual))
         lines = case.exchange.split("\n") if case.exchange else []
+        if case.loss is not None:
+            _show(console, "  loss      ", str(case.loss))
         for line in lines:
             if not line.startswith(report.RAW):
                 _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
@@ -197,11 +180,11 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
             if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
                 again = line if len(line) <= MOST_AGAIN else SEE_REPORTS
                 console.print(f"  {_shown(again)}")
-    _show_not_judged(console, result)
+    _show_not_judged(console, result, subject.uncounted)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 
-def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> None:
+def _show_not_begun(console: Console, results: list[Result], uncounted: str, verbose: bool) -> None:
     """Print what was not judged for want of something: each id once, by what most of it lacks.
 
     Unless `verbose`, what does not apply is only counted. An id of which a case was begun and
@@ -219,7 +202,7 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
             continue
         elif any(case.has_begun for case in left):
             console.print(f"[dim]{report.headline(result)} {result.id}[/]")
-            _show_not_judged(console, result)
+            _show_not_judged(console, result, uncounted)
         elif left:
             reason, _ = Counter(case.reason for case in left).most_common(1)[0]
             part = sum(case.outcome is Outcome.PASSED for case in result.cases)
@@ -229,17 +212,17 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
         whole, part = len(ids) - in_part[reason], in_part[reason]
         counted = (str(whole) if whole else "", f"{part} in part" if part else "")
         told = " and ".join(filter(None, counted))
-        if reason == WHY_NOT and not verbose:
+        if reason == uncounted and not verbose:
             _show(console, f"[dim]not judged[/] {told} (-v names them): ", reason, "  ")
         else:
             _show(console, f"[dim]not judged[/] {told}: ", reason, "  ")
             _show(console, "  ", ", ".join(ids), "  ")
 
 
-def _show_not_judged(console: Console, result: Result) -> None:
+def _show_not_judged(console: Console, result: Result, uncounted: str) -> None:
     """Print which cases of an id were not judged, and why, but for those that do not apply."""
     for case in result.cases:
-        if case.outcome in NOT_JUDGED and case.reason != WHY_NOT:
+        if case.outcome in NOT_JUDGED and case.reason != uncounted:
             _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
 
 

@@ -15,9 +15,8 @@ import msgspec
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
-from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.report.conformance import RAW
-from x402sim.suite import one_step
 from x402sim.suite.resend import as_curl
 from x402sim.text.printable import printable, printable_lines
 
@@ -26,8 +25,8 @@ _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 """A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
-_PAYMENT = one_step.PAYMENT.lower()
-_STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), one_step.RESPONSE.lower())
+_PAYMENT = PAYMENT_HEADERS[2].lower()
+_STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), RESPONSE_HEADERS[2].lower())
 """The headers of version 2 of the x402 standard."""
 _OF_ENVELOPE = ("x402Version", "scheme", "network", "payload")
 """The fields of a payment header that are the same in each."""

@@ -1,15 +1,11 @@
-"""The exceptions that end a check, and what a run has left open of what it should judge.
-
-Of MUSTs that were only partly judged, it says why: because of what the target did or its file
-leaves out. What needs other means (a payer, a world, a clock, patience) is not meant.
-"""
+"""The exceptions that end a check, and how what was expected and seen is said."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Loss
 
 
 def plain(value: object) -> str:
@@ -40,17 +36,28 @@ def amounts(base: Sequence[int]) -> str:
     return " and ".join(f"{n} of {each} base units" for each, n in numbers.items()) or "none"
 
 
+class NotReady(Exception):
+    """A run cannot begin: one line that says what was seen, what is wanted, and what to do."""
+
+
 class CheckFailed(Exception):
     """The target breaks the clause.
 
-    `show` renders the exchange behind it; without it, that is the last one.
+    `show` renders the exchange behind it; without it, that is the last one. `loss` is what it
+    costs, if the money was counted.
     """
 
     def __init__(
-        self, what: str, expected: Any, actual: Any, show: Callable[[], str] | None = None
+        self,
+        what: str,
+        expected: Any,
+        actual: Any,
+        show: Callable[[], str] | None = None,
+        loss: Loss | None = None,
     ) -> None:
         super().__init__(what, expected, actual)
-        self.what, self.expected, self.actual, self.show = what, expected, actual, show
+        self.what, self.expected, self.actual = what, expected, actual
+        self.show, self.loss = show, loss
 
 
 class Inconclusive(Exception):
@@ -67,33 +74,3 @@ class Lacking(Skipped):
 
 class NotApplicable(Skipped):
     """The target has no such thing, or shows nothing of it."""
-
-
-REFUNDS = "spec/3/expiry-refund"
-"""The id that --require refunds and expiry are about."""
-EXPIRY = "When its duration is over"
-"""How the title of its case begins that --require expiry is about."""
-
-
-def not_in_full(results: Iterable[Result]) -> list[str]:
-    """Return a line for each MUST of which a case began and could not be judged."""
-    return [
-        f"not judged in full ({result.in_part or 'no case'}): {result.id}, a MUST: {each.reason}"
-        for result in results
-        if result.level == "MUST" and result.outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-        for each in result.cases
-        if each.outcome is Outcome.SKIPPED and each.has_begun
-    ]
-
-
-def lacking(results: Iterable[Result], require: tuple[str, ...]) -> list[str]:
-    """Return why a run did not judge what --require demands: expiry and refunds, at the end."""
-    return [
-        f"--require {word}: {result.id} was not judged in full: {each.reason}"
-        for word, title in (("expiry", EXPIRY), ("refunds", ""))
-        if word in require
-        for result in results
-        if result.id == REFUNDS
-        for each in result.cases
-        if each.outcome is Outcome.SKIPPED and each.title.startswith(title)
-    ]

@@ -1,0 +1,221 @@
+"""Section 1: the whole flow, from an unpaid request to a paid answer, and who pays the gas."""
+
+from functools import partial
+from typing import Any
+
+import httpx
+
+from x402sim.payer.wallet import Wallet
+from x402sim.spec.ground import derived
+from x402sim.suite.service import inputs
+from x402sim.suite.service.check import check
+from x402sim.suite.service.control_api import eventually
+from x402sim.suite.service.expect import (
+    expect,
+    expect_not_served,
+    expect_served,
+    expect_withheld,
+    require,
+)
+from x402sim.suite.service.indexing import buy_late, turn_s, tx_hash
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import Inconclusive
+from x402sim.world.transport.faults import Fault
+
+OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
+NO_KIND = partial(Fault, victim="facilitator", path="/supported", does="answer", times=None)
+UNSUPPORTED = (NO_KIND(status=200, body='{"kinds":[]}'), NO_KIND(status=500))
+DOWN_S, BACK_S = 2.5, 5
+"""How long the facilitator is down, each time, and within what time a target may notice its end."""
+
+
+@check(
+    "1/unpaid-402",
+    title="A protected request without proof of payment is answered 402, with requirements.",
+    one_step=True,
+    decisive=True,
+)
+async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
+    answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
+    for answer in answers:
+        expect_not_served(answer)
+    required = [answer for answer in answers if answer.status == 402]
+    if not required and all(answer.status in (400, 422) for answer in answers):
+        said = answers[0].summary
+        raise Inconclusive(f"the target accepts no body of the target file: {said}")
+    require("402", bool(required), answers[0].summary)
+    wanted = required[0].requirements
+    require("payment requirements", isinstance(wanted, dict), required[0].summary)
+
+
+@check(
+    "1/unpaid-402",
+    title="No other HTTP method gives away the protected content without proof of payment.",
+    ground=derived(
+        "5: Access to protected endpoints",
+        "1: The service returns the protected content",
+        so="The content is protected, not only one way to ask for it.",
+    ),
+    one_step=True,
+)
+async def no_other_method_is_free(probe: Probe) -> None:
+    endpoint = probe.target.protected
+    for method in OTHER_METHODS:
+        for body in endpoint.bodies:
+            query = str(httpx.QueryParams(body))
+            answer = await probe.send(method, f"{endpoint.path}?{query}", json=body)
+            expect_withheld(answer)
+
+
+WRONG_TOO = derived(
+    "1: A client calls a protected endpoint",
+    "1: The service answers 402",
+    "1: The service returns the protected content",
+    so=(
+        "A request that is wrong in itself has no proof of payment either: however it is "
+        "refused, it is not answered with the content."
+    ),
+)
+
+
+@check(
+    "1/unpaid-402",
+    title=(
+        "No body of a wrong form, type or value gives away the content without proof of payment."
+    ),
+    ground=WRONG_TOO,
+    baseline="unpaid",
+    one_step=True,
+    decisive=True,
+)
+async def no_wrong_request_is_free(probe: Probe) -> None:
+    for group in ("unreadable", "content types", "wrong types"):
+        for each in await inputs.sent(probe, group):
+            expect_withheld(each.answer, each.said)
+
+
+@check(
+    "1/unpaid-402",
+    title="No random JSON gives away the content without proof of payment.",
+    ground=WRONG_TOO,
+    baseline="unpaid",
+    one_step=True,
+)
+async def no_body_made_up_is_free(probe: Probe) -> None:
+    for each in await inputs.sent(probe, "made up"):
+        expect_withheld(each.answer, each.said)
+
+
+@check(
+    "1/unpaid-402",
+    title=(
+        "While the facilitator serves no network, or is unreachable, no request without "
+        "proof is free."
+    ),
+    ground=derived(
+        "4.2: No valid proof of payment",
+        "5: Access to protected endpoints",
+        so="Who cannot pay just now has not paid either.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    disturbs=True,
+    decisive=True,
+)
+async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
+    for fault in UNSUPPORTED:
+        await probe.world.fault(fault)
+        end_s = probe.clock.now() + DOWN_S
+        while probe.clock.now() < end_s:
+            expect_withheld(await probe.ask(may_break=True))
+            await probe.clock.sleep(DOWN_S / 5)
+        await probe.world.clear_faults()
+    challenge, payer, header = await probe.signed()
+    await probe.world.fault(Fault(victim="facilitator", does="refuse", times=None), of=payer)
+    for _ in range(2):
+        await probe.settle(challenge, header, may_break=True)
+        expect_withheld(await probe.ask(may_break=True))
+    await probe.world.clear_faults()
+
+    async def is_back() -> bool:
+        return (await probe.ask(may_break=True)).is_offer
+
+    await eventually(probe.clock, is_back, within_s=BACK_S)
+
+
+@check(
+    "1/sign-settle-repeat",
+    title="A payment that is signed as the 402 asks is settled, and its payer is served.",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def sign_settle_repeat(probe: Probe) -> None:
+    challenge, _, header = await probe.signed()
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+
+
+@check(
+    "1/payer-pays-no-gas",
+    title="The payment's transaction is sent by another account; the payer pays no gas.",
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+)
+async def the_payer_pays_no_gas(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    before = await _gas_account(probe, payer)
+    paid = await probe.buy(payer)
+    receipt = await probe.chain.mined(paid)
+    if receipt is None:
+        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    sender = str(receipt.get("from"))
+    require("another sender than the payer", sender.lower() != payer.address.lower(), sender)
+    after = await _gas_account(probe, payer)
+    expect("the payer's transactions and native balance", after, before)
+
+
+async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
+    """Return an account's transaction count and its native balance."""
+    count = await probe.chain.call("eth_getTransactionCount", payer.address, "latest")
+    return count, await probe.chain.call("eth_getBalance", payer.address, "latest")
+
+
+@check(
+    "1/repeat-served",
+    title="The request that got a 402 is served when repeated with the payment's id.",
+    needs="funds",
+    pays=1,
+)
+async def the_repeated_request_is_served(probe: Probe) -> None:
+    paid = await probe.buy()
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+
+
+@check(
+    "1/session-no-402",
+    title="One deposit pays for several requests, none of which gets a 402.",
+    needs="funds, sessions",
+    deposits="0.02",
+)
+async def a_session_needs_no_402(probe: Probe) -> None:
+    session = await probe.open_session(await probe.budget_for(2))
+    expect_served(await probe.ask(session_id=session.session_id))
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@check(
+    "1/indexer",
+    title="The service asks the chain explorer for a payment within the interval, by itself.",
+    needs="funds, world",
+    pays=1,
+    waits=turn_s,
+    late=True,
+)
+async def the_indexer_runs_by_itself(probe: Probe) -> None:
+    paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
+    asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
+    require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

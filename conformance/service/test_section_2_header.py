@@ -1,0 +1,262 @@
+"""Section 2.3: the payment header, what it carries and how long it is valid."""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.spec.ground import derived
+from x402sim.suite.service.answers import Challenge, TargetAnswer
+from x402sim.suite.service.check import check
+from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_served, require
+from x402sim.suite.service.payment_outcome import expect_nothing_or_as_issued
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
+
+PARTS = ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
+"""What the payload of a header must have (2.3)."""
+AGO_S = 200
+"""How long before the settlement the payer has signed; the window is 300 s."""
+SAME = derived(
+    "2.3: An opaque hex string",
+    "2.3: It carries",
+    so=(
+        "Hex digits mean the same in upper and in lower case: it is the same header, which "
+        "carries the same authorization."
+    ),
+)
+
+
+@check(
+    "2.3/hex-header",
+    title="A payment header that is a hex string prefixed 0x is accepted.",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def a_hex_header_is_accepted(probe: Probe) -> None:
+    _require_hex(probe)
+    challenge, payer, header = await probe.signed(spelling="hex")
+    answer = await probe.settle(challenge, header)
+    other = probe.wallets.sign(challenge, payer, spelling="base64")
+    await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
+
+
+@check(
+    "2.3/hex-header",
+    title="A payment header whose hex digits are in upper case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
+    _require_hex(probe)
+    challenge, _, header = await probe.signed(spelling="hex")
+    answer = await probe.settle(challenge, _upper(header))
+    probe.wallets.expect_settled(answer)
+
+
+def _upper(text: str) -> str:
+    return "0x" + text[2:].upper()
+
+
+@check(
+    "2.3/hex-header",
+    title=("A payment header of odd length, with other characters, or without content is refused."),
+    ground=derived(
+        "2.3: An opaque hex string",
+        "2.3: It carries",
+        "4.1: Validate the parameters",
+        so="What is no hex string carries no authorization, so there is nothing to settle.",
+    ),
+    baseline="payment",
+    needs="funds",
+)
+async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
+    _require_hex(probe)
+    challenge = await probe.challenge()
+    for header in ("0x", "0x7b7", "0xpayment", "payment"):
+        expect_refused(await probe.settle(challenge, header))
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+
+
+def _require_hex(probe: Probe) -> None:
+    if probe.target.pay.spelling != "hex":
+        raise NotApplicable(f"the target file says that headers are {probe.target.pay.spelling}")
+
+
+@check(
+    "2.3/contents",
+    title=("A header without one of its fields is refused, or exactly what was signed is settled."),
+    ground=derived(
+        "2.3: It carries",
+        "4.1: Validate the parameters",
+        "5: The signature proves",
+        so=(
+            "Without one of its parts, a header proves nothing, unless the part is known from "
+            "the rest: it is refused, or what the payer has signed is settled."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    for part in PARTS:
+        answer = await probe.settle(challenge, _without(probe, header, part))
+        if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
+            return
+
+
+def _without(probe: Probe, header: str, part: str) -> str:
+    """Return a header without one field of its payload."""
+    return _packed(
+        probe, header, lambda payload: {name: payload[name] for name in payload if name != part}
+    )
+
+
+def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+    """Return a header with another payload."""
+    fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
+    text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
+    return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
+
+
+@check(
+    "2.3/contents",
+    title="A header whose addresses are written in lower case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def addresses_may_be_in_lower_case(probe: Probe) -> None:
+    await _accepted(probe, str.lower, "from", "to", "asset")
+
+
+@check(
+    "2.3/contents",
+    title="A header whose nonce and signature are written in upper case is accepted.",
+    ground=SAME,
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def nonce_and_signature_may_be_in_upper_case(probe: Probe) -> None:
+    await _accepted(probe, _upper, "nonce", "signature")
+
+
+async def _accepted(probe: Probe, change: Callable[[str], str], *names: str) -> None:
+    """Fail unless a payment is settled whose header has these fields in another spelling."""
+    challenge, _, header = await probe.signed()
+    spelled = _packed(
+        probe, header, lambda payload: payload | {name: change(payload[name]) for name in names}
+    )
+    probe.wallets.expect_settled(await probe.settle(challenge, spelled))
+
+
+@check(
+    "2.3/contents",
+    title="A payer's address, a nonce and a signature that begin with zeros are accepted.",
+    ground=derived(
+        "2.3: It carries",
+        "5: The signature proves",
+        so=(
+            "They are bytes, and no numbers: of 256 payers and signatures, one begins with a zero."
+        ),
+    ),
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def zeros_in_front_are_kept(probe: Probe) -> None:
+    payer = await probe.wallets.payer(of=lambda wallet: wallet.address_bytes[0] == 0)
+    challenge, signature, header = await probe.challenge(), b"1", ""
+    while signature[0]:
+        drawn, _ = authorization_of(probe.wallets.sign(challenge, payer))
+        header = probe.wallets.sign(challenge, payer, nonce=bytes(4) + drawn.nonce[4:])
+        _, signature = authorization_of(header)
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+
+
+@check(
+    "2.3/contents",
+    title=(
+        "After the settlement, the chain has used the header's nonce for the payer who signed it."
+    ),
+    ground=derived(
+        "2.3: It carries",
+        "4.1: The facilitator executes",
+        so="What is executed is the authorization in the header: the chain has used its nonce.",
+    ),
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def what_the_header_says_is_done(probe: Probe) -> None:
+    paid = await probe.buy()
+    receipt = await probe.chain.mined(paid)
+    if receipt is None:
+        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    auth, _ = authorization_of(paid.header)
+    used = [
+        log["topics"][1:]
+        for log in receipt["logs"]
+        if log["topics"] and log["topics"][0] == to_hex(abi.AUTHORIZATION_USED)
+    ]
+    wanted = [to_hex(abi.word(auth.from_)), to_hex(auth.nonce)]
+    require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
+
+
+@check(
+    "2.3/window",
+    title="An authorization valid from 60 s before signing to 300 s after is accepted.",
+    needs="funds",
+    pays=2,
+)
+async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed(window_s=(-60, 300))
+    answer = await probe.settle(challenge, header)
+    wide = probe.wallets.sign(challenge, payer, window_s=(-probe.clock.now_s(), 3600))
+    await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
+
+
+@check(
+    "2.3/window",
+    title="An authorization signed 200 s ago is accepted, because its window has not ended.",
+    ground=derived(
+        "2.3: The window is",
+        "2.3: The validity window shown",
+        so="validBefore is the latest execution time: until then, the authorization is valid.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def a_payer_may_take_his_time(probe: Probe) -> None:
+    challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))
+    probe.wallets.expect_settled(await probe.settle(challenge, header))
+
+
+async def _settled_rather_than(
+    probe: Probe, answer: TargetAnswer, challenge: Challenge, other: str, instead: str
+) -> None:
+    """Fail if a payment was refused while an equivalent one is accepted."""
+    if answer.is_receipt:
+        return
+    if (await probe.settle(challenge, other)).is_receipt:
+        raise CheckFailed("the settlement", "a receipt", f"{answer.summary}, although {instead}")
+    raise Inconclusive(f"no payment is settled, in any form: {answer.summary}")

@@ -1,0 +1,425 @@
+"""Section 2.1: requirements that are sent back changed settle nothing but the issued terms.
+
+Each case changes one field. A target may refuse it, or ignore what is sent back and settle what
+it has issued; the ledger and what the payment opens show which. Where the authorization is
+changed too, there is nothing that could be settled on the issued terms.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.networks import NETWORKS
+from x402sim.spec.ground import derived, explicit, silent
+from x402sim.suite.service.answers import Challenge
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.control_api import SETTLE, VERIFY
+from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
+from x402sim.suite.service.payment_outcome import (
+    expect_no_session,
+    expect_nothing,
+    expect_nothing_or_as_issued,
+)
+from x402sim.suite.service.places import whole
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import Inconclusive
+
+ELSEWHERE = "0x" + "12" * 20
+INVENTED_TX = "0x" + "ab" * 32
+SOON_S, NEARLY_S, LATE_S = 15, 5, 15
+"""How long before the end of the requirements they are sent, at least, and how long after it."""
+USUAL_S = 300
+DAY_S = 86_400
+EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
+
+
+SAME_ADDRESS = derived(
+    "2.1: payTo",
+    "2.1: asset",
+    "4.1: paymentRequirements",
+    so=(
+        "An address is the same in any case of its letters, so these are the requirements "
+        "that were issued, and the payment for them is settled."
+    ),
+)
+
+
+@check(
+    "2.1/scheme",
+    title="Requirements with another scheme are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
+async def another_scheme_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
+    await _nothing_else(probe, challenge, payer, header, scheme="upto")
+
+
+@check(
+    "2.1/network",
+    title="Requirements with another network are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
+async def another_network_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    network = probe.wallets.network(challenge)
+    other = next(name for name in NETWORKS if name != network.name)
+    await _facilitator_takes(probe, challenge, payer, "network", other)
+    await _nothing_else(probe, challenge, payer, header, network=other)
+
+
+@check(
+    "2.1/asset",
+    title="Requirements with another token are refused, or the issued ones are settled.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
+async def another_token_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
+    await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
+
+
+@check(
+    "2.1/asset",
+    title="Requirements whose token is in the other case, lower or EIP-55, are settled.",
+    ground=SAME_ADDRESS,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def the_token_in_other_letters_is_the_same(probe: Probe) -> None:
+    await _settled_with(probe, "asset")
+
+
+@check(
+    "2.1/asset",
+    title="Requirements and authorization for another token are refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def another_token_is_refused(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    token = replace(probe.wallets.network(challenge), asset=parse_address(ELSEWHERE))
+    header = probe.wallets.sign(challenge, payer, network=token)
+    await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
+
+
+@check(
+    "2.1/pay-to",
+    title=(
+        "Requirements and authorization with another payee are refused; a similar address, too."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive=True,
+)
+async def another_payee_is_refused(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    payee = str(challenge.requirements["payTo"])
+    alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
+    for other in (payer.address, *(each.lower() for each in alike)):
+        header = probe.wallets.sign(challenge, payer, to=other)
+        await _refused(probe, challenge, payer, header, payTo=other)
+
+
+@check(
+    "2.1/pay-to",
+    title="Requirements whose payee is in the other case, lower or EIP-55, are settled.",
+    ground=SAME_ADDRESS,
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def the_payee_in_other_letters_is_the_same(probe: Probe) -> None:
+    await _settled_with(probe, "payTo")
+
+
+async def _settled_with(probe: Probe, field: str) -> None:
+    """Fail unless a payment is settled whose requirements have an address in the other case."""
+    challenge, _, header = await probe.signed()
+    issued = str(challenge.requirements[field])
+    lower, mixed = issued.lower(), checksum(parse_address(issued))
+    changed = {field: mixed if issued == lower else lower}
+    probe.wallets.expect_settled(await probe.settle(challenge, header, requirements=changed))
+
+
+@check(
+    "2.1/amount",
+    title="Requirements and authorization for one base unit are refused.",
+    ground=EXACTLY_THE_AMOUNT,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def a_smaller_amount_is_refused(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed(value=1)
+    await _refused(probe, challenge, payer, header, maxAmountRequired="1")
+
+
+@check(
+    "2.1/amount",
+    title="Requirements and authorization for one base unit more are refused.",
+    ground=EXACTLY_THE_AMOUNT,
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive=True,
+)
+async def a_larger_amount_is_refused(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    more = challenge.amount_base + 1
+    header = probe.wallets.sign(challenge, payer, value=more)
+    await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
+
+
+@check(
+    "2.1/amount",
+    title=(
+        "The amount with a leading zero, or as a number, is refused, or the issued one is settled."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    for respelled in (f"0{challenge.amount_base}", challenge.amount_base):
+        if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
+            return
+
+
+@session_check(
+    "2.1/amount",
+    title="Requirements and authorization for a session deposit of one base unit are refused.",
+    ground=EXACTLY_THE_AMOUNT,
+    pays=1,
+    decisive=True,
+)
+async def a_smaller_deposit_is_refused(probe: Probe) -> None:
+    payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
+    header = probe.wallets.sign(deposit, payer, value=1)
+    await _refused(probe, deposit, payer, header, maxAmountRequired="1")
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
+
+
+@check(
+    "2.1/timeout",
+    title=(
+        "Requirements that are changed to be valid for a day are refused, or settled as issued."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def another_timeout_settles_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
+
+
+@check(
+    "2.1/resource",
+    title=("Requirements for another path are refused, or the issued ones are settled and opened."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def another_resource_opens_nothing_else(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    path = probe.target.protected.path
+    sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
+    for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
+        if await _nothing_else(probe, challenge, payer, header, resource=other):
+            expect_withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
+            break
+    if sessions:
+        claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
+        await expect_no_session(probe, claim)
+
+
+@check(
+    "2.1/resource",
+    title=("A deposit's id with requirements and payment of a quote, or vice versa, is refused."),
+    ground=derived(
+        "4.1: paymentId | string | yes",
+        "4.1: paymentRequirements",
+        "5: The amount must equal",
+        so=(
+            "Id and requirements are of one 402: an authorization for the amount of another is "
+            "not for the amount required."
+        ),
+    ),
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+)
+async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
+    quote, payer = await probe.challenge(), await probe.wallets.payer()
+    max_spend, deposit = await probe.deposit(2)
+    if deposit.amount_base == quote.amount_base:
+        raise Inconclusive("the deposit costs as much as the request")
+    for wanted, other in ((quote, deposit), (deposit, quote)):
+        header = probe.wallets.sign(wanted, payer)
+        expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
+    for challenge in (quote, deposit):
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
+    await probe.world.expect_payments(payer)
+
+
+@check(
+    "2.1/changed-description",
+    title="Whether requirements with a changed description are settled.",
+    ground=silent("2.1: description", "4.1: paymentRequirements"),
+    needs="funds",
+    pays=1,
+)
+async def another_description(probe: Probe) -> None:
+    challenge, _, header = await probe.signed()
+    answer = await probe.settle(challenge, header, requirements={"description": "A present"})
+    probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
+
+
+def _late_s(setting: Setting) -> float:
+    """Return how long it takes until requirements have ended."""
+    return (setting.target.payment_required.max_timeout_s or USUAL_S) + LATE_S
+
+
+@check(
+    "2.1/timeout",
+    title=(
+        "After maxTimeoutSeconds, requirements that are changed to be valid for a day are refused."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
+async def another_timeout_prolongs_nothing(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    await probe.wait(_timeout_s(challenge) + LATE_S)
+    header = probe.wallets.sign(challenge, payer)
+    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
+
+
+@check(
+    "2.1/validity",
+    title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
+async def requirements_are_valid_to_their_end(probe: Probe) -> None:
+    begun_s, payer = probe.clock.now(), await probe.wallets.payer()
+    challenge = await probe.challenge()
+    ends_s = begun_s + _timeout_s(challenge)
+    await probe.wait(ends_s - SOON_S - probe.clock.now())
+    if probe.clock.now() > ends_s - NEARLY_S:
+        raise Inconclusive("another check took so long that the requirements have nearly ended")
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+    )
+
+
+@check(
+    "2.1/validity",
+    title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=_late_s,
+    decisive=True,
+)
+async def requirements_end(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    await probe.wait(_timeout_s(challenge) + LATE_S)
+    await _refused(probe, challenge, payer, probe.wallets.sign(challenge, payer))
+
+
+def _timeout_s(challenge: Challenge) -> int:
+    told = challenge.requirements.get("maxTimeoutSeconds")
+    seconds = whole(told)
+    if seconds is None or seconds <= SOON_S:
+        raise Inconclusive(f"the requirements are valid for {told!r} seconds")
+    return seconds
+
+
+async def _refused(
+    probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
+) -> None:
+    """Fail unless changed requirements are refused, grant nothing and move no money."""
+    answer = await probe.settle(challenge, header, requirements=changed)
+    await expect_nothing(probe, challenge, payer, answer)
+
+
+async def _nothing_else(
+    probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
+) -> bool:
+    """Fail unless changed requirements come to nothing, or are settled as they were issued.
+
+    Returns whether they were settled.
+    """
+    answer = await probe.settle(challenge, header, requirements=changed)
+    return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
+
+
+async def _facilitator_takes(
+    probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
+) -> None:
+    """Make the world's facilitator accept any request that contains `value`, and settle nothing.
+
+    A facilitator that serves several schemes, networks and tokens would accept it: only
+    the service knows which of them it asked for.
+    """
+    if not probe.world.exists:
+        return
+    wanted = {**challenge.requirements, field: value}
+    settled = {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": INVENTED_TX,
+        "from": payer.address,
+        "to": wanted["payTo"],
+        "value": wanted["maxAmountRequired"],
+        "blockNumber": 1,
+        "network": wanted["network"],
+        "timestamp": "2026-01-01T00:00:00.000Z",
+    }
+    if probe.target.is_one_step:
+        settled = {"success": True, "transaction": INVENTED_TX, "network": wanted["network"]}
+    for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
+        body = msgspec.json.encode(said).decode()
+        await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))

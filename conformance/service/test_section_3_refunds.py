@@ -1,0 +1,199 @@
+"""Section 3: what is left of a session is refunded, and not more, whatever happens meanwhile.
+
+Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, a restart.
+"""
+
+import asyncio
+from functools import partial
+
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived
+from x402sim.suite.service.answers import read_402
+from x402sim.suite.service.check import session_check
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
+from x402sim.suite.service.ending import (
+    CLOCK_END_S,
+    Ending,
+    answered_at_its_end,
+    expect_refunded,
+    in_trouble_s,
+    open_ending,
+    refunded_s,
+    unit_s,
+    until_over,
+)
+from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
+from x402sim.suite.service.probe import CENT_BASE, Probe
+from x402sim.suite.verdict import NotApplicable
+from x402sim.world.transport.faults import Fault
+
+ODD_CENTS = 434
+"""With a cent more, 4.35: as a binary fraction it is less."""
+LONG = 86_400
+"""A duration that is not over when a short session is, in seconds or minutes."""
+RESTART_S = 6
+"""Longer than a restart takes, mostly."""
+USED_S, USED_AT = 8, (0.4, 0.8)
+"""A session that lasts so long is used at these parts of it; another check may act just then."""
+DONE = partial(SETTLE, does="answer", work_done=True)
+TROUBLE: dict[str, Fault] = {
+    "its answer is lost": SETTLE(does="lose answer"),
+    "it is answered 504, and done": DONE(status=504),
+    "it is answered with an empty object, and done": DONE(status=200, body="{}"),
+    "it is answered late": SETTLE(does="delay answer", seconds=4),
+    "it is refused": SETTLE(does="refuse"),
+    "it is answered 500": SETTLE(does="answer", status=500),
+    "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
+}
+"""What befalls the first attempt at a refund."""
+REFUNDED = "funds, sessions, world"
+UNSPENT = derived(
+    "3: A session expires",
+    "2.6: Remaining budget",
+    so=(
+        "What was spent is not refunded, and what was refunded is not unspent any more: the "
+        "refunds of a session are its unspent balance, however many attempts they take."
+    ),
+)
+
+
+@session_check(
+    "3/expiry-refund",
+    title=(
+        "A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."
+    ),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
+async def each_session_is_refunded(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    two, three = await probe.budget_for(2), await probe.budget_for(3)
+    odd = to_decimal(to_base(await probe.budget_for(1), 6) + ODD_CENTS * CENT_BASE, 6)
+    endings = await asyncio.gather(  # they end at the same time
+        open_ending(probe, two, payer, spends=1),
+        open_ending(probe, two, payer, spends=1),
+        open_ending(probe, three, payer),
+        open_ending(probe, odd, spends=1),
+        open_ending(probe, two),
+    )
+    await until_over(probe, endings[0])
+    await expect_refunded(probe, *endings)
+
+
+@session_check(
+    "3/expiry-refund",
+    title=("When one of two sessions of a payer is over, it is refunded, and the other is served."),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
+async def each_session_has_its_own_end(probe: Probe) -> None:
+    payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
+    longer = await probe.ask_session(max_spend, LONG)
+    if longer.status != 402:
+        raise NotApplicable(f"no session of duration {LONG}: {longer.summary}")
+    paid = await probe.pay(read_402(longer), payer)
+    other = await probe.claim(paid, max_spend, LONG)
+    over = await open_ending(probe, max_spend, payer)
+    await until_over(probe, over)
+    expect_served(await probe.ask(session_id=other.session_id))
+    await expect_refunded(probe, over)
+
+
+@session_check(
+    "3/expiry-refund",
+    title="A deposit that was refused, and one that was never paid, are not refunded.",
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=refunded_s,
+    decisive=True,
+)
+async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
+    payer, by = await probe.wallets.payer(), probe.wallets.stranger()
+    paid = await open_ending(probe, await probe.budget_for(2))
+    unpaid = read_402(await probe.ask_session(await probe.budget_for(2), paid.duration))
+    expect_refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
+    await until_over(probe, paid)
+    await expect_refunded(probe, paid)
+    expect("refunds of what was not deposited", await probe.world.received(payer), [])
+
+
+@session_check(
+    "3/refund-once",
+    title=(
+        "Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."
+    ),
+    ground=UNSPENT,
+    needs=REFUNDED,
+    waits=in_trouble_s,
+    decisive="one refund",
+    disturbs=True,
+)
+async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
+    endings: list[Ending] = []
+    for trouble in TROUBLE.values():
+        ending = await open_ending(probe, await probe.budget_for(2), spends=len(endings) % 2)
+        await probe.world.lasting_fault(trouble, ending.session.paid.payer.address)
+        endings.append(ending)
+    await until_over(probe, endings[-1])
+    if probe.setting.advance is not None:  # a second attempt, and a third, have their time
+        for _ in range(3):
+            await probe.wait(CLOCK_END_S)
+    await expect_refunded(probe, *endings, is_in_trouble=True)
+
+
+@session_check(
+    "3/refund-once",
+    title=(
+        "After a restart, no refund comes again; a session that is still served is refunded, too."
+    ),
+    ground=UNSPENT,
+    needs=f"{REFUNDED}, restart",
+    waits=refunded_s,
+    decisive="one refund",
+)
+async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
+    over = await open_ending(probe, await probe.budget_for(2), spends=1)
+    await until_over(probe, over)
+    await expect_refunded(probe, over)
+    await probe.setting.scheduler.wait_for_the_restart()
+    open_still = await open_ending(probe, await probe.budget_for(4), spends=1, lasts_s=RESTART_S)
+    await probe.restart()
+    session_id, price_base = open_still.session.session_id, over.spent_base
+    served = (await probe.ask(session_id=session_id)).has_content
+    spent_base = open_still.spent_base + served * price_base
+    kept = Ending(open_still.session, spent_base, open_still.begun_s, open_still.duration)
+    await until_over(probe, kept)
+    # Where sessions are kept is open: one that is not served any more need not be known.
+    await expect_refunded(probe, over, *([kept] if served else []))
+
+
+@session_check(
+    "3/expiry-refund",
+    title="A session that is used until shortly before its end serves nothing after it.",
+    ground=derived(
+        "3: A session expires",
+        "4.4: duration",
+        so=(
+            "duration is the length of the session, and not of a pause: using it does not move "
+            "its end."
+        ),
+    ),
+    deposits="0.04",
+    waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
+    decisive="its end",
+    late=True,
+)
+async def a_session_in_use_ends_too(probe: Probe) -> None:
+    # else another check may act when it is to be used
+    await probe.setting.scheduler.wait_for_the_rest()
+    ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
+    begun_s, session_id = ending.begun_s, ending.session.session_id
+    lasts_s = ending.duration * unit_s(probe.setting)
+    for part in USED_AT if probe.setting.advance is None else ():
+        await probe.wait(begun_s + part * lasts_s - probe.clock.now())
+        await probe.ask(session_id=session_id)
+    expect_not_served(await answered_at_its_end(probe, ending))

@@ -1,0 +1,226 @@
+"""Section 4.2: the price of a quote, and its fields."""
+
+import asyncio
+import json
+import math
+from typing import Any
+
+from x402sim.spec.ground import derived
+from x402sim.suite.service.answers import TargetAnswer, read_402
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.expect import expect, expect_served, require
+from x402sim.suite.service.inputs import other_orders
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
+
+TYPES = {"string": str, "number": int | float}
+AT_ONCE = 3
+"""How many requests for each of two pairs are sent at the same time."""
+
+
+@check(
+    "4.2/price",
+    title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
+    decisive=True,
+)
+async def a_quote_has_its_price(probe: Probe) -> None:
+    price_base = probe.target.protected.amount_base
+    if not price_base:
+        raise NotApplicable("the target file says that the price is open")
+    probe.by_target("protected.amount_base")
+    asked = (await probe.challenge()).amount_base
+    expect("maxAmountRequired", asked, price_base)
+
+
+@check(
+    "4.2/price",
+    title="The price does not depend on the order: its size, its leverage or its pair.",
+    ground=derived(
+        "8: Quote price",
+        "4.2: The amount shown",
+        so="A quote has one price, so it does not depend on the order.",
+    ),
+    decisive=True,
+)
+async def another_order_costs_the_same(probe: Probe) -> None:
+    if not probe.target.protected.amount_base:
+        raise NotApplicable("the target file says that the price is open")
+    challenge = await probe.challenge()
+    answers = [await probe.ask(body=order) for order in other_orders(probe)]
+    required = [answer for answer in answers if answer.status == 402]
+    if not required:
+        raise NotApplicable("the target takes no other order")
+    for answer in required:
+        asked = read_402(answer).amount_base
+        expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
+
+
+@check(
+    "4.2/quote",
+    title=(
+        "A paid quote has its fields, with their types, for the requested pair, whatever the order."
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def a_quote_has_its_fields(probe: Probe) -> None:
+    payment_id = (await probe.buy()).challenge.payment_id
+    answer = await probe.ask(payment_id=payment_id)
+    expect("status", answer.status, 200)
+    probe.by_target("protected.content", "protected.fields")
+    _expect_quote(answer, probe.usual_body)
+    for order in other_orders(probe):
+        answer = await probe.ask(payment_id=payment_id, body=order)
+        if answer.has_content:  # else it is no order that the target takes
+            _expect_quote(answer, order)
+
+
+@session_check(
+    "4.2/quote",
+    title="A quote that a session pays for has its fields, too, whatever the order.",
+    deposits="0.10",
+    decisive=True,
+)
+async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
+    orders = [probe.usual_body, *other_orders(probe)]
+    session = await probe.open_session(await probe.budget_for(len(orders)))
+    probe.by_target("protected.content", "protected.fields")
+    for order in orders:
+        answer = await probe.ask(session_id=session.session_id, body=order)
+        if answer.has_content:  # else it is no order that the target takes
+            _expect_quote(answer, order)
+
+
+def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
+    """Fail unless the content of an answer is a quote for an order."""
+    endpoint = answer.target.protected
+    content = answer.at(endpoint.content)
+    if not isinstance(content, dict):
+        require(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)
+        return
+    for name, kind in endpoint.fields.items():
+        value = content.get(name)
+        require(f"{name}, a {kind}", _is(kind, value), as_json(value), answer.show)
+    pair = order.get("pair")
+    if "pair" in endpoint.fields and pair is not None:
+        expect("pair", content.get("pair"), pair, answer.show)
+
+
+def _is(kind: str, value: Any) -> bool:
+    """Tell whether a JSON value is a string that is not empty, or a finite number."""
+    if isinstance(value, str):
+        return kind == "string" and bool(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
+
+
+@check(
+    "4.2/quote",
+    title=("A paid order is served however its JSON is written, and with a charset in its type."),
+    ground=derived(
+        "0: All bodies are JSON",
+        "4.2: leverage",
+        "4.2: sizeUsd",
+        so=(
+            "In JSON, neither white space nor the order of fields means anything, 1000.0 is the "
+            "number 1000, and it is encoded in UTF-8, which a media type may say."
+        ),
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def an_order_in_another_spelling_is_served(probe: Probe) -> None:
+    endpoint, order = probe.target.protected, probe.usual_body
+    if endpoint.method == "GET":
+        raise NotApplicable("the protected endpoint takes no body")
+    payment_id = (await probe.buy()).challenge.payment_id
+    expect_served(await probe.ask(payment_id=payment_id))
+    for said, text in _spelled(order).items():
+        kind = "application/json; charset=utf-8" if said == CHARSET else "application/json"
+        answer = await probe.send(
+            endpoint.method,
+            endpoint.path,
+            content=text.encode(),
+            headers={"X-Payment-Id": payment_id, "Content-Type": kind},
+        )
+        if not (answer.has_content or (await probe.ask(payment_id=payment_id)).has_content):
+            raise Inconclusive("an order that was served is not served again, however written")
+        require(f"the content, for an order with {said}", answer.has_content, answer.summary)
+
+
+CHARSET = "a charset in its content type"
+
+
+def _spelled(order: dict[str, Any]) -> dict[str, str]:
+    """Return an order in other spellings of JSON, each with its name."""
+    backwards = {name: order[name] for name in reversed(order)}
+    numbers = {name: value for name, value in order.items() if type(value) is int}
+    return {
+        "white space": json.dumps(order, indent=2),
+        "its fields in another order": json.dumps(backwards),
+        "numbers such as 1000.0": json.dumps({**order, **{n: float(numbers[n]) for n in numbers}}),
+        CHARSET: json.dumps(order),
+    }
+
+
+@check(
+    "4.2/quote",
+    title=(
+        "Of quotes for two pairs that are requested at the same time, each is for its own pair."
+    ),
+    ground=derived(
+        "4.2: pair | string | Trading pair",
+        "4.2: pair | string",
+        so="The pair of a quote is the pair of its own request, also beside others.",
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
+    usual, endpoint = probe.usual_body, probe.target.protected
+    if "pair" not in usual or "pair" not in endpoint.fields:
+        raise NotApplicable("the body of a request has no pair")
+    payment_id = (await probe.buy()).challenge.payment_id
+    others = [order for order in other_orders(probe) if order["pair"] != usual["pair"]]
+    taken = [
+        order
+        for order in others
+        if (await probe.ask(payment_id=payment_id, body=order)).has_content
+    ]
+    if not taken:
+        raise NotApplicable("the target takes no other pair (protected.second_pair)")
+    orders = [usual, taken[0]] * AT_ONCE
+    sent = (probe.ask(payment_id=payment_id, body=order) for order in orders)
+    for order, answer in zip(orders, await asyncio.gather(*sent), strict=True):
+        if answer.has_content:
+            expect("pair", answer.at(endpoint.content + "/pair"), order["pair"], answer.show)
+
+
+@check(
+    "4.2/quote",
+    title=("The quote is for the pair in the request's body; the target file names a second pair."),
+    ground=derived(
+        "4.2: pair | string | Trading pair",
+        "4.2: pair | string",
+        so="The pair of a quote is the pair that was asked for.",
+    ),
+    needs="funds",
+    pays=1,
+)
+async def another_pair_has_another_quote(probe: Probe) -> None:
+    endpoint = probe.target.protected
+    body = probe.usual_body
+    if not endpoint.second_pair:
+        raise NotApplicable("the target file names no second pair (protected.second_pair)")
+    if "pair" not in body or "pair" not in endpoint.fields:
+        raise NotApplicable("the body of a request has no pair")
+    paid = await probe.buy()
+    other = {**body, "pair": endpoint.second_pair}
+    answer = await probe.ask(payment_id=paid.challenge.payment_id, body=other)
+    if not answer.has_content:
+        raise Inconclusive(f"the target has no quote for {other['pair']}: {answer.summary}")
+    shown = answer.at(probe.target.protected.content + "/pair")
+    expect("pair", shown, other["pair"])

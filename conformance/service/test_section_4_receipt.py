@@ -1,0 +1,200 @@
+"""Section 4.1, the last steps: the stored record, the cache, and the receipt."""
+
+import asyncio
+
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import one_step
+from x402sim.suite.service.answers import Challenge, TargetAnswer
+from x402sim.suite.service.check import check
+from x402sim.suite.service.control_api import HOLD_S, TX_HASH
+from x402sim.suite.service.expect import expect, expect_served, require
+from x402sim.suite.service.payment_outcome import record_of
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
+
+CLOCKS_AGREE_MS = 600_000
+"""How far the target's clock may be from ours; seconds instead of milliseconds are further."""
+
+
+@check(
+    "4.1/store-settled",
+    title='After a settlement, the stored payment has status "settled".',
+    needs="funds, record",
+    pays=1,
+    decisive=True,
+)
+async def the_record_is_settled(probe: Probe) -> None:
+    paid = await probe.buy()
+    record = await record_of(probe, paid)
+    if record.get("block_number") is None:  # the indexer updates the status, to open values
+        expect("status", record.get("status"), "settled")
+
+
+@check(
+    "4.1/store-settled",
+    title=(
+        "A settled payment is stored: after a restart, with an empty cache, its id grants access."
+    ),
+    ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
+    needs="funds, restart",
+    pays=1,
+    decisive=True,
+)
+async def a_payment_survives_a_restart(probe: Probe) -> None:
+    paid = await probe.buy()
+    await probe.restart()
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+
+
+@check(
+    "4.1/cache",
+    title="A settlement adds one entitlement to the cache of our own service.",
+    needs="funds, world, clock",
+    pays=1,
+)
+async def the_entitlement_is_cached(probe: Probe) -> None:
+    before = await probe.world.cached_entitlements()
+    await probe.buy()
+    expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
+
+
+@check(
+    "4.1/receipt",
+    title="A receipt is a 200 with success true, the payment's id and a hash of 32 bytes.",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def the_receipt_has_its_fields(probe: Probe) -> None:
+    challenge, receipt = await _receipt(probe)
+    places = probe.target.receipt
+    probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
+    _require_header(receipt)
+    if places.success:
+        require("success true", receipt.at(places.success) is True, receipt.summary)
+    if places.payment_id:
+        is_same = receipt.at(places.payment_id) == challenge.payment_id
+        require("paymentId, the id that was paid", is_same, receipt.summary)
+    tx_hash = receipt.at(places.tx_hash)
+    is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash) is not None
+    require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
+
+
+@check(
+    "4.1/receipt",
+    title="The timestamp of a receipt is an integer, the time in epoch milliseconds.",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
+    place = probe.target.receipt.timestamp
+    if not place:
+        raise NotApplicable("the target file says that receipts have no timestamp")
+    probe.by_target("receipt.timestamp")
+    _, receipt = await _receipt(probe)
+    value, now_ms = receipt.at(place), probe.clock.now_ms()
+    whole = value.is_integer() if isinstance(value, float) else type(value) is int
+    require("timestamp, an integer", whole, as_json(value))
+    near = abs(value - now_ms) < CLOCKS_AGREE_MS
+    require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
+
+
+@check(
+    "4.1/receipt",
+    title=(
+        "Concurrent payments, two of them of one payer, each get their own receipt, and access."
+    ),
+    ground=derived(
+        "4.1: paymentId | string",
+        "4.1: Return the transaction hash",
+        "4.1: Cache the entitlement",
+        so=(
+            "Receipt and entitlement are about their own payment, also if others are settled at "
+            "the same time."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive=True,
+)
+async def everybody_gets_his_own_receipt(probe: Probe) -> None:
+    places = probe.target.receipt
+    asked = [await probe.challenge() for _ in range(3)]
+    payers = [await probe.wallets.payer() for _ in range(2)]
+    payers.append(payers[0])
+    headers = [probe.wallets.sign(each, payer) for each, payer in zip(asked, payers, strict=True)]
+    for number, payer in enumerate(payers):  # the first one is answered last
+        await probe.world.hold(payer, HOLD_S / (number + 1))
+    payments = list(zip(asked, headers, strict=True))
+    answers = await asyncio.gather(*(probe.settle(each, header) for each, header in payments))
+    for number, (challenge, header) in enumerate(payments):
+        if not answers[number].is_receipt:  # too much at once, maybe
+            answers[number] = await probe.settle(challenge, header)
+        probe.wallets.expect_settled(answers[number])
+        _require_header(answers[number])
+        if places.payment_id:
+            is_same = answers[number].at(places.payment_id) == challenge.payment_id
+            require("paymentId, the id that was paid", is_same, answers[number].summary)
+        expect_served(await probe.opened(challenge, answers[number]))
+    if probe.world.exists:  # its facilitator sends one transaction for each payment
+        hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
+        expect("different transactions for three payments", len(hashes), len(payments))
+
+
+def _require_header(answer: TargetAnswer) -> None:
+    """Fail if a payment in one step is served without the header that is its receipt."""
+    what = f"the header {one_step.RESPONSE}, the receipt of the settlement"
+    is_there = one_step.RESPONSE in answer.headers or not answer.target.is_one_step
+    require(what, is_there, f"no such header: {answer.summary}", answer.show)
+
+
+async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
+    """Pay, and return the receipt; fails for a success with another status than 200."""
+    challenge, _, header = await probe.signed()
+    answer = await probe.settle(challenge, header)
+    if not answer.is_receipt:
+        raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
+    expect("the status of a receipt", answer.status, 200)
+    return challenge, answer
+
+
+@check(
+    "4.1/receipt",
+    title=(
+        "The receipt's transaction is on the chain, and transfers exactly the amount to the payee."
+    ),
+    ground=derived(
+        "4.1: Return the transaction hash",
+        "4.1: The facilitator executes",
+        so="The transaction that is returned is the one that has executed the transfer.",
+    ),
+    needs="funds, observe chain",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
+    paid = await probe.buy()
+    _require_header(paid.receipt)
+    mined = await probe.chain.mined(paid)
+    if mined is None and not probe.world.exists:
+        raise Inconclusive("the node does not have the transaction of the receipt (yet)")
+    if mined is None:
+        raise CheckFailed("the receipt's transaction", "one on the chain", paid.receipt.summary)
+    expect("the transaction's status", int(mined["status"], 16), 1)
+    wanted = paid.challenge.requirements
+    payee = abi.word(parse_address(str(wanted["payTo"])))
+    transfer = [to_hex(abi.TRANSFER_EVENT), to_hex(abi.word(paid.payer.address_bytes))]
+    moved = [
+        int(log["data"], 16)
+        for log in mined["logs"]
+        if log["address"].lower() == str(wanted["asset"]).lower()
+        and log["topics"] == [*transfer, to_hex(payee)]
+    ]
+    expect("transfers from payer to payee", moved, [paid.challenge.amount_base])

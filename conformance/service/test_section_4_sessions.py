@@ -1,0 +1,423 @@
+"""Section 4.4: the deposit of a session is maxSpend, to the base unit, and it opens the session."""
+
+import asyncio
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, ours, silent
+from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.deviations import SHAPE
+from x402sim.suite.service.expect import expect, expect_refused, expect_served, require
+from x402sim.suite.service.inputs import examples
+from x402sim.suite.service.payment_outcome import drain, expect_no_session
+from x402sim.suite.service.probe import CENT_BASE, Probe
+from x402sim.suite.service.target import at
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
+
+EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
+"""Amounts with two fraction digits; floats get most of them wrong."""
+DEPOSIT = "1.00"
+RANDOM_INPUTS = 8
+DURATIONS = (60, 3600, 7200, 86_400)
+NO_OTHER_PRICE = ours(
+    "4.4: maxSpend",
+    because=(
+        "How strictly maxSpend is read is not shown. But whoever asks for a session should "
+        "not be charged for an amount that was not asked for."
+    ),
+)
+LARGE = "4321.09"
+"""More than 2^32 base units."""
+MODEST_CENTS = 1000
+"""Every service accepts a deposit of 10.00; it may refuse a larger one."""
+MALFORMED: tuple[Any, ...] = (
+    *("", " ", "abc", "1,50", "12abc", "1e", "0x10", "NaN", "Infinity", "-1.00", "--1.00"),
+    *("1.00.00", "1_0.00", "1/2", "1.0000001", "1\u066b50", "1e2", "1.005", "0.00", "$1.00"),
+    *(None, [], {}, True, 1.5, -3, 1e300),
+)
+
+
+@check(
+    "4.4/deposit-402",
+    title="A request for a session gets a 402 with the body of 2.2 and the deposit as amount.",
+    ground=derived(
+        "4.4: Response: 402",
+        "4.4: maxSpend",
+        "2.2: paymentRequirements",
+        so="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def a_session_asks_for_its_deposit(probe: Probe) -> None:
+    max_spend = _usual(probe)
+    answer, places = await probe.ask_session(max_spend), probe.target.payment_required
+    require("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
+    probe.by_target(*SHAPE)
+    if places.error:
+        expect("error", answer.at(places.error), places.error_text)
+    payment_id, wanted = answer.at(places.payment_id), answer.requirements
+    is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
+    require("a payment id pay_…", is_id, as_json(payment_id))
+    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
+    expect("the scheme", wanted.get("scheme"), "exact")
+    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
+
+
+def _usual(probe: Probe) -> str:
+    """Return a deposit that every service accepts."""
+    return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
+
+
+@check(
+    "4.4/deposit-402",
+    title=("The requirements of a deposit name the deployment's network, and the session's path."),
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: network",
+        "2.1: resource",
+        "2.8: The selected network",
+        so=(
+            "The deposit's requirements are those of 2.1: on the one network of the deployment, "
+            "for the path that was requested."
+        ),
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
+    quote, target = (await probe.challenge()).requirements, probe.target
+    wanted = read_402(await probe.ask_session(_usual(probe))).requirements
+    expect("the network of the deposit", wanted.get("network"), quote.get("network"))
+    resource, paths = wanted.get("resource"), probe.resources(target.sessions.path)
+    probe.by_target("protected.resource")
+    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
+
+
+@check(
+    "4.4/max-spend",
+    title="The deposit is exactly maxSpend in base units, without float rounding.",
+    needs="sessions",
+    decisive=True,
+)
+async def the_deposit_is_exact(probe: Probe) -> None:
+    await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
+
+
+async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
+    """Fail unless the 402s for amounts in cents ask for exactly these.
+
+    A service may refuse small deposits, and large ones; between two that it takes, it takes all.
+    """
+    spelled = {cents: to_decimal(cents * CENT_BASE, 6) for cents in sorted(amounts)}
+    answers = {cents: await probe.ask_session(text) for cents, text in spelled.items()}
+    taken = [cents for cents, answer in answers.items() if answer.status == 402]
+    if not taken:
+        answer = next(iter(answers.values()))
+        said = f"{answer.summary}{answer.cure}"
+        raise CheckFailed("requests for sessions", "402 with a deposit", said, answer.show)
+    for cents, answer in answers.items():
+        is_refusal = 400 <= answer.status < 500 or answer.status == 200
+        if min(taken) <= cents <= max(taken) or not is_refusal:
+            expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
+
+
+@check(
+    "4.4/max-spend",
+    title="A session that is to last longer costs no more: its deposit is maxSpend.",
+    ground=derived(
+        "4.4: maxSpend",
+        "4.4: Response: 402",
+        so="What is deposited is the budget, and maxSpend alone says how much that is.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
+    max_spend = _usual(probe)
+    for duration in DURATIONS:
+        answer = await probe.ask_session(max_spend, duration)
+        if answer.status == 402:  # how long a session may last is not shown
+            expect(f"the deposit for {duration}", _asked(answer), to_base(max_spend, 6))
+
+
+@check(
+    "4.4/max-spend",
+    title=(
+        "Of 402s that are requested at the same time, each is for its own deposit, or for a quote."
+    ),
+    ground=derived(
+        "4.4: maxSpend",
+        "2.1: resource",
+        so="Each 402 is about its own request, also beside others.",
+    ),
+    needs="sessions",
+    decisive=True,
+)
+async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
+    smallest, price_base = to_base(_usual(probe), 6), (await probe.challenge()).amount_base
+    deposits = [smallest + cents * CENT_BASE for cents in (0, 29, 43, 7)]
+    sent = [probe.ask_session(to_decimal(base, 6)) for base in deposits]
+    answers = await asyncio.gather(*sent, *(probe.ask() for _ in deposits))
+    wanted = [*deposits, *(price_base for _ in deposits)]
+    for answer, base in zip(answers, wanted, strict=True):
+        if answer.status == 402:
+            expect("maxAmountRequired", _asked(answer), base, answer.show)
+
+
+@check(
+    "4.4/max-spend",
+    title=(
+        "A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."
+    ),
+    ground=NO_OTHER_PRICE,
+    baseline="unpaid",
+    needs="sessions",
+)
+async def a_malformed_budget_has_no_price(probe: Probe) -> None:
+    for max_spend in MALFORMED:
+        _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
+    body = {"duration": probe.target.sessions.duration}
+    nothing = await probe.send("POST", probe.target.sessions.path, json=body)
+    is_refused = nothing.status != 402 and nothing.session_id is None
+    require("a refusal without maxSpend", is_refused, nothing.summary)
+
+
+@check(
+    "4.4/max-spend",
+    title="For random amounts with two fraction digits, the 402 asks for exactly that amount.",
+    needs="sessions",
+)
+async def any_deposit_is_exact(probe: Probe) -> None:
+    small = examples(RANDOM_INPUTS, lambda st: st.integers(1, MODEST_CENTS))
+    large = examples(RANDOM_INPUTS, lambda st: st.integers(MODEST_CENTS, 10**12))
+    await _expect_exact(probe, {*small, *large})
+
+
+@check(
+    "4.4/max-spend",
+    title=("For random text of digits, signs, points and spaces, no 402 asks for another amount."),
+    ground=NO_OTHER_PRICE,
+    baseline="unpaid",
+    needs="sessions",
+)
+async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
+    texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
+    near = examples(RANDOM_INPUTS, _nearly_decimal)
+    for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
+        _no_other_price(probe, text, await probe.ask_session(text))
+
+
+def _nearly_decimal(st: Any) -> Any:
+    """Return the strategy of decimals with stray characters before, between or after the digits."""
+    before, between = st.sampled_from(["", " ", "+", "-", "0"]), st.sampled_from([".", ",", ""])
+    whole, fraction = st.integers(0, 9999), st.text("0123456789", max_size=8)
+    after = st.sampled_from(["", " ", "e", "%", "$"])
+    parts = st.tuples(before, whole.map(str), between, fraction, after)
+    return parts.map("".join)
+
+
+def _asked(answer: TargetAnswer) -> int:
+    """Return the deposit that a 402 asks for; fails for another status."""
+    if answer.status != 402:
+        raise CheckFailed("a request for a session", "402 with a deposit", answer.summary)
+    return read_402(answer).amount_base
+
+
+def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
+    """Fail if a request opened a session, or got a 402 for another amount than requested.
+
+    How strictly maxSpend is read is open, but 1,50 must not cost 1.00.
+    """
+    said = f"maxSpend {as_json(max_spend)}"
+    is_open = answer.status < 300 and answer.session_id is not None
+    require(f"{said}: no session without a deposit", not is_open, answer.summary)
+    if answer.status == 402:
+        wanted = at(answer.requirements, "/maxAmountRequired")
+        exact = _exact_base(max_spend)
+        demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
+        require(demand, exact is not None and wanted == str(exact), as_json(wanted))
+
+
+def _exact_base(max_spend: Any) -> int | None:
+    """Return an amount in any decimal spelling in base units; None if it is not an amount."""
+    if isinstance(max_spend, bool) or not isinstance(max_spend, str | int | float):
+        return None
+    try:
+        base = Decimal(str(max_spend)) * 10**6
+        return int(base) if base > 0 and base == int(base) else None
+    except (InvalidOperation, OverflowError, ValueError):
+        return None
+
+
+# --- once the deposit is paid ------------------------------------------------------------
+
+
+@check(
+    "4.4/deposit-flow",
+    title="A deposit is settled like any payment, and then the session can be used.",
+    baseline="payment",
+    needs="funds, sessions",
+    deposits="0.02",
+    decisive=True,
+)
+async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
+    max_spend, challenge = await probe.deposit(2)
+    payer = await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer)
+    receipt = await probe.settle(challenge, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(challenge, header, receipt, payer), max_spend)
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check(
+    "4.4/deposit-flow",
+    title="A deposit whose session was asked for before it was paid opens it once it is paid.",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        so="The session is there once it is funded, whatever was answered before.",
+    ),
+    deposits="0.01",
+    decisive=True,
+)
+async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
+    max_spend, challenge = await probe.deposit(1)
+    await probe.ask_session(max_spend, payment_id=challenge.payment_id)
+    paid = await probe.pay(challenge)
+    try:
+        session = await probe.claim(paid, max_spend)
+    except Inconclusive as unclear:  # the baseline has shown where an id is found
+        raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check(
+    "4.4/deposit-flow",
+    title=(
+        "A deposit of another amount, to another payee or signed by another is refused. The "
+        "right one then opens the session, with its budget."
+    ),
+    ground=derived(
+        "4.4: The client pays the deposit",
+        "5: The signature proves",
+        "5: The amount must equal",
+        so=(
+            "A deposit is paid like any payment: exactly, by a payer who has signed it. What "
+            "was refused has paid nothing."
+        ),
+    ),
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None:
+    (max_spend, deposit), payer = await probe.deposit(2), await probe.wallets.payer()
+    other = await probe.wallets.payer()
+    wrong: tuple[dict[str, Any], ...] = (
+        {"value": deposit.amount_base - 1},
+        {"value": deposit.amount_base + 1},
+        {"to": other.address},
+        {"by": other},
+    )
+    for changes in wrong:
+        expect_refused(await probe.settle(deposit, probe.wallets.sign(deposit, payer, **changes)))
+        claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+        await expect_no_session(probe, claim)
+    await probe.world.expect_payments(payer)
+    header = probe.wallets.sign(deposit, payer)
+    receipt = await probe.settle(deposit, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(deposit, header, receipt, payer), max_spend)
+    worth = deposit.amount_base // (await probe.challenge()).amount_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served for the deposit", served, worth)
+
+
+@check(
+    "4.4/deposit-flow",
+    title=(
+        "A deposit of more base units than 32 bits hold opens a session, if the service takes it."
+    ),
+    ground=derived(
+        "4.4: Response: 402",
+        "2.1: maxAmountRequired",
+        so="A deposit that is asked for can be paid, to the base unit, however large it is.",
+    ),
+    baseline="payment",
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def a_deposit_of_many_tokens(probe: Probe) -> None:
+    required = await probe.ask_session(LARGE)
+    if required.status != 402:
+        raise NotApplicable(f"the target takes no deposit of {LARGE}: {required.summary}")
+    challenge, payer = read_402(required), await probe.wallets.payer(LARGE)
+    header = probe.wallets.sign(challenge, payer)
+    receipt = await probe.settle(challenge, header)
+    if not receipt.may_be_receipt:
+        probe.wallets.expect_settled(receipt)
+    session = await probe.claim(Paid(challenge, header, receipt, payer), LARGE)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(payer, to_base(LARGE, 6))
+
+
+@check(
+    "4.4/deposit-flow",
+    title="Opening a session moves the deposit once; spending it moves nothing more.",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        "1: Each request is deducted",
+        so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
+    ),
+    needs="funds, sessions, world",
+    deposits="0.02",
+)
+async def the_deposit_is_what_is_paid(probe: Probe) -> None:
+    session = await probe.open_session(await probe.budget_for(2))
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
+
+
+@check(
+    "4.4/deposit-flow",
+    title="Two concurrent deposits of the same amount open two sessions.",
+    ground=derived(
+        "2.6: A session is identified",
+        so="An id identifies one session: two deposits that open two sessions have two.",
+    ),
+    needs="funds, sessions",
+    deposits="0.02",
+)
+async def every_session_has_its_own_id(probe: Probe) -> None:
+    max_spend = await probe.budget_for(1)
+    try:
+        first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
+    except Inconclusive:  # two at once may be too much
+        first, second = [await probe.open_session(max_spend) for _ in range(2)]
+    different = first.session_id != second.session_id
+    require("two session ids", different, "the same id twice")
+
+
+@check(
+    "4.4/duration-unit",
+    title="Whether a session of duration 1 expires after a second.",
+    ground=silent("4.4: duration"),
+    needs="funds, sessions",
+    deposits="0.01",
+)
+async def the_unit_of_duration(probe: Probe) -> None:
+    max_spend = await probe.budget_for(1)
+    required = await probe.ask_session(max_spend, 1)
+    if required.status != 402:
+        probe.observe(f"duration 1: {required.summary}")
+        return
+    paid = await probe.pay(read_402(required))
+    answer = await probe.ask_session(max_spend, 1, payment_id=paid.challenge.payment_id)
+    session_id = paid.receipt.session_id or answer.session_id
+    await probe.clock.sleep(1)
+    is_over = not (await probe.ask(session_id=session_id)).has_content
+    probe.observe("probably seconds: it has expired" if is_over else "longer: it is still served")

@@ -1,0 +1,233 @@
+"""Section 5: an entitlement opens the exact resource that was paid for, and nothing else.
+
+A path in another spelling may or may not be the resource: the target decides. None of
+them may bypass the payment.
+"""
+
+from x402sim.payer import core
+from x402sim.spec.ground import derived, ours
+from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.expect import expect_not_served, expect_withheld
+from x402sim.suite.service.payment_outcome import expect_no_session
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.second import second_path
+from x402sim.suite.verdict import Inconclusive, NotApplicable
+
+ELSEWHERE = ("/other", "2", "-free", "/1/2")
+"""Appended to a path, each makes a different path with the same prefix."""
+
+
+EXACTLY = derived(
+    "5: When it is present",
+    "5: An entitlement is valid only",
+    so="A path with another letter, or with more at its end, is not exactly the resource.",
+)
+
+
+def other_letters(path: str) -> list[str]:
+    """Return paths with another case or with more at the end, which a router may equate."""
+    parent, last = path.rsplit("/", 1)
+    lazy = [f"{path}/", f"{path}.json", f"{parent}/%25{ord(last[0]):02X}{last[1:]}"]
+    return [*lazy, path.upper(), f"{parent}/{last.capitalize()}"]
+
+
+def look_alikes(path: str) -> list[str]:
+    """Return paths that a proxy or a router may normalise to this one; by RFC 3986 they differ."""
+    first, rest = path[1:].partition("/")[::2]
+    ends = [f"{path}{end}" for end in ("//", ";a=b", "%00", "%20", "%09")]
+    return [*ends, f"/{first}//{rest}"]
+
+
+def spellings(path: str) -> list[str]:
+    """Return other spellings of a path that a router may normalise to it."""
+    parent, last = path.rsplit("/", 1)
+    first, rest = path[1:].partition("/")[::2]
+    ends = [f"{path}{end}" for end in ("/.", "%2F", "?paid=true", "?")]
+    inner = [f"/{first}{slash}{rest}" for slash in ("/./", "/x/../", "%2F", "%5C")]
+    encoded = f"{parent}/%{ord(last[0]):02X}{last[1:]}"
+    elsewhere = f"{parent}/x/..;/{last}"
+    return [*other_letters(path), *look_alikes(path), *ends, encoded, *inner, elsewhere]
+
+
+async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
+    """Request a path with the payment for the protected one; fail if it opens it.
+
+    With other slashes it may be the same resource: the target says so in its 402 there.
+    """
+    answer = await _ask(probe, path, paid)
+    if answer.has_content and _letters(path) == _letters(probe.target.protected.path):
+        unpaid = await _ask(probe, path)
+        named = paid.challenge.requirements["resource"]
+        if unpaid.status == 402 and read_402(unpaid).requirements.get("resource") == named:
+            return
+    expect_withheld(answer)
+
+
+def _letters(path: str) -> str:
+    return path.replace("/", "")
+
+
+async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswer:
+    """Request a path unchanged."""
+    method, body = probe.target.protected.method, probe.usual_body
+    proof = core.proofs(paid.challenge.payment_id if paid else None)
+    return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
+
+
+@check(
+    "5/resource-binding",
+    title="Without proof of payment, no spelling of the protected path returns its content.",
+    ground=derived(
+        "5: Access to protected endpoints",
+        so="However its path is spelled, the protected content is served for a proof only.",
+    ),
+    baseline="unpaid",
+    one_step=True,
+)
+async def another_spelling_is_no_way_around(probe: Probe) -> None:
+    for path in spellings(probe.target.protected.path):
+        expect_withheld(await _ask(probe, path))
+
+
+@check(
+    "5/resource-binding",
+    title="The payment id of a session's deposit does not open the protected resource.",
+    baseline="payment",
+    needs="funds, sessions",
+    deposits="0.02",
+)
+async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
+    deposit = await probe.pay((await probe.deposit(2))[1])
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+    for path in spellings(probe.target.protected.path):
+        expect_withheld(await _ask(probe, path, deposit))
+
+
+@check(
+    "5/resource-binding",
+    title="The id of a deposit does not open the resource that its payer has paid for, too.",
+    ground=derived(
+        "5: Otherwise look",
+        "5: An entitlement is valid only",
+        so=(
+            "The record that grants has the same payment_id and the same resource_url: another "
+            "payment of the same payer is another record."
+        ),
+    ),
+    baseline="payment",
+    needs="funds, sessions",
+    pays=1,
+    deposits="0.02",
+    decisive=True,
+)
+async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    await probe.buy(payer)
+    deposit = await probe.pay((await probe.deposit(2))[1], payer)
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+
+
+@session_check(
+    "5/resource-binding",
+    title="A payment for the protected resource opens no session that can be spent.",
+    pays=1,
+)
+async def a_quote_opens_no_session(probe: Probe) -> None:
+    paid = await probe.buy()
+    max_spend = await probe.budget_for(1)
+    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
+    await expect_no_session(probe, answer, paid.receipt)
+
+
+@check(
+    "5/resource-binding",
+    title="If the list of agents costs money, its payment does not open another resource.",
+    baseline="payment",
+    needs="funds, agents",
+    pays=1,
+)
+async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
+    listed = await probe.send("GET", probe.target.agents.path)
+    if listed.status != 402:
+        raise NotApplicable("the list of agents costs nothing")
+    paid = await probe.pay(read_402(listed))
+    expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
+
+
+@check(
+    "5/resource-binding",
+    title=(
+        "The payment for one path opens no other path that is sold, and not the other way round."
+    ),
+    ground=derived(
+        "5: When it is present",
+        "5: Otherwise look",
+        so="An entitlement and a stored record open the path that they are for, and no other.",
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
+    other, paid = await second_path(probe), await probe.buy()
+    answer = await other.ask(probe, paid.challenge.payment_id)
+    expect_not_served(answer, is_402=True)
+    bought = await probe.pay(read_402(await other.ask(probe)))
+    opened = await other.ask(probe, bought.challenge.payment_id)
+    if not 200 <= opened.status < 300:
+        raise Inconclusive(f"{other.path} is not served when it is paid for: {opened.summary}")
+    answer = await probe.ask(payment_id=bought.challenge.payment_id)
+    expect_not_served(answer, is_402=True)
+
+
+@check(
+    "5/resource-binding",
+    title="The payment for a path does not open a path that only starts with it.",
+    ground=EXACTLY,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
+async def a_longer_path_is_another_resource(probe: Probe) -> None:
+    paid = await probe.buy()
+    for more in ELSEWHERE:
+        expect_withheld(await _ask(probe, probe.target.protected.path + more, paid))
+
+
+@check(
+    "5/resource-binding",
+    title=(
+        "The payment for a path opens no path with other letters, another case or more at its end."
+    ),
+    ground=EXACTLY,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def other_letters_are_another_resource(probe: Probe) -> None:
+    paid = await probe.buy()
+    for path in other_letters(probe.target.protected.path):
+        await _ask_paid(probe, path, paid)
+
+
+@check(
+    "5/exact-path",
+    title="The payment for a path opens no path with doubled slashes, blanks or parameters.",
+    ground=ours(
+        "5: When it is present",
+        because=(
+            "A proxy in front may change these paths before the service sees them. They still "
+            "are other paths (RFC 3986), and a payment should not open them."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+)
+async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
+    paid = await probe.buy()
+    for path in look_alikes(probe.target.protected.path):
+        await _ask_paid(probe, path, paid)

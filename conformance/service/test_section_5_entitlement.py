@@ -1,0 +1,381 @@
+"""Section 5: the id of a settled payment grants access, and nothing else does."""
+
+import asyncio
+import string
+
+from msgspec.structs import replace
+
+from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service.answers import read_402
+from x402sim.suite.service.check import check
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
+from x402sim.suite.service.expect import (
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+    require,
+)
+from x402sim.suite.service.inputs import examples, other_orders
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.world.transport.faults import Fault
+
+INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
+"""Invented payment ids."""
+INJECTIONS = (
+    *("null", "undefined", "true", "0", "*", "%", "pay_%", "pay_*", "' OR '1'='1", '{"$ne":null}'),
+    *("pay_' OR 1=1 --", "../pay_", "__proto__", "constructor", "[object Object]"),
+)
+"""Injection attempts; a firewall in front of the service may answer these."""
+SHORT = 8
+OFTEN, AT_ONCE = 25, 10
+"""How often a payment id is presented, and how often at the same time."""
+MANY = 21
+"""More payments than twenty."""
+SECONDS_S, MINUTES_S = 15, 310
+HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
+TRIES = 2
+"""How often a revert is tried that another transaction may take."""
+UNSETTLED = derived(
+    "5: X-Payment-Id",
+    "5: Otherwise the response is 402",
+    so="Access is granted for the id of a settled payment; without a transfer it is none.",
+)
+FAILURES: dict[str, Fault] = {
+    "the facilitator refuses connections": SETTLE(does="refuse"),
+    "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
+    "the facilitator answers HTML in a 200": SETTLE(
+        does="answer", status=200, body="<h1>Welcome</h1>", content_type="text/html"
+    ),
+    "the facilitator says it failed, in a 200": SETTLE(
+        does="answer",
+        status=200,
+        body=f'{NOT_SETTLED[:-1]},"success":false,"errorReason":"invalid_transaction_state"}}',
+    ),
+    "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
+}
+"""Answers instead of a settlement, when no money has moved."""
+
+
+@check(
+    "5/cache-first",
+    title="The id of a settled payment opens its resource as soon as the receipt is sent.",
+    needs="funds",
+    pays=1,
+)
+async def access_at_once(probe: Probe) -> None:
+    paid = await probe.buy()
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+
+
+@check(
+    "5/stored-records",
+    title="A payment id without a record gets a 402.",
+    baseline="unpaid",
+)
+async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
+    for payment_id in INVENTED:
+        expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
+    for payment_id in INJECTIONS:
+        expect_not_served(await probe.ask(payment_id=payment_id))
+    for payment_id in HUGE:
+        expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
+
+
+@check(
+    "5/cache-first",
+    title="The id of a settled payment opens its resource 25 times, also at the same time.",
+    ground=explicit("5: When it is present", "5: When one exists"),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def access_again(probe: Probe) -> None:
+    payment_id = (await probe.buy()).challenge.payment_id
+    for _ in range(OFTEN - AT_ONCE):
+        expect_served(await probe.ask(payment_id=payment_id))
+    together = (probe.ask(payment_id=payment_id) for _ in range(AT_ONCE))
+    for answer in await asyncio.gather(*together):
+        expect_served(answer)
+
+
+@check(
+    "5/cache-first",
+    title=(
+        "The id of a settled payment opens its path with a query, too, if that is the same "
+        "resource."
+    ),
+    ground=derived(
+        "5: When it is present",
+        "2.1: resource",
+        so="What is compared is the path that is requested, and a query is no part of it.",
+    ),
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
+    endpoint, challenge = probe.target.protected, await probe.challenge()
+    path = endpoint.path + ("&" if "?" in endpoint.path else "?") + "from=list"
+    unpaid = await probe.ask(path=path)
+    if not unpaid.is_offer or read_402(unpaid).requirements.get("resource") != (
+        challenge.requirements.get("resource")
+    ):
+        raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")
+    paid = await probe.pay(challenge)
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
+
+
+@check(
+    "5/cache-first",
+    title="The id of a settled payment is taken for other orders, and in headers of any case.",
+    ground=derived(
+        "5: When it is present",
+        "5: When one exists",
+        "0: All bodies are JSON",
+        so=(
+            "The payment id and the path decide. The order in the body does not, and neither "
+            "does the case of a header's name, which means nothing in HTTP."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def access_for_any_order(probe: Probe) -> None:
+    payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
+    for name in ("x-payment-id", "X-PAYMENT-ID"):
+        repeated = await probe.send(
+            endpoint.method, endpoint.path, json=probe.usual_body, headers={name: payment_id}
+        )
+        expect_served(repeated)
+    for order in other_orders(probe):
+        answer = await probe.ask(payment_id=payment_id, body=order)
+        require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
+
+
+@check(
+    "5/stored-records",
+    title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
+    baseline="unpaid",
+)
+async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
+    letters = string.ascii_letters + string.digits + string.punctuation
+    proofs = examples(16, lambda st: st.text(alphabet=letters, min_size=1, max_size=90))
+    for proof in proofs[::2]:
+        expect_not_served(await probe.ask(payment_id=proof))
+    for proof in proofs[1::2]:
+        expect_withheld(await probe.ask(session_id=proof))
+    expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
+
+
+@check(
+    "5/stored-records",
+    title="The id of an unpaid 402 gets a 402.",
+    baseline="unpaid",
+)
+async def an_unpaid_id_is_worth_nothing(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check(
+    "5/stored-records",
+    title="Of two payments of one payer for one resource, each id grants access.",
+    needs="funds",
+    pays=2,
+    decisive=True,
+)
+async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    both = [await probe.buy(payer), await probe.buy(payer)]
+    for paid in both:
+        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+
+
+@check(
+    "5/stored-records",
+    title=(
+        "An id that was presented before it was paid, and refused, grants access once it is paid."
+    ),
+    ground=derived(
+        "5: X-Payment-Id",
+        "5: Otherwise look",
+        so=(
+            "Whether a payment is settled is looked up for each request: that it was not "
+            "settled at an earlier one decides nothing."
+        ),
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    for _ in range(3):
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.pay(challenge)
+    expect_served(await probe.ask(payment_id=challenge.payment_id))
+
+
+@check(
+    "5/stored-records",
+    title=(
+        "Of 21 payments of one payer, each id grants access, and the first is paid no second time."
+    ),
+    ground=derived(
+        "5: When one exists",
+        "7: Payment already settled",
+        so="A payment stays stored and its id used, however many the payer has made since.",
+    ),
+    baseline="payment",
+    needs="world",
+    decisive=True,
+)
+async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    every = [await probe.buy(payer) for _ in range(MANY)]
+    for paid in every:
+        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    first = every[0].challenge
+    expect_refused(await probe.settle(first, probe.wallets.sign(first, payer)))
+    await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
+
+
+@check(
+    "5/stored-records",
+    title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    decisive=True,
+)
+async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
+    payment_id = (await probe.buy()).challenge.payment_id
+    half = payment_id[: len(payment_id) // 2]
+    opaque = payment_id.removeprefix("pay_")
+    nearlies = [payment_id + "A" * SHORT]
+    if len(opaque) >= SHORT:  # else a part of it may be an id that was paid, too
+        nearlies += [payment_id[:-1], half, payment_id + "A"]
+    if opaque != opaque.lower() and opaque != opaque.upper():  # else its letters may be hex
+        nearlies += [f"pay_{opaque.swapcase()}", f"pay_{opaque.upper()}"]
+    unpaid = (await probe.challenge(fresh=True)).payment_id  # for the same resource
+    for nearly in (unpaid, *nearlies):
+        expect_not_served(await probe.ask(payment_id=nearly), is_402=True)
+    for around in (half + "%", f"{payment_id},{payment_id}", f"x {payment_id}"):
+        expect_not_served(await probe.ask(payment_id=around))
+
+
+@check(
+    "5/stored-records",
+    title="A payment that the facilitator did not settle grants nothing.",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="only what is settled",
+    disturbs=True,
+)
+async def without_money_no_record_is_settled(probe: Probe) -> None:
+    for failure, fault in FAILURES.items():
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        await probe.world.fault(replace(fault, times=None), of=payer)
+        answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+        if await probe.world.transfers(payer):
+            raise Inconclusive(f"{failure}, but money has moved")
+        require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        await probe.world.clear_faults()
+
+
+@check(
+    "5/stored-records",
+    title="A settlement whose transaction reverts grants nothing.",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="only what is settled",
+    disturbs=True,
+)
+async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
+    for _ in range(TRIES):
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        await probe.world.post("force-revert", {"calls": 1})
+        answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
+        if not await probe.world.transfers(payer):
+            break  # else a refund of the target may have been reverted instead
+    else:
+        raise Inconclusive("the target retried the settlement, and it succeeded")
+    require("no receipt for a reverted transfer", not answer.is_receipt, answer.summary)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check(
+    "5/stored-records",
+    title="After a restart, with an empty cache, the stored record still grants its resource.",
+    needs="funds, restart",
+    pays=1,
+)
+async def the_record_grants_without_the_cache(probe: Probe) -> None:
+    payment_id = (await probe.buy()).challenge.payment_id
+    await probe.restart()
+    expect_served(await probe.ask(payment_id=payment_id))
+
+
+@check(
+    "5/stored-records",
+    title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="world, restart",
+    decisive=True,
+    disturbs=True,
+)
+async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
+    forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
+    payer = await probe.wallets.payer()
+    await probe.settle(forged, probe.wallets.sign(forged, payer, by=probe.wallets.stranger()))
+    await probe.world.lasting_fault(SETTLE(does="refuse", times=None), payer.address)
+    await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
+    await probe.restart()
+    for challenge in (forged, failed):
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check(
+    "5/stored-records",
+    title="After a restart, with an empty cache, a deposit's record does not open the quote.",
+    baseline="payment",
+    needs="funds, restart, sessions",
+    deposits="0.02",
+)
+async def the_record_is_for_its_resource(probe: Probe) -> None:
+    deposit = await probe.pay((await probe.deposit(2))[1])
+    await probe.restart()
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+
+
+def _long_s(setting: Setting) -> float:
+    """Return how long a payment is left alone, before its id is sent again."""
+    return MINUTES_S if setting.options.patient or setting.advance is not None else SECONDS_S
+
+
+@check(
+    "5/stored-records",
+    title="A payment from the beginning of the run still grants access at its end.",
+    needs="funds",
+    pays=1,
+    waits=_long_s,
+    decisive=True,
+)
+async def a_payment_is_not_forgotten(probe: Probe) -> None:
+    payment_id = (await probe.buy()).challenge.payment_id
+    await probe.wait(_long_s(probe.setting))
+    await probe.setting.scheduler.wait_for_the_rest()
+    expect_served(await probe.ask(payment_id=payment_id))

@@ -1,0 +1,411 @@
+"""Section 5: a nonce of a payer is used once, in any encoding of its authorization.
+
+With --world, transfers are counted on the ledger. A second answer 200 with the receipt of
+the first is not a second payment.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from x402sim.protocol.crypto import HALF_ORDER, to_hex
+from x402sim.protocol.header import Spelling, authorization_of, decode_header
+from x402sim.protocol.messages import BadMessage, encode
+from x402sim.spec.ground import derived
+from x402sim.suite.service import one_step
+from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
+from x402sim.suite.service.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    require,
+)
+from x402sim.suite.service.payment_outcome import expect_nothing
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import Inconclusive, NotApplicable
+
+REPEATED = 4
+"""In how many ways an authorization is written that a facilitator calls settled once more."""
+
+
+def _reordered(body: Any) -> Any:
+    """Return a JSON object with its keys in the opposite order."""
+    if not isinstance(body, dict):
+        return body
+    return {key: _reordered(body[key]) for key in reversed(body)}
+
+
+def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str, Any]], Any]:
+    """Return a function that changes these fields of a header's payload."""
+
+    def changed(body: dict[str, Any]) -> Any:
+        payload = body["payload"]
+        return {**body, "payload": {**payload, **{name: change(payload[name]) for name in names}}}
+
+    return changed
+
+
+def _upper(text: str) -> str:
+    return "0x" + text[2:].upper()
+
+
+def _high_s(signature: str) -> str:
+    """Return the other signature of the same message by the same key."""
+    raw = bytes.fromhex(signature[2:])
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(raw[32:64])
+    return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
+
+
+def _broken(signature: str) -> str:
+    """Return a signature of nobody."""
+    return _high_s(signature)[:-2] + signature[-2:]
+
+
+REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "its keys in another order": _reordered,
+    "a field more": lambda body: {**body, "note": "again"},
+    "a field more inside": lambda body: {**body, "payload": {**body["payload"], "note": "again"}},
+    "addresses in lower case": _in_payload(str.lower, "from", "to", "asset"),
+    "addresses in upper case": _in_payload(_upper, "from", "to", "asset"),
+    "the nonce in upper case": _in_payload(_upper, "nonce"),
+    "the signature in upper case": _in_payload(_upper, "signature"),
+    "the nonce without 0x": _in_payload(lambda text: text[2:], "nonce"),
+    "times as strings": _in_payload(str, "validAfter", "validBefore"),
+    "the value with a zero in front": _in_payload(lambda text: "0" + text, "value"),
+    "the other form of its signature": _in_payload(_high_s, "signature"),
+    "a broken signature": _in_payload(_broken, "signature"),
+}
+"""The same authorization, as another object."""
+
+
+def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
+    """Yield each way to write one authorization, with its name; the first is unchanged."""
+    body = json.loads(encode(decode_header(header)))
+    text = json.dumps(body, separators=(",", ":")).encode()
+    yield "the same header", header
+    for name, change in REWRITTEN.items():
+        yield name, _spelled(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
+    yield "white space", _spelled(json.dumps(body, indent=1).encode() + b"\n", spelling)
+    yield "an escaped letter", _spelled(text.replace(b'"0x', rb'"\u0030x'), spelling)
+    yield "the other spelling", _spelled(text, "base64" if spelling == "hex" else "hex")
+    yield "hex in upper case", "0x" + text.hex().upper()
+    yield "hex after 0X", "0X" + text.hex()
+    yield "base64 without padding", base64.b64encode(text).decode().rstrip("=")
+    yield "white space around it", f" {header}\n"
+
+
+def _spelled(text: bytes, spelling: Spelling) -> str:
+    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
+
+
+def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
+    """Return the distinct transactions of all receipts; one that repeats another may have none."""
+    place = probe.target.receipt.tx_hash
+    shown = [answer.at(place) for answer in answers if answer.is_receipt]
+    hashes = {each.lower() for each in shown if isinstance(each, str)}
+    return hashes or {repr(each) for each in shown}
+
+
+def _goods(probe: Probe, answers: list[TargetAnswer]) -> set[bytes]:
+    """Return the distinct contents that a payment in one step has bought."""
+    bought = [answer for answer in answers if probe.target.is_one_step and answer.has_content]
+    return {encode(answer.at(probe.target.protected.content)) for answer in bought}
+
+
+async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: int) -> TargetAnswer:
+    """Pay a 402 of its own; in one step, pay one of several requests, of which 0 is the usual.
+
+    The others differ in their query or, where a body is sent, in a field that it has more.
+    """
+    if not probe.target.is_one_step:
+        return await probe.settle(challenge, header)
+    payment = one_step.payment(header, challenge.requirements, None)
+    endpoint = probe.target.protected
+    if number % 2 and endpoint.method != "GET":
+        return await probe.ask(body={**probe.usual_body, "x402sim": number}, payment=payment)
+    begin = "&" if "?" in endpoint.path else "?"
+    query = f"{begin}x402sim={number}" if number else ""
+    return await probe.ask(path=endpoint.path + query, payment=payment)
+
+
+def _ways(probe: Probe, paid: Paid) -> Iterator[tuple[str, str]]:
+    """Yield the ways to write a payment that differ when they are sent, each with its name.
+
+    In one step, a payment is written as the standard has it: only what it says can differ.
+    """
+    sent = set()
+    for name, header in rewritten(paid.header, probe.target.pay.spelling):
+        try:
+            authorization_of(header)
+        except BadMessage:
+            if probe.target.is_one_step:
+                continue
+        written = probe.written(paid.challenge, header)
+        if written not in sent:
+            sent.add(written)
+            yield name, header
+
+
+# --- replay --------------------------------------------------------------------------
+
+
+@check(
+    "5/nonce-once",
+    title=(
+        "A settled authorization, in any encoding, pays for no second id, and no other request."
+    ),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def it_pays_for_no_other_id(probe: Probe) -> None:
+    paid = await probe.buy()
+    for number, (name, header) in enumerate(_ways(probe, paid), start=1):
+        challenge = await probe.challenge()
+        answer = await _elsewhere(probe, challenge, header, number)
+        require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
+        expect_refused(answer)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+@check(
+    "5/nonce-once",
+    title="A settled authorization that is sent again moves no money, and buys nothing new.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def it_pays_once_for_its_own_id(probe: Probe) -> None:
+    paid = await probe.buy()
+    answers = [paid.receipt]
+    for name, header in _ways(probe, paid):
+        answers.append(await probe.settle(paid.challenge, header))
+        is_stored = len(_goods(probe, answers)) <= 1
+        require(f"a refusal, or the first answer ({name})", is_stored, answers[-1].summary)
+    expect("different receipts", len(_receipts(probe, answers)), 1)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+@session_check(
+    "5/nonce-once",
+    title="A settled authorization does not pay a session's deposit of the same amount.",
+    pays=1,
+)
+async def it_pays_for_no_session(probe: Probe) -> None:
+    paid = await probe.buy()
+    _, deposit = await probe.deposit(1)
+    if deposit.amount_base != paid.challenge.amount_base:
+        raise NotApplicable("no deposit has the amount of a request's price")
+    if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
+        raise NotApplicable("deposits go to another account")
+    expect_refused(await probe.settle(deposit, paid.header))
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+@check(
+    "5/nonce-once",
+    title="Another payer can use the same nonce: the token has nonces per address.",
+    needs="world",
+    one_step=True,
+)
+async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
+    paid, payer = await probe.buy(), await probe.wallets.payer()
+    auth, _ = authorization_of(paid.header)
+    challenge = await probe.challenge()
+    probe.wallets.expect_settled(
+        await probe.settle(challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce))
+    )
+    await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
+    "5/nonce-once",
+    title=(
+        "A nonce that its payer cancels during the settlement pays for nothing. The token's "
+        "authorizationState is the same for both; only one of them moved money."
+    ),
+    ground=derived(
+        "5: X-Payment-Id",
+        "5: The token contract keeps",
+        so="A nonce that was cancelled has moved no money, so there is no settled payment.",
+    ),
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive=True,
+    disturbs=True,
+)
+async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    await probe.world.fault(SETTLE(does="lose request", times=None), of=payer)
+    await probe.settle(challenge, header)
+    await probe.wallets.cancel(challenge, header, payer)
+    await probe.world.clear_faults()
+    answer = await probe.settle(challenge, header)
+    require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
+    await expect_nothing(probe, challenge, payer, answer, is_402=True)
+
+
+@check(
+    "5/nonce-once",
+    title=("The nonce of a payment that was refused, as its signature was false, is still good."),
+    ground=derived(
+        "5: The token contract keeps",
+        so=(
+            "A nonce is used by a transfer. What was refused has used none; else anybody could "
+            "use the nonces of others up."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    nonce = authorization_of(header)[0].nonce
+    forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
+    expect_refused(await probe.settle(challenge, forged))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
+
+
+@check(
+    "5/nonce-once",
+    title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
+    ground=derived(
+        "5: The token contract keeps",
+        "4.1: Settle on-chain",
+        so=(
+            "The one transfer has paid for one id, and a facilitator that is asked again may "
+            "say again what it has said."
+        ),
+    ),
+    baseline="payment",
+    needs="world",
+    disturbs=True,
+    decisive=True,
+)
+async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
+    paid = await probe.buy()
+    wanted = paid.challenge.requirements
+    settled = {
+        "x402Version": 1,
+        "event": "payment.settled",
+        "txHash": paid.receipt.at(probe.target.receipt.tx_hash),
+        "from": paid.payer.address,
+        "to": wanted["payTo"],
+        "value": wanted["maxAmountRequired"],
+        "blockNumber": 1,
+        "network": wanted["network"],
+        "timestamp": "2026-01-01T00:00:00.000Z",
+    }
+    for name, header in list(_ways(probe, paid))[:REPEATED]:
+        challenge = await probe.challenge()
+        for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
+            answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
+            await probe.world.fault(answer, of=paid.payer)
+        answered = await probe.settle(challenge, header, may_break=True)
+        require(f"no receipt ({name})", not answered.is_receipt, answered.summary)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        await probe.world.clear_faults()
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
+
+
+# --- at the same time ----------------------------------------------------------------
+
+
+@check(
+    "5/nonce-once",
+    title="One payment sent several times concurrently makes one transfer and one receipt.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def one_id_at_the_same_time(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    sent = (probe.settle(challenge, header) for _ in range(5))
+    answers = list(await asyncio.gather(*sent))
+    _one_of(probe, answers)
+    await probe.world.expect_payments(payer, challenge.amount_base)
+    settled = next(answer for answer in answers if answer.is_receipt)
+    expect_served(await probe.opened(challenge, settled))
+
+
+@check(
+    "5/nonce-once",
+    title=("One authorization sent for several ids, or requests, concurrently pays one of them."),
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive=True,
+)
+async def two_ids_at_the_same_time(probe: Probe) -> None:
+    payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.wallets.sign(challenges[0], payer)
+    sent = (_elsewhere(probe, each, header, number) for number, each in enumerate(challenges))
+    answers = await asyncio.gather(*sent)
+    _one_of(probe, list(answers))
+    accepted = [answer for answer in answers if answer.is_receipt]
+    require("one receipt", len(accepted) == 1, [each.summary for each in answers])
+    await _opens_one(probe, challenges, answers)
+    await probe.world.expect_payments(payer, challenges[0].amount_base)
+
+
+@check(
+    "5/nonce-once",
+    title="While the answer to one settlement is held back, its header pays for nothing else.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+)
+async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
+    payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
+    header = probe.wallets.sign(challenges[0], payer)
+    await probe.world.hold(payer)
+
+    def send(*numbers: int) -> list[asyncio.Task[TargetAnswer]]:
+        paying = (_elsewhere(probe, challenges[each], header, each) for each in numbers)
+        return [asyncio.create_task(each) for each in paying]
+
+    sent = send(0, 1)
+
+    async def has_moved() -> bool:
+        return bool(await probe.world.transfers(payer)) or all(each.done() for each in sent)
+
+    await eventually(probe.clock, has_moved, within_s=2 * HOLD_S)
+    answers = await asyncio.gather(*sent, *send(2, 3))
+    _one_of(probe, answers)
+    await _opens_one(probe, challenges, answers)
+    await probe.world.expect_payments(payer, challenges[0].amount_base)
+
+
+async def _opens_one(
+    probe: Probe, challenges: list[Challenge], answers: list[TargetAnswer]
+) -> None:
+    """Fail if more than one of these opens the resource; in one step, the answers show it."""
+    if not probe.target.is_one_step:
+        answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
+    opened = sum(answer.has_content for answer in answers)
+    require("one payment that opens the resource", opened <= 1, f"{opened} of them")
+
+
+def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
+    """Fail if there is more than one receipt, or answer; raises `Inconclusive` without any."""
+    found = _receipts(probe, answers)
+    is_one = max(len(found), len(_goods(probe, answers))) <= 1
+    require("one receipt", is_one, [each.summary for each in answers])
+    if not found:
+        raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

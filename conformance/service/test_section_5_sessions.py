@@ -1,0 +1,394 @@
+"""Section 5: a session is served while its budget lasts, and debited for what was served.
+
+Budgets are exact, in base units: 0.29 of the token pay for 29 quotes of 0.01, although
+0.29 / 0.01 is less than 29 in floating point.
+"""
+
+import asyncio
+from typing import Any
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.ground import derived, ours
+from x402sim.suite.service.answers import OpenSession, read_402
+from x402sim.suite.service.check import check, session_check
+from x402sim.suite.service.expect import (
+    expect,
+    expect_not_served,
+    expect_served,
+    expect_withheld,
+    require,
+)
+from x402sim.suite.service.inputs import other_orders
+from x402sim.suite.service.payment_outcome import drain
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.second import second_path
+from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
+
+AT_ONCE = 20
+NO_PROOF = derived(
+    "5: X-Session-Id",
+    "5: X-Payment-Id",
+    "5: Access to protected endpoints",
+    so="A proof is the id of a session in its header; anything else in it is no proof.",
+)
+SPENT = derived(
+    "5: When deposited - released",
+    "3: Each accepted request",
+    "5: Access to protected endpoints",
+    so="A session pays while its budget suffices; what it cannot pay for has no proof.",
+)
+LONG = len("session_") + 8
+INVENTED = ("", "session_", "session_x", "null", "*", "%", "session_%", "' OR '1'='1", "__proto__")
+PATTERNS = ("session_%", "session_*", "%", "' OR '1'='1", "session_' OR '1'='1' --")
+BAD_BODIES: tuple[Any, ...] = (
+    [],
+    "quote",
+    7,
+    {"pair": 7, "side": None, "leverage": [], "sizeUsd": {}},
+)
+
+
+async def _open(
+    probe: Probe, requests: int, payer: Wallet | None = None
+) -> tuple[OpenSession, int]:
+    """Open a session for this many requests; return it, and how many its deposit pays for."""
+    price_base = (await probe.challenge()).amount_base
+    max_spend = await probe.budget_for(requests)
+    session = await probe.open_session(max_spend, payer)
+    if session.paid.challenge.amount_base != to_base(max_spend, 6):
+        raise Inconclusive("the deposit is not maxSpend, see 4.4/max-spend")
+    return session, to_base(max_spend, 6) // price_base
+
+
+async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
+    """Send requests concurrently; return how many were served."""
+    asked = (probe.ask(session_id=session.session_id) for _ in range(requests))
+    return sum(answer.has_content for answer in await asyncio.gather(*asked))
+
+
+@check(
+    "5/session-condition",
+    title="A budget of exactly the price is enough: the first request is served.",
+    needs="funds, sessions",
+    deposits="0.01",
+)
+async def the_last_unit_is_served(probe: Probe) -> None:
+    session, _ = await _open(probe, 1)
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@check(
+    "5/session-condition",
+    title=(
+        "A deposit for 29 requests pays for 29: no float rounding. Its header may be in any case."
+    ),
+    ground=derived(
+        "5: X-Session-Id",
+        "5: When deposited - released",
+        so=(
+            "The budget is enough for as many requests as it pays for, and the case of a "
+            "header's name means nothing in HTTP."
+        ),
+    ),
+    needs="funds, sessions",
+    deposits="0.29",
+    decisive=True,
+)
+async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
+    session, worth = await _open(probe, 29)
+    endpoint, served = probe.target.protected, 0
+    for name in (probe.target.sessions.header.lower(), probe.target.sessions.header.upper()):
+        sent = {name: session.session_id}
+        answer = await probe.send(
+            endpoint.method, endpoint.path, json=probe.usual_body, headers=sent
+        )
+        expect_served(answer)
+        served += 1
+    served += await drain(probe, session.session_id, worth - served)
+    expect("requests served for the whole deposit", served, worth)
+
+
+@check(
+    "5/session-condition",
+    title="A deposit for 41 requests pays for 41, also if they are concurrent.",
+    needs="world, sessions",
+)
+async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
+    session, worth = await _open(probe, 41)
+    served = 0
+    for _ in range(worth // AT_ONCE):
+        served += await _burst(probe, session, AT_ONCE)
+    served += await drain(probe, session.session_id, worth - served)
+    expect("requests served for the whole deposit", served, worth)
+
+
+@check(
+    "5/session-condition",
+    title="The id of a session that does not exist grants nothing.",
+    ground=NO_PROOF,
+    baseline="unpaid",
+    needs="sessions",
+    decisive="a session that exists",
+)
+async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
+        expect_withheld(await probe.ask(session_id=session_id, may_break=True))
+
+
+@session_check(
+    "5/session-condition",
+    title=(
+        "A session id does not work as a payment id, nor a deposit's payment id as a session id."
+    ),
+    ground=NO_PROOF,
+    deposits="0.02",
+    decisive="a session that exists",
+)
+async def each_id_in_its_own_header(probe: Probe) -> None:
+    session, _ = await _open(probe, 1)
+    expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
+    expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
+    if len(session.session_id) > LONG:  # else a part of it may be another session's id
+        expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
+    expect_withheld(await probe.ask(session_id=session.session_id + "A" * 8))
+    for pattern in PATTERNS:  # while there is a session to be found
+        expect_withheld(await probe.ask(session_id=pattern))
+
+
+@session_check(
+    "5/session-debit",
+    title="Requesting more after the deposit is paid does not increase the budget.",
+    ground=derived(
+        "2.6: Remaining budget",
+        "3: Each accepted request",
+        so="The budget is what was deposited; only deposits raise it.",
+    ),
+    deposits="0.01",
+    decisive=True,
+)
+async def a_budget_is_what_was_deposited(probe: Probe) -> None:
+    _, challenge = await probe.deposit(1)
+    paid, price_base = await probe.pay(challenge), (await probe.challenge()).amount_base
+    more = await probe.budget_for(5)
+    answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
+    session_id = paid.receipt.session_id or answer.session_id
+    if session_id is not None:
+        session, worth = OpenSession(session_id, paid, answer), challenge.amount_base // price_base
+        await _spends_at_most(probe, session, worth)
+
+
+@session_check(
+    "5/session-debit",
+    title="Each served request is debited: when the budget is spent, no more are served.",
+    ground=SPENT,
+    deposits="0.03",
+)
+async def nothing_beyond_the_budget(probe: Probe) -> None:
+    await _spends_at_most(probe, *await _open(probe, 3))
+
+
+@session_check(
+    "5/session-debit",
+    title="A budget for one serves one of many concurrent requests.",
+    ground=SPENT,
+    deposits="0.01",
+)
+async def the_last_unit_is_spent_once(probe: Probe) -> None:
+    await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
+
+
+@session_check(
+    "5/session-debit",
+    title="A budget for three serves three of many concurrent requests.",
+    ground=SPENT,
+    deposits="0.03",
+)
+async def no_unit_is_spent_twice(probe: Probe) -> None:
+    await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
+
+
+async def _spends_at_most(
+    probe: Probe, session: OpenSession, worth: int, *, at_once: int = 0
+) -> None:
+    """Spend a session, first with concurrent requests; fail if more are served than paid for."""
+    served = await _burst(probe, session, at_once)
+    served += await drain(probe, session.session_id, worth + 1)
+    served += await drain(probe, session.session_id, 1)
+    last = probe.last_served
+    shown = last.show if last else None
+    require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
+
+
+@session_check(
+    "5/session-debit",
+    title="A request that is answered with an error is not debited.",
+    ground=derived(
+        "3: Each accepted request",
+        "5: When deposited - released",
+        so=(
+            "What raises released is an accepted request that is served; one that is answered "
+            "with an error is neither."
+        ),
+    ),
+    deposits="0.02",
+    decisive=True,
+)
+async def a_bad_request_costs_nothing(probe: Probe) -> None:
+    session, _ = await _open(probe, 2)
+    for body in BAD_BODIES:
+        if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
+            raise NotApplicable(f"the target accepts the body {as_json(body)}")
+    expect_served(await probe.ask(session_id=session.session_id))
+
+
+@session_check(
+    "5/session-debit",
+    title="A session serves as many requests as its deposit pays for, whatever is ordered.",
+    ground=derived(
+        "3: Each accepted request",
+        "8: Quote price",
+        so="What is debited is the amount required, and a quote has one price, for any order.",
+    ),
+    deposits="0.20",
+    decisive=True,
+)
+async def every_order_costs_the_same(probe: Probe) -> None:
+    if not probe.target.protected.amount_base:
+        raise NotApplicable("the target file says that the price is open")
+    orders = other_orders(probe)
+    session, worth = await _open(probe, len(orders) + 2)
+    served = 0
+    for order in orders:
+        served += (await probe.ask(session_id=session.session_id, body=order)).has_content
+    served += await drain(probe, session.session_id, worth + 1 - served)
+    last = probe.last_served
+    expect("requests served in all", served, worth, last.show if last else None)
+
+
+@session_check(
+    "5/session-debit",
+    title=(
+        "A session that pays for a second path is debited by the amount that this path requires."
+    ),
+    ground=derived(
+        "5: When deposited - released", so="The amount is that of the endpoint that is requested."
+    ),
+    deposits="0.04",
+    decisive=True,
+)
+async def another_path_costs_its_own_price(probe: Probe) -> None:
+    other, price_base = await second_path(probe), (await probe.challenge()).amount_base
+    other_base = read_402(await other.ask(probe)).amount_base
+    session, worth = await _open(probe, 2 + -(-other_base // price_base))
+    answer = await other.ask(probe, session_id=session.session_id)
+    if not 200 <= answer.status < 300:
+        raise NotApplicable(f"a session does not pay for {other.path}: {answer.summary}")
+    left = (session.paid.challenge.amount_base - other_base) // price_base
+    served = await drain(probe, session.session_id, worth + 1)
+    expect(f"requests served after one for {other.path}", served, left)
+
+
+@session_check(
+    "5/session-debit",
+    title=("A request for a dearer path, for which a session has too little left, is not debited."),
+    ground=derived(
+        "3: Each accepted request",
+        "5: When deposited - released",
+        so="Only a request that is served raises released.",
+    ),
+    deposits="0.04",
+    decisive=True,
+)
+async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
+    other, price_base = await second_path(probe), (await probe.challenge()).amount_base
+    fits = (read_402(await other.ask(probe)).amount_base - 1) // price_base
+    if fits == 0:
+        raise NotApplicable(f"{other.path} costs no more than {probe.target.protected.path}")
+    session, worth = await _open(probe, fits)
+    if worth > fits:
+        raise NotApplicable("the smallest deposit pays for both paths (sessions.smallest)")
+    for _ in range(2):
+        expect_withheld(await other.ask(probe, session_id=session.session_id))
+    served = await drain(probe, session.session_id, worth + 1)
+    expect("requests served after what could not be paid for", served, worth)
+
+
+@session_check(
+    "5/session-debit",
+    title=(
+        "Sessions, two of them of one payer, spent in turns, serve what the deposit of each "
+        "pays for."
+    ),
+    ground=derived(
+        "2.6: A session is identified",
+        "2.6: Remaining budget",
+        so="Each session has its own deposited and released amounts, and its id finds them.",
+    ),
+    needs="funds, sessions, world",
+    decisive=True,
+)
+async def each_session_spends_its_own_budget(probe: Probe) -> None:
+    payer = await probe.wallets.payer()
+    owners = {2: payer, 3: payer, 5: None}
+    opened = [await _open(probe, requests, of) for requests, of in owners.items()]
+    served = [await drain(probe, session.session_id, 1) for session, _ in opened]
+    bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
+    for number, more in enumerate(await asyncio.gather(*bursts)):
+        session, worth = opened[number]
+        served[number] += more + await drain(probe, session.session_id, max(0, worth - more))
+    expect("requests served by each session", served, [worth for _, worth in opened])
+
+
+@session_check(
+    "5/session-debit",
+    title=(
+        "Before and after a restart, a deposit serves no more than it pays for, also claimed again."
+    ),
+    ground=derived(
+        "3: Each accepted request",
+        "2.6: Remaining budget",
+        "3: A session has deposited",
+        so=(
+            "What was released stays released: before and after a restart, a session serves no "
+            "more than was deposited."
+        ),
+    ),
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
+async def a_restart_gives_nothing_back(probe: Probe) -> None:
+    session, worth = await _open(probe, 2)
+    served = await drain(probe, session.session_id, 1)
+    await probe.restart()
+    served += await drain(probe, session.session_id, worth)
+    deposit = session.paid.challenge
+    again = await probe.ask_session(
+        to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
+    )
+    if again.session_id not in (None, session.session_id):
+        served += await drain(probe, again.session_id, worth)
+    require(f"at most {worth} requests served", served <= worth, f"{served} were")
+
+
+@check(
+    "5/session-survives-restart",
+    title="After a restart, a session still has the budget that it had.",
+    ground=ours(
+        "1: Alternatively, a client funds",
+        because=(
+            "The specification does not say where sessions are kept. A payer whose deposit is "
+            "settled should not lose it because the service restarts."
+        ),
+    ),
+    needs="funds, sessions, restart",
+    deposits="0.02",
+)
+async def a_session_survives_a_restart(probe: Probe) -> None:
+    session, worth = await _open(probe, 2)
+    expect_served(await probe.ask(session_id=session.session_id))
+    await probe.restart()
+    served = await drain(probe, session.session_id, worth)
+    shown = probe.last_served.show if probe.last_served and served >= worth else None
+    expect("requests served after the restart", served, worth - 1, shown)

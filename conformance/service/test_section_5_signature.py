@@ -1,0 +1,195 @@
+"""Section 5: the signature proves that the payer authorized exactly this transfer."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
+from x402sim.protocol.header import authorization_of, encode_header
+from x402sim.protocol.networks import Network
+from x402sim.spec.ground import explicit, silent
+from x402sim.suite.service.answers import Challenge
+from x402sim.suite.service.check import check
+from x402sim.suite.service.expect import expect_not_served, expect_refused
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import CheckFailed
+
+INVALID = "Invalid signature"
+ANOTHER_TOKEN = Address(bytes.fromhex("5fbdb2315678afecb367f032d93f642f64180aa3"))
+DOMAINS: dict[str, Callable[[Network], Network]] = {
+    "another chain": lambda network: replace(network, chain_id=network.chain_id + 1),
+    "another token": lambda network: replace(network, asset=ANOTHER_TOKEN),
+    "another name": lambda network: replace(network, token_name="Another token"),  # noqa: S106
+    "another version": lambda network: replace(network, token_version="0"),  # noqa: S106
+}
+"""Signing domains other than that of the 402."""
+BROKEN: dict[str, Callable[[bytes], bytes]] = {
+    "64 bytes": lambda signature: signature[:64],
+    "66 bytes": lambda signature: signature + b"\0",
+    "no bytes": lambda _: b"",
+    "zeros": lambda _: bytes(65),
+    "r and s swapped": lambda signature: signature[32:64] + signature[:32] + signature[64:],
+    "the other v": lambda signature: signature[:64] + bytes([55 - signature[64]]),
+    "one bit changed": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
+}
+
+
+PROVES = explicit(
+    "5: The signature proves", "4.1: If it is not valid, settlement fails", "7: Invalid signature"
+)
+"""The demand, and the sentences that give the error's text."""
+
+
+async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
+    """Pay a new 402 with a header; fail unless it is refused and grants nothing.
+
+    `what` says what is wrong with the header.
+    """
+    challenge = await probe.challenge()
+    answer = await probe.settle(challenge, header)
+    try:
+        expect_refused(answer, *texts)
+        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    except CheckFailed as failed:
+        raise CheckFailed(
+            f"{what}: {failed.what}", failed.expected, failed.actual, failed.show
+        ) from failed
+
+
+def _resigned(
+    probe: Probe, challenge: Challenge, header: str, change: Callable[[bytes], bytes]
+) -> str:
+    """Return a header with its signature changed."""
+    auth, signature = authorization_of(header)
+    network = probe.wallets.network(challenge)
+    return encode_header(auth, change(signature), network, probe.target.pay.spelling)
+
+
+@check(
+    "5/signature-proves",
+    title="An authorization signed with another key than the payer's is refused.",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive="the signature",
+)
+async def signed_with_another_key(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
+    await _refused(probe, header, INVALID, what="signed with another key")
+    await probe.world.expect_payments(payer)
+
+
+@check(
+    "5/signature-proves",
+    title="An authorization with any field changed after signing is refused.",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=3,
+    one_step=True,
+    decisive="the signature",
+)
+async def a_field_was_changed_after_signing(probe: Probe) -> None:
+    challenge, payer, other = (
+        await probe.challenge(),
+        await probe.wallets.payer(),
+        await probe.wallets.payer(),
+    )
+    for field, header in _changed(probe, challenge, payer, other):
+        await _refused(probe, header, INVALID, what=f"{field} changed after signing")
+    await probe.world.expect_payments(payer)
+    await probe.world.expect_payments(other)
+
+
+def _changed(
+    probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
+) -> Iterator[tuple[str, str]]:
+    """Yield changed fields, and headers that would be valid if the payer had signed them so."""
+    header, rewrite = probe.wallets.sign(challenge, payer), probe.wallets.rewrite_header
+    auth, _ = authorization_of(header)
+    # by a second only: how a service judges the window is for other checks to say
+    yield "validAfter", rewrite(challenge, header, valid_after=auth.valid_after + 1)
+    yield "validBefore", rewrite(challenge, header, valid_before=auth.valid_before - 1)
+    yield "nonce", rewrite(challenge, header, nonce=auth.nonce[::-1])
+    if other.address != payer.address:
+        yield "from", rewrite(challenge, header, from_=other.address_bytes)
+    for_one = probe.wallets.sign(challenge, payer, value=1)
+    yield "value", rewrite(challenge, for_one, value=challenge.amount_base)
+    for_self = probe.wallets.sign(challenge, payer, to=payer.address)
+    yield "to", rewrite(challenge, for_self, to=str(challenge.requirements["payTo"]))
+
+
+@check(
+    "5/signature-proves",
+    title=(
+        "A signature for another chain or token is refused, even if the header names the right one."
+    ),
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=4,
+    one_step=True,
+    decisive="the signature",
+)
+async def signed_for_another_token(probe: Probe) -> None:
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    for name, elsewhere in DOMAINS.items():
+        header = probe.wallets.sign(
+            challenge, payer, network=elsewhere(probe.wallets.network(challenge))
+        )
+        forged = probe.wallets.rewrite_header(challenge, header)
+        await _refused(probe, forged, INVALID, what=f"signed for {name}")
+    await probe.world.expect_payments(payer)
+
+
+@check(
+    "5/signature-proves",
+    title="A signature that is truncated, too long, empty or malformed is refused.",
+    ground=PROVES,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+    decisive="the signature",
+)
+async def a_broken_signature(probe: Probe) -> None:
+    challenge, payer, header = await probe.signed()
+    for name, change in BROKEN.items():
+        resigned = _resigned(probe, challenge, header, change)
+        await _refused(probe, resigned, what=f"a signature of {name}")
+    from_zero = probe.wallets.rewrite_header(challenge, header, from_=ZERO_ADDRESS)
+    zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
+    await _refused(probe, zeros, what="from address zero, and a signature of zeros")
+    await probe.world.expect_payments(payer)
+
+
+@check(
+    "5/malleable-signature",
+    title="Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1.",
+    ground=silent(
+        why="The specification does not say which encodings of a valid signature are taken."
+    ),
+    needs="world",
+)
+async def other_forms_of_a_signature(probe: Probe) -> None:
+    for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
+        challenge, payer = await probe.challenge(), await probe.wallets.payer()
+        header = _resigned(probe, challenge, probe.wallets.sign(challenge, payer), change)
+        answer = await probe.settle(challenge, header)
+        paid = [challenge.amount_base] if answer.is_receipt else []
+        await probe.world.expect_payments(payer, *paid)
+        probe.observe(f"{name}: {answer.summary}")
+
+
+def high_s(signature: bytes) -> bytes:
+    """Return the other signature of the same message by the same key."""
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
+    return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
+
+
+def low_v(signature: bytes) -> bytes:
+    """Return a signature with v of 0 or 1, as some libraries write it."""
+    return signature[:64] + bytes([signature[64] - 27])

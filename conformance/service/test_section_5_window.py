@@ -1,0 +1,136 @@
+"""Section 5: an authorization is valid between validAfter and validBefore only.
+
+Clocks differ: without a world, the checks stay a minute away from the bounds; with a world,
+whose clock is known, some seconds.
+"""
+
+import math
+from email.utils import parsedate_to_datetime
+
+from x402sim.protocol.header import authorization_of
+from x402sim.spec.ground import derived
+from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.service.check import check
+from x402sim.suite.service.payment_outcome import expect_nothing, expect_refused_if
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import Inconclusive
+
+FAR_S = 60
+NEAR_S = 10
+SHORT_S, LATER_S = 5, 10
+"""How long a short authorization is valid, and when it is presented."""
+INSIDE_S = ((-1, 299), (-345, 15), (-2, 18))
+"""Windows of at most 360 s, as shown: a service may refuse longer ones."""
+CENTURY_S = 100 * 365 * 86400
+
+
+async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
+    """Send an authorization with each window, in seconds from now; fail if one is accepted."""
+    payer = await probe.wallets.payer()
+    for window_s in windows:
+        await expect_refused_if(probe, payer, window_s=window_s)
+
+
+@check(
+    "5/window",
+    title="An authorization whose validBefore has passed is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive="its end",
+)
+async def after_valid_before(probe: Probe) -> None:
+    await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
+
+
+@check(
+    "5/window",
+    title="An authorization whose validAfter has not passed is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+    decisive="its beginning",
+)
+async def before_valid_after(probe: Probe) -> None:
+    await _refused(probe, (FAR_S, 10 * FAR_S), (CENTURY_S, 2 * CENTURY_S))
+
+
+@check(
+    "5/window",
+    title="An authorization that ends before it starts is refused.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
+async def an_empty_window(probe: Probe) -> None:
+    await _refused(probe, (FAR_S, -FAR_S))
+
+
+@check(
+    "5/window",
+    title="An authorization is refused 1 s after its end, and 10 s before its start.",
+    baseline="payment",
+    needs="world",
+    one_step=True,
+    decisive="its beginning, its end",
+)
+async def near_the_edges(probe: Probe) -> None:
+    await _refused(probe, (-300, -1), (NEAR_S, 300))
+
+
+@check(
+    "5/window",
+    title=(
+        "An authorization that began 1 s ago, or ends in 15 s, or lasts 20 s in all, is accepted."
+    ),
+    ground=derived(
+        "2.3: The window is",
+        "5: An authorization outside",
+        so=(
+            "From validAfter to validBefore an authorization is valid, at the edges of its "
+            "window, too, and however short the window is."
+        ),
+    ),
+    needs="world",
+    one_step=True,
+    decisive=True,
+)
+async def inside_its_edges(probe: Probe) -> None:
+    for window_s in INSIDE_S:
+        challenge, _, header = await probe.signed(window_s=window_s)
+        begins_s = authorization_of(header)[0].valid_after
+        answer = await probe.settle(challenge, header)
+        if not answer.is_receipt and _time_of(answer) <= begins_s:
+            raise Inconclusive("the target's clock is behind: it shows a time before validAfter")
+        probe.wallets.expect_settled(answer)
+
+
+@check(
+    "5/window",
+    title="An authorization that was valid when signed is refused after its validBefore.",
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    waits=lambda _: LATER_S,
+    one_step=True,
+    decisive="its end",
+)
+async def presented_too_late(probe: Probe) -> None:
+    end_s = probe.clock.now_s() + SHORT_S
+    challenge, payer, header = await probe.signed(valid_before=end_s)
+    await probe.wait(LATER_S)
+    answer = await probe.settle(challenge, header)
+    if answer.is_receipt and _time_of(answer) < end_s:
+        raise Inconclusive("the target's clock is behind: it shows a time before validBefore")
+    await expect_nothing(probe, challenge, payer, answer, "Authorization expired", is_402=True)
+
+
+def _time_of(answer: TargetAnswer) -> float:
+    """Return the time in an answer's header Date (Unix seconds); infinity without one."""
+    try:
+        return parsedate_to_datetime(answer.headers["date"]).timestamp()
+    except (KeyError, ValueError):
+        return math.inf

@@ -1,0 +1,47 @@
+"""Section 6: the indexer triggers reputation updates after payments are matched.
+
+The specification shows neither the form of a reputation nor its place. If the list of
+agents has one, it must change after a payment was matched.
+"""
+
+from typing import Any
+
+from x402sim.payer import core
+from x402sim.suite.service.answers import read_402
+from x402sim.suite.service.check import check
+from x402sim.suite.service.expect import require
+from x402sim.suite.service.indexing import buy_late, turn_s
+from x402sim.suite.service.places import last_part, walk
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.verdict import NotApplicable
+
+
+async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
+    """Return the values of all fields whose name contains "reputation", the outer ones first."""
+    body = (await probe.send("GET", probe.target.agents.path, headers=proof)).body
+    found = [value for place, value in walk(body) if "reputation" in last_part(place).lower()]
+    if not found:
+        raise NotApplicable("the list of agents shows no reputation")
+    return found
+
+
+@check(
+    "6/reputation",
+    title="After the indexer has matched a payment, the displayed reputation has changed.",
+    needs="funds, agents",
+    pays=2,
+    waits=turn_s,
+    late=True,
+)
+async def a_matched_payment_counts(probe: Probe) -> None:
+    answer, proof = await probe.send("GET", probe.target.agents.path), {}
+    if answer.status == 402:
+        proof = core.proofs((await probe.pay(read_402(answer))).challenge.payment_id)
+    if probe.setting.advance is not None:  # let the indexer process what others have paid
+        await probe.wait(turn_s(probe.setting))
+    before = await _reputations(probe, proof)
+    await buy_late(probe)
+    after = await probe.eventually(
+        lambda: _reputations(probe, proof), turn_s(probe.setting), lambda found: found != before
+    )
+    require("another reputation than before", after != before, f"still {before}")

@@ -1,0 +1,270 @@
+"""Section 7, and a demand of the kit itself: malformed input does not break the service.
+
+For any input, the answer is no 5xx, shows no stack trace, and has no protected content
+without proof of payment. A settlement may be refused with any status: section 7 shows none.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from x402sim.spec.ground import ours
+from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.service.check import check
+from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld, require
+from x402sim.suite.service.inputs import (
+    BODIES,
+    CONTENT_TYPES,
+    LARGE,
+    SentInput,
+    made_up,
+    quote,
+    send_bad,
+    sent,
+    twisted,
+)
+from x402sim.suite.service.probe import JSON, Probe
+
+NO_HARM = ours(
+    because=(
+        "The specification says nothing about malformed input. It should not break a "
+        "service, nor make it show its insides."
+    )
+)
+TEXTS = (
+    "Insufficient USDC balance",
+    "Invalid signature",
+    "Nonce already used",
+    "Authorization expired",
+    "Payment already settled",
+)
+TRACE = re.compile(
+    r"Traceback \(most recent call last\)"  # Python
+    r'|File \\?"[^"\n]+", line \d+'
+    r"|\bat [^\n]{0,200}?\.(?:[cm]?[jt]sx?|java|kt|scala|cs):(?:line )?\d+"  # Node, Java, .NET
+    r"|goroutine \d+ \[|\.go:\d+|panicked at |\.rs:\d+"  # Go, Rust
+    r"|Stack trace:|\.php\(\d+\)|\.rb:\d+:in "  # PHP, Ruby
+)
+NOT_IMPLEMENTED = 501
+"""RFC 9110 allows this status for a method that the server does not know."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+
+def _stands(answer: TargetAnswer, said: str) -> None:
+    """Fail if the target answers 5xx, shows a stack trace, or serves the content."""
+    has_broken = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
+    require(f"no 5xx for {said}", not has_broken, answer.summary, answer.show)
+    _shows_no_trace(answer, said)
+    expect_withheld(answer, said)
+
+
+def _stood(bad: SentInput) -> None:
+    """Fail if the target does not answer, nor afterwards, or answers what it should not."""
+    answer = bad.answer
+    require(f"an answer to {bad.said}", bad.is_answered, answer.summary, answer.show)
+    what = f"a service that answers after {bad.said}"
+    require(what, bad.lives, "it does not answer any more", answer.show)
+    _stands(answer, bad.said)
+
+
+def _shows_no_trace(answer: TargetAnswer, said: str) -> None:
+    shown = TRACE.search(answer.text) if answer.status >= 400 else None
+    require(f"no stack trace for {said}", not shown, answer.summary, answer.show)
+
+
+def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each input with the settlement endpoint, and every second with that of sessions."""
+    target = probe.target
+    for number, each in enumerate(inputs):
+        yield each, target.pay.path
+        if target.sessions.exists and number % 2:
+            yield each, target.sessions.path
+
+
+# --- bodies --------------------------------------------------------------------------
+
+
+@check(
+    "7/malformed-body",
+    title=(
+        "A body that is no JSON object, too large or too deep gets an answer, no 5xx, no content."
+    ),
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_body_that_cannot_be_read(probe: Probe) -> None:
+    for each in await sent(probe, "unreadable"):
+        _stood(each)
+    for name, path in _spread(probe, BODIES):
+        _stood(await send_bad(probe, name, "POST", path, content=BODIES[name]))
+
+
+@check(
+    "7/malformed-body",
+    title="A body with another Content-Type gets no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_body_of_another_type(probe: Probe) -> None:
+    for each in await sent(probe, "content types"):
+        _stood(each)
+    for kind, path in _spread(probe, CONTENT_TYPES):
+        headers, said = {"Content-Type": kind}, f"Content-Type {kind!r}"
+        content = b'{"pair": "A-B"}'
+        _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
+
+
+@check(
+    "7/malformed-body",
+    title="A request for the resource or a session with any field wrong gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_request_of_the_wrong_types(probe: Probe) -> None:
+    for each in await sent(probe, "wrong types"):
+        _stood(each)
+    sessions = probe.target.sessions
+    if sessions.exists:
+        for name, body in twisted({"maxSpend": "0.02", "duration": sessions.duration}):
+            _stands(await probe.send("POST", sessions.path, json=body), name)
+
+
+@check(
+    "7/malformed-body",
+    title="A settlement with any field wrong, also in the requirements, gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    body = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
+    for name, wrong in twisted(body, 4):
+        _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
+
+
+@check(
+    "7/malformed-body",
+    title="Random JSON gets no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_body_made_up(probe: Probe) -> None:
+    for each in await sent(probe, "made up"):
+        _stood(each)
+    bodies = {f"the body {quote(content[:80])}": content for content in made_up(8)}
+    for said, path in _spread(probe, bodies):
+        _stood(await send_bad(probe, said, "POST", path, content=bodies[said]))
+
+
+# --- proofs of payment, payment headers, methods -------------------------------------
+
+
+@check(
+    "7/malformed-proof",
+    title="Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content.",
+    ground=NO_HARM,
+    baseline="unpaid",
+)
+async def a_proof_that_is_none(probe: Probe) -> None:
+    for each in await sent(probe, "proofs"):
+        _stood(each)
+
+
+def malformed_headers() -> Iterator[str]:
+    """Yield payment headers that no client library produces."""
+    yield from ("", "0x", "0X", "0x123", "0xzz", "not base64!", "e30=", "bnVsbA==", "é")
+    for text in ("null", "[]", "{}", '"x"', "NaN", '{"x402Version":1}', "\ufeff{}", "[" * 5000):
+        yield "0x" + text.encode().hex()
+    yield "0x" + b"\xff\xfe{}".hex()
+    yield "0x" + "00" * 100_000
+    header = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet", "payload": {}}
+    payload: dict[str, Any] = {
+        "from": "0x",
+        "to": None,
+        "value": -1,
+        "validAfter": 1e99,
+        "nonce": [],
+        "asset": {},
+    }
+    inners: list[Any] = [{}, None, [], "x", payload, {**payload, "signature": "0x" + "zz" * 65}]
+    for inner in inners:
+        yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
+
+
+@check(
+    "7/malformed-header",
+    title="A malformed payment header settles nothing, and gets no 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
+async def a_payment_header_that_is_none(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    for header in malformed_headers():
+        answer = await probe.settle(challenge, header, may_break=len(header) >= LARGE)
+        written = probe.written(challenge, header).decode()
+        said = f"the payment header {quote(written[:60])} of {len(written)} characters"
+        require(f"an answer to {said}", not answer.is_late, answer.summary, answer.show)
+        _stands(answer, said)
+        if not answer.broken:
+            expect_refused(answer)
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+
+
+@check(
+    "7/malformed-header",
+    title=("An authorization with an enormous validBefore, which the token allows, gets no 5xx."),
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
+async def a_window_without_end(probe: Probe) -> None:
+    challenge = await probe.challenge()
+    for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
+        header = probe.wallets.sign(challenge, probe.wallets.stranger(), valid_before=valid_before)
+        _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
+
+
+@check(
+    "7/other-methods",
+    title="No HTTP method gets content without proof of payment, or a 5xx.",
+    ground=NO_HARM,
+    baseline="unpaid",
+    one_step=True,
+)
+async def another_method(probe: Probe) -> None:
+    target = probe.target
+    paths = [target.protected.path, target.pay.path]
+    paths += [target.sessions.path] if target.sessions.exists else []
+    paths += [each.path for each in (target.agents, target.llms) if each.exists]
+    for path in dict.fromkeys([*paths, "/", "/no/such/path"]):
+        for method in METHODS if path in paths[:3] else METHODS[::2]:
+            answer = await probe.send(method, path)
+            if answer.status != NOT_IMPLEMENTED:
+                _stands(answer, f"{method} {path}")
+
+
+@check(
+    "7/malformed-paid",
+    title="A paid request with a malformed body gets no 5xx.",
+    ground=NO_HARM,
+    needs="funds",
+    pays=1,
+)
+async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
+    paid, endpoint = await probe.buy(), probe.target.protected
+    proof = {**JSON, "X-Payment-Id": paid.challenge.payment_id}
+    for name, content in list(BODIES.items())[::2]:
+        answer = await probe.send(
+            endpoint.method, endpoint.path, content=content, headers=proof, may_break=True
+        )
+        require(f"an answer to {name}", not answer.is_late, answer.summary)
+        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        _shows_no_trace(answer, name)
+    if endpoint.method == "GET":
+        return
+    for name, wrong in twisted(probe.usual_body):
+        answer = await probe.send(endpoint.method, endpoint.path, json=wrong, headers=proof)
+        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        _shows_no_trace(answer, name)

@@ -1,0 +1,321 @@
+"""What the engine does for any subject: its command line, controls, a baseline, losses, Markdown."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.suite.duo import command, conformance, refused
+from tests.suite.test_reports import NASTY, STARTED, URL, result
+from x402sim.commands.conformance import judging
+from x402sim.report import conformance as report
+from x402sim.report.conformance_html import page as html
+from x402sim.report.conformance_markdown import page as markdown
+from x402sim.report.results import CaseResult, Loss, Outcome, Result
+from x402sim.spec.clauses import Level
+from x402sim.spec.ground import Ground, ours
+from x402sim.spec.needs import Need
+from x402sim.suite.baseline import Baseline, known, load, mended
+from x402sim.suite.case import ONLY, doubted, of_id, repeating
+from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, Asked, conclude, play
+from x402sim.suite.options import again, flag, flags_of, given, read
+from x402sim.suite.subject import Plan, Subject
+from x402sim.suite.verdict import NotReady
+
+# --- a subject of its own -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OvenOptions:
+    heat: int = flag("How hot.", kind=int, metavar="N", default=200, unset=200)
+    password: str | None = flag("A secret.", shows=lambda _: "<hidden>")
+    shown: str = "an oven"
+    rerun: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bread:
+    """A case of the subject."""
+
+    id: str
+    ends: CaseResult
+    level: Level = "MUST"
+    needs: tuple[Need, ...] = ()
+    decides: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+    is_control: bool = False
+
+    @property
+    def ground(self) -> Ground:
+        return ours(because="bread")
+
+    @property
+    def title(self) -> str:
+        return self.ends.title
+
+    @property
+    def name(self) -> str:
+        return f"{self.id}:{self.title}"
+
+    @property
+    def section(self) -> str:
+        return self.id.split("/")[1]
+
+
+def ends(outcome: str, **more: Any) -> CaseResult:
+    return CaseResult(title="It bakes.", outcome=Outcome(outcome), **more)
+
+
+LOST = Loss(base=20_000, why="two breads for one")
+FAILS = Bread(id="kit/bread/soft", ends=ends("failed", expected="1", actual="2", loss=LOST))
+HOLDS = Bread(id="kit/bread/crust", ends=ends("passed"))
+
+
+@dataclass(frozen=True)
+class Baking:
+    cases: Sequence[Bread]
+    options: OvenOptions
+    plan: Plan
+
+    async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
+        for case in self.cases:
+            on_begin(case.id)
+            yield of_id([case], {case: case.ends}, self.options.rerun)
+
+    def done(self) -> str:
+        return "all baked"
+
+    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
+        return [], []
+
+
+def oven(*cases: Bread, problem: str = "") -> Subject[OvenOptions]:
+    @asynccontextmanager
+    async def begin(
+        options: OvenOptions, chosen: Sequence[Bread], tell: Callable[[str], None]
+    ) -> AsyncIterator[Baking]:
+        if problem:
+            raise NotReady(problem)
+        ids = tuple(case.id for case in chosen)
+        yield Baking(chosen, options, Plan(ids=ids, lines=(f"Plan: {len(ids)} breads",)))
+
+    def choose(words: Sequence[str], values: Mapping[str, Any]) -> OvenOptions:
+        if not words:
+            raise ValueError("no oven to judge: give its name")
+        return OvenOptions(
+            **read(OvenOptions, values),
+            rerun=again(["oven"], OvenOptions, values, behind=words),
+        )
+
+    return Subject(
+        name="oven", words="NAME", words_help="Its name.", options=OvenOptions, read=choose,
+        cases=lambda: cases, documents=("kit",), sections={"bread": "What is baked"}, begin=begin,
+    )  # fmt: skip
+
+
+def judged(tmp_path: Path, *cases: Bread, **asked: Any) -> tuple[int, dict[str, Any]]:
+    """Judge the subject; return the exit code and the JSON report."""
+    file = tmp_path / "report.json"
+    subject = oven(*cases)
+    options = subject.read(["a", "--b c"], {"heat": 300, "password": "x"})
+    code = play(subject, options, cases, Asked(files={"json": file}, **asked))
+    return code, json.loads(file.read_text())
+
+
+def test_any_subject_is_judged_planned_and_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, told = judged(tmp_path, FAILS, HOLDS)
+    said = capfd.readouterr()
+    assert (code, told["subject"], told["target"]) == (FOUND_SOMETHING, "oven", "an oven")
+    assert "Plan: 2 breads" in said.err
+    assert "all baked in" in said.err
+    assert "0.02 tokens: two breads for one" in " ".join(said.out.split())
+    failed = told["results"][0]
+    assert failed["rerun"] == (
+        "python -m x402sim conformance oven --heat 300 --password '<hidden>' "
+        "--only kit/bread/soft -- a '--b c'"
+    )
+    assert failed["loss"] == failed["cases"][0]["loss"] == {
+        "base": 20_000, "decimals": 6, "symbol": "tokens", "why": "two breads for one",
+    }  # fmt: skip
+    assert "loss" not in told["results"][1]
+
+
+def test_what_cannot_be_judged_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    subject = oven(HOLDS, problem="the oven is cold")
+    assert play(subject, OvenOptions(), [HOLDS], Asked()) == NO_VERDICT
+    assert capfd.readouterr().err.strip() == "x402sim: the oven is cold"
+
+
+def test_the_flags_of_options_are_those_of_a_command() -> None:
+    import typer
+    from typer.testing import CliRunner
+
+    app = typer.Typer()
+    app.command()(judging(oven(HOLDS)))
+    help_of = CliRunner().invoke(app, ["--help"]).output
+    assert all(flag.option in help_of for flag in flags_of(OvenOptions))
+    done = CliRunner().invoke(app, ["--heat", "7", "--list", "--", "a"])
+    assert "kit/bread/crust" in done.output
+    assert CliRunner().invoke(app, ["--heat", "7", "--only", "bread", "a", "-b"]).exit_code == 2
+    assert CliRunner().invoke(app, ["--heat", "7", "--", "a", "-b"]).exit_code == HELD
+
+
+def test_a_flag_that_is_not_given_has_its_default() -> None:
+    assert given(OvenOptions, {"heat": None}) == {"heat": 200, "password": None, "strict": False}
+    assert read(OvenOptions, {"password": "x"}) == {"heat": 200, "password": "x"}
+
+
+def test_a_repetition_has_its_id_before_the_words_of_a_command() -> None:
+    assert repeating("run", "spec/1/x") == "run --only spec/1/x"
+    assert repeating(f"run{ONLY} -- node --only ID", "kit/1/x") == (
+        "run --only kit/1/x -- node --only ID"
+    )
+
+
+# --- which subject ------------------------------------------------------------------------
+
+
+def test_a_subject_is_named_first_and_a_service_need_not_be() -> None:
+    by_name, by_default = conformance("service", "--list"), conformance("--list")
+    assert by_name.stdout == by_default.stdout
+    for name, hint in (("facilitator", "x402sim decode"), ("server", "target init")):
+        assert hint in refused(name, "http://127.0.0.1:9")
+    assert "one URL is judged at a time" in refused("http://a", "http://b")
+    assert "conformance payer -- COMMAND" in refused("--", "node", "agent.js")
+
+
+# --- controls -----------------------------------------------------------------------------
+
+
+def test_a_subject_that_fails_its_control_is_invalid_and_not_safe(tmp_path: Path) -> None:
+    control = Bread(id="kit/bread/warm", ends=ends("failed", expected="1", actual="0"),
+                    is_control=True)  # fmt: skip
+    for cases in ([control, HOLDS], [control, HOLDS, FAILS]):
+        code, told = judged(tmp_path, *cases)
+        assert code == NO_VERDICT
+        assert told["results"][0]["is_control"] is True
+        results = [of_id([case], {case: case.ends}, "") for case in cases]
+        outcome, why = report.verdict(results)
+        assert (outcome, why[:8]) == (Outcome.INCONCLUSIVE, "Invalid.")
+        assert "kit/bread/warm" in why
+
+
+def test_what_holds_without_its_control_proves_nothing() -> None:
+    held, failed = result("kit/1/a", "passed"), result("kit/1/b", "failed", expected="1")
+    broken = {"kit/1/control": "it pays nobody"}
+    found = doubted(held, ["kit/1/control"], broken)
+    assert (found.outcome, found.reason) == (
+        Outcome.INCONCLUSIVE,
+        "the control did not work, so this proves nothing (kit/1/control: it pays nobody)",
+    )
+    assert doubted(held, ["kit/1/other"], broken) is held
+    assert doubted(failed, ["kit/1/control"], broken) is failed
+
+
+# --- a baseline ---------------------------------------------------------------------------
+
+
+def kept(tmp_path: Path, *results: Result) -> Baseline:
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(report.as_json(URL, STARTED, results, "oven")))
+    return load(file, "oven")
+
+
+def with_case(title: str, check_id: str = "kit/1/a") -> Result:
+    case = CaseResult(title=title, outcome=Outcome.FAILED, expected="1", actual="2")
+    return result(check_id, "failed", title=title, expected="1", actual="2", cases=(case,))
+
+
+def test_what_a_baseline_has_found_does_not_count_and_what_is_new_does(tmp_path: Path) -> None:
+    before = kept(tmp_path, with_case(NASTY), result("kit/1/b", "inconclusive", reason="why"))
+    again = [with_case(NASTY), result("kit/1/b", "inconclusive", reason="other")]
+    found = known(again, before)
+    assert [each.is_known for each in found] == [True, True]
+    assert conclude(found, strict=True) == conclude([*found, result("kit/1/c", "passed")], True)
+    assert conclude([*found, result("kit/1/c", "passed")], True) == HELD
+    assert "Known from the baseline: 2" in report.verdict(found)[1]
+    for new in (with_case("another"), with_case(NASTY, "kit/1/c"), result("kit/1/b", "failed")):
+        assert known([new], before)[0].is_known is False
+        assert conclude(known([*again, new], before), True) == FOUND_SOMETHING
+
+
+def test_what_is_mended_since_a_baseline_is_named(tmp_path: Path) -> None:
+    before = kept(tmp_path, with_case("t"), with_case("t", "kit/1/b"))
+    assert mended([result("kit/1/a", "passed"), with_case("t", "kit/1/b")], before) == ["kit/1/a"]
+
+
+def test_a_known_failure_is_told_and_green_in_every_report(tmp_path: Path) -> None:
+    code, told = judged(tmp_path, FAILS, HOLDS)
+    before = load(tmp_path / "report.json", "oven")
+    code, told = judged(tmp_path, FAILS, HOLDS, baseline=before)
+    assert (code, told["results"][0]["is_known"]) == (HELD, True)
+    found = known([of_id([FAILS], {FAILS: FAILS.ends}, "")], before)
+    assert b"<failure" not in report.as_junit(URL, STARTED, found)
+    assert "in the baseline report, too" in report.as_junit(URL, STARTED, found).decode()
+    assert "known" in html(URL, STARTED, found, sections={})
+    assert "in the baseline report, too" in markdown("oven", URL, found)
+
+
+def test_a_file_that_is_no_baseline_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    for text, said in (("{", "it is a JSON report"), ("{}", "results"), (None, "No such file")):
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        assert said in refused("http://127.0.0.1:9", "--baseline", str(file))
+    kept(tmp_path)
+    assert "about a oven, not a service" in refused(
+        "http://127.0.0.1:9", "--baseline", str(tmp_path / "before.json")
+    )
+
+
+# --- losses, and Markdown -----------------------------------------------------------------
+
+
+def test_a_loss_is_in_every_report() -> None:
+    results = [of_id([FAILS], {FAILS: FAILS.ends}, "run")]
+    said = "0.02 tokens: two breads for one"
+    assert said in report.as_junit(URL, STARTED, results).decode()
+    assert said in json.dumps(report.as_sarif(URL, results))
+    assert said in html(URL, STARTED, results, sections={})
+    assert said in markdown("oven", URL, results)
+    assert report.total_loss(results * 2) == ["0.04 tokens"]
+
+
+def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
+    marks = "`` @all [x](http://evil) <b> ** </details> ```\n# title"
+    case = CaseResult(title=marks, outcome=Outcome.FAILED, expected=marks, actual=NASTY + marks,
+                      exchange=f"POST /\n{marks}\n-> 200\n{NASTY}")  # fmt: skip
+    failed = result("kit/1/a", "failed", title=marks, expected=marks, actual=marks, cases=(case,),
+                    rerun=f"run {marks}")  # fmt: skip
+    unclear = result("kit/1/b", "inconclusive", reason=marks)
+    text = markdown("service", f"{URL}/{marks}", [failed, unclear, result("kit/1/c", "passed")])
+    tokens = [
+        each for token in MarkdownIt().parse(text) for each in (token, *(token.children or []))
+    ]
+    kinds = {each.type for each in tokens}
+    assert not kinds & {"link_open", "image"}, "nothing of the answer is markup"
+    assert [each.tag for each in tokens if each.type == "heading_open"] == ["h2"]
+    blocks = [each.content for each in tokens if each.type in ("html_block", "html_inline")]
+    allowed = ("<details>", "</details>", "<summary>", "</summary>")
+    assert all(any(mark in block for mark in allowed) and "<b>" not in block for block in blocks)
+    assert sum("<details>" in each for each in blocks) == 2
+
+
+def test_a_report_in_markdown_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "report.md"
+    play(oven(FAILS), OvenOptions(), [FAILS], Asked(files={"markdown": file}))
+    text = file.read_text("utf-8")
+    assert text.startswith("## ❌ x402sim conformance: oven `an oven`")
+    assert "**Lost, as counted on the ledger: 0.02 tokens**" in text
+
+
+def test_markdown_is_an_option_of_the_command() -> None:
+    assert "--markdown FILE" in command("conformance", "--help").stdout

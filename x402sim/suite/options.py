@@ -1,0 +1,157 @@
+"""The flags of a judge: fields of its one frozen dataclass of options, declared once.
+
+The command line and pytest make their options of them, `read` the values, and `again` the command
+that repeats a run.
+"""
+
+import math
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from typing import Any
+
+from x402sim.suite.case import ONLY
+
+_FLAG = "flag"
+PROGRAM = ("python", "-m", "x402sim", "conformance")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. `name` is that of the option on the command line, in snake case."""
+
+    name: str
+    help: str
+    _: KW_ONLY
+    kind: type = str
+    metavar: str | None = None
+    default: Any = None
+    """What is read if it is not given."""
+    read: Callable[[Any], Any] = lambda value: value
+    """Reads a value (of a repeatable flag, all of them); raises `ValueError` that says why not."""
+    shows: Callable[[Any], str | None] | None = None
+    """Shows a value in the command that repeats a run, without a secret; None leaves it out."""
+    variable: str | None = None
+    """The environment variable that gives it, too."""
+    is_repeatable: bool = False
+    also: str = ""
+    """Another name of the command's option."""
+    pytest: str | None = None
+    """The name of pytest's option, if it is another one; empty if pytest has none."""
+    is_repeated: bool = True
+    """Whether the command that repeats a run has it."""
+
+    @property
+    def option(self) -> str:
+        """The name of the option."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default=False, pytest="")
+"""The engine's own flag that a repetition needs, whatever the subject."""
+
+
+def flag(
+    told: str,
+    *,
+    name: str = "",
+    unset: Any = None,
+    factory: Callable[[], Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Declare a field of options as a flag, named as its field or by `name`; `more` is a `Flag`'s.
+
+    `unset`, or what `factory` makes, is what the field has where options are made without a command
+    line.
+    """
+    metadata = {_FLAG: Flag(name, told, **more)}
+    if factory is not None:
+        return field(default_factory=factory, metadata=metadata)
+    return field(default=unset, metadata=metadata)
+
+
+def flags_of(options: type[Any]) -> tuple[Flag, ...]:
+    """Return the flags that a dataclass of options declares, in their order."""
+    return tuple(_flags(options).values())
+
+
+def _flags(options: type[Any]) -> dict[str, Flag]:
+    """Return the flags by the names of their fields."""
+    declared = {each.name: each.metadata[_FLAG] for each in fields(options) if each.metadata}
+    return {name: replace(each, name=each.name or name) for name, each in declared.items()}
+
+
+def given(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of every flag, by its name: what was given, or its default."""
+    every = {each.name: each.default for each in (*flags_of(options), STRICT)}
+    assert values.keys() <= every.keys(), f"no such flag: {values.keys() - every.keys()}"
+    return every | {name: each for name, each in values.items() if each is not None}
+
+
+def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that flags give, read; raises `ValueError` that names the flag."""
+    every, found = given(options, values), {}
+    for name, each in _flags(options).items():
+        if (value := every[each.name]) is None:
+            continue
+        try:
+            found[name] = each.read(value)
+        except ValueError as wrong:
+            raise ValueError(_named(each.option, str(wrong))) from None
+    return found
+
+
+def _named(option: str, text: str) -> str:
+    return text if text.startswith(option) else f"{option}: {text}"
+
+
+def above_zero(what: str, option: str) -> Callable[[float], float]:
+    """Return what reads a number above 0, and finite, of what `what` says."""
+
+    def read(value: float) -> float:
+        if not 0 < value < math.inf:
+            raise ValueError(f"{option} is a number of {what} above 0, not {value}")
+        return value
+
+    return read
+
+
+def again(
+    words: Iterable[str],
+    options: type[Any],
+    values: Mapping[str, Any],
+    behind: Sequence[str] = (),
+) -> str:
+    """Return the command that repeats a run, with every flag that matters, and no secret.
+
+    `words` come after the name of the command, and the words of a subject's own command `behind`
+    its flags, and behind the place of --only.
+    """
+    every = given(options, values)
+    said = [*PROGRAM, *words]
+    for each in (*flags_of(options), STRICT):
+        value = every[each.name]
+        if not each.is_repeated or value is None or value == each.default:
+            continue
+        for one in value if each.is_repeatable else (value,):
+            said += _words(each, one)
+    text = shlex.join(said)
+    for each in flags_of(options):
+        text = text.replace(f"'${each.variable}'", f'"${each.variable}"')
+    return f"{text}{ONLY} -- {shlex.join(behind)}" if behind else text
+
+
+def _words(flag: Flag, value: Any) -> Iterator[str]:
+    """Yield the words of one option; a secret is hidden in them."""
+    match value:
+        case False:
+            return
+        case True:
+            yield flag.option
+            return
+        case float():
+            shown: str | None = f"{value:g}"
+        case _:
+            shown = flag.shows(value) if flag.shows else str(value)
+    if shown is not None:
+        yield from (flag.option, shown)

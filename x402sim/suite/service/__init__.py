@@ -1,0 +1,1 @@
+"""The judge of services of the specification: targets, checks, and running checks."""

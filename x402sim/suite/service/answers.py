@@ -1,0 +1,229 @@
+"""The target's answers as data: an answer, a 402, a settled payment, an open session."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from x402sim.payer.core import settlement
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.money import parse_base
+from x402sim.protocol.networks import Network
+from x402sim.suite import redact
+from x402sim.suite.service import one_step
+from x402sim.suite.service.places import begins, find, is_requirements, last_part, walk
+from x402sim.suite.service.target import Target, at
+from x402sim.suite.verdict import Inconclusive
+
+LONGEST_READ, LONGEST_SAID = 2000, 160
+"""Of an answer, how many characters are looked at for its summary, and how many stand in it."""
+CURE_OF_DEPOSITS = (
+    '; if a larger deposit or another duration is wanted, set sessions.smallest = "1.00" or '
+    "sessions.duration = 60 in the target file"
+)
+CURE_OF_IDS = (
+    '; say in the target file where it is: sessions.id = "/data/session/id" or a header\'s name, '
+    'and sessions.claim = "get" with sessions.claim_path = "/api/sessions/claim/{paymentId}" if '
+    "it is asked for there"
+)
+_PREFIX, _URL = "session_", ("/", "http://", "https://")
+_WORD = re.compile("session(_[a-z]{1,14})+")
+_INDEX = re.compile(r"(/[0-9]+)+$")
+"""The places in a list, at the end of a JSON pointer."""
+_NAMES = ("sessionid", "session")
+"""The fields that name a session, in lower case and without underscores and hyphens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAnswer:
+    """An answer of the target; `status` is 0 if the exchange broke, and `broken` says how.
+
+    `show` renders the exchange for a report, without secrets; it runs after a failure only.
+    """
+
+    target: Target
+    status: int
+    headers: httpx.Headers
+    text: str
+    body: Any
+    show: Callable[[], str]
+    broken: str = ""
+    networks: Mapping[str, Network] = field(default_factory=dict)
+    """The networks that can be paid on, by name: of several requirements, one is chosen."""
+    cure: str = ""
+    """Which key of the target file may help, if the answer is no use."""
+
+    def at(self, pointer: str) -> Any:
+        """Return the value at a JSON pointer of the body; None if there is none."""
+        return at(self.body, pointer)
+
+    @property
+    def requirements(self) -> Any:
+        """The payment requirements of a 402; of several, those to pay (see the target file)."""
+        if self.target.is_one_step:
+            return _choose(one_step.offers(self.body, self.networks), self.target, self.networks)
+        wanted = self.at(self.target.payment_required.requirements)
+        return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether it asks to pay: a 402; in one step, the header does so with any status.
+
+        That the status is another is for section 1 to say: all else can still be judged.
+        """
+        is_told = self.target.is_one_step and isinstance(self.requirements, dict)
+        return self.status == 402 or (is_told and not self.has_content)
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id that the answer gives; None if there is none."""
+        place = self.target.sessions.id
+        if place.startswith("/"):
+            found = self.at(place)
+            return found if isinstance(found, str) and found else None
+        if place:
+            given = self.headers.get(place, "")
+            return (_last(given) if given.startswith(_URL) else given) or None
+        return find_session_id(self.body) or find_session_id(dict(self.headers))
+
+    @property
+    def is_receipt(self) -> bool:
+        """Whether it says that a payment is settled, which section 4.1 calls success.
+
+        A 2xx whose flag is true; without a flag, one that has what only a success has. Whatever
+        else is answered, with any status, is a refusal: section 7 shows no status.
+        """
+        places = self.target.receipt
+        has_hash = isinstance(self.at(places.tx_hash), str)
+        has_more = self.at(places.success) is True or has_hash or self.session_id is not None
+        is_served = self.target.is_one_step and self.has_content and 200 <= self.status < 300
+        return is_served or (self.may_be_receipt and has_more)
+
+    @property
+    def may_be_receipt(self) -> bool:
+        """Whether it is a 2xx that does not say otherwise: of a deposit, no receipt is shown."""
+        return 200 <= self.status < 300 and self.at(self.target.receipt.success) is not False
+
+    @property
+    def has_content(self) -> bool:
+        """Whether the answer has the paid content."""
+        return self.at(self.target.protected.content) is not None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether there was no answer in time."""
+        return self.broken.endswith(("Timeout", "TooSlow"))
+
+    @property
+    def summary(self) -> str:
+        """The answer in one line, without secrets."""
+        if self.broken:
+            return f"no answer ({self.broken})"
+        text = redact.redacted(self.text[:LONGEST_READ])
+        unread = max(0, len(self.text) - LONGEST_READ)
+        return f"{self.status} {redact.cut(text, LONGEST_SAID, unread)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """A 402 that can be paid."""
+
+    answer: TargetAnswer
+    payment_id: str
+    requirements: dict[str, Any]
+
+    @property
+    def amount_base(self) -> int:
+        """The amount asked for, in base units."""
+        return int(self.requirements["maxAmountRequired"])
+
+    def settlement(self, header: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the body that settles it; `changes` replace requirements, None leaves one out."""
+        return settlement(self.payment_id, header, self.requirements, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """A payment that the target has settled."""
+
+    challenge: Challenge
+    header: str
+    receipt: TargetAnswer
+    payer: Wallet
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session that was opened with a settled deposit."""
+
+    session_id: str
+    paid: Paid
+    answer: TargetAnswer
+
+
+def read_402(answer: TargetAnswer) -> Challenge:
+    """Read a 402; raises `Inconclusive` if it cannot be paid."""
+    if not answer.is_offer:
+        raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
+    places = answer.target.payment_required
+    payment_id, wanted = answer.at(places.payment_id), answer.requirements
+    payment_id = "" if answer.target.is_one_step else payment_id
+    if not isinstance(payment_id, str) or not isinstance(wanted, dict):
+        raise Inconclusive(_unreadable(answer))
+    amount = wanted.get("maxAmountRequired")
+    try:
+        parse_base(amount if isinstance(amount, str) else "")
+    except ValueError:
+        shown = redact.cut(repr(amount) if isinstance(amount, str) else str(amount), 80)
+        raise Inconclusive(f"maxAmountRequired of the 402 is no amount: {shown}") from None
+    return Challenge(answer, payment_id, wanted)
+
+
+def _unreadable(answer: TargetAnswer) -> str:
+    """Say that a 402 cannot be paid, and which key of the target file would cure it."""
+    said = f"the 402 has no readable payment id and requirements: {answer.summary}"
+    there = {
+        "payment_id": find(answer.body, lambda _, value: begins(value, "pay_")),
+        "requirements": find(answer.body, lambda _, value: is_requirements(value)),
+    }
+    places = answer.target.payment_required
+    keys = [
+        f'payment_required.{key} = "{place}"'
+        for key, place in there.items()
+        if place and place != getattr(places, key)
+    ]
+    return f"{said}; set {', '.join(keys)} in the target file" if keys else said
+
+
+def _choose(several: list[Any], target: Target, networks: Collection[str]) -> Any:
+    """Return the requirements to pay: those for the target file's asset, or the first known."""
+    asset = target.payment_required.asset.lower()
+    for each in several:
+        if isinstance(each, dict):
+            named = str(each.get("asset")).lower() == asset
+            if named if asset else each.get("network") in networks:
+                return each
+    return several[0] if several and not asset else None
+
+
+def find_session_id(body: Any) -> str | None:
+    """Return the session's id anywhere in an answer; None if there is none.
+
+    One in a field that names a session, or in its list, goes before others, in which a word such as
+    session_opened is none; outer fields go before inner ones.
+    """
+    others = []
+    for place, value in walk(body):
+        text = _last(value) if isinstance(value, str) and value.startswith(_URL) else value
+        if begins(text, _PREFIX) and text != _PREFIX:
+            if re.sub("^x-|[_-]", "", last_part(_INDEX.sub("", place)).lower()) in _NAMES:
+                return str(text)
+            others += [text] if not _WORD.fullmatch(text) else []
+    return others[0] if others else None
+
+
+def _last(url: str) -> str:
+    """Return the last segment of a URL's path."""
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]

@@ -1,0 +1,222 @@
+"""The decorator `@check`, which declares a check of a service.
+
+A misspelt clause, need or quotation is an error where the check is written, and so
+is a level that the check's ground does not support.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from x402sim.spec.clauses import CLAUSES, LEVELS, Level
+from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.needs import Need, parse_needs
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.text.suggest import unknown
+
+DOCUMENT = "spec"
+"""The document whose clauses most checks are about."""
+
+DOCUMENTS = {
+    **dict.fromkeys(BINDING, DOCUMENT),
+    GroundKind.OURS: "kit",
+    GroundKind.SILENT: "silent",
+}
+"""The document that an id begins with, for each kind of ground."""
+IDS_BEGIN = tuple(dict.fromkeys(DOCUMENTS.values()))
+"""The documents, once each; the first may be left out of an id."""
+
+HOW_TO_PROVIDE = {
+    Need.FUNDS: "a funded payer: give --payer-key or --world",
+    Need.OBSERVE_CHAIN: "read access to the chain: give --rpc-url or --world",
+    Need.WORLD: "the control API of the world around the target: give --world",
+    Need.CLOCK: "a target whose clock can be advanced: `x402sim serve`, given as --world too",
+    Need.RESTART: "a way to restart the target: give --restart COMMAND",
+    Need.SESSIONS: "sessions, which the target file says do not exist (sessions.exists)",
+    Need.AGENTS: "a list of agents, which the target file says does not exist (agents.exists)",
+    Need.LLMS: "a documentation index, which the target file says does not exist (llms.exists)",
+    Need.RECORD: "a readable payment record: set record.path in the target file",
+    Need.SESSION_VIEW: "a readable session: set sessions.view in the target file",
+}
+"""The needs of checks, and how to meet each on the command line or in the target file."""
+
+COMES_WITH = {
+    Need.WORLD: (Need.FUNDS, Need.OBSERVE_CHAIN),
+    Need.CLOCK: (Need.FUNDS, Need.OBSERVE_CHAIN, Need.WORLD, Need.RESTART),
+}
+"""What else is there, if a need is met."""
+
+PATIENCE_S = 25.0
+"""What a case waits for at most, unless the run is patient."""
+
+Case = Callable[[Probe], Awaitable[None]]
+Waits = Callable[[Setting], float]
+
+
+Baseline = Literal["unpaid", "payment", "session"]
+"""What the target must accept before and after a check, so that a refusal proves something.
+
+A request without payment gets a 402 that can be paid; a payment is settled and opens the resource;
+a deposit opens a session, which is served.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One case of one id. `pays` and `deposits` are how much it may spend.
+
+    A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
+    one begins to wait when the others are over. One that `disturbs` the target's background, by
+    faults of the facilitator or of the chain, runs when no other waits. One of
+    `one_step` also makes sense at a service that is paid in one step.
+    Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
+    that this case decides: a MUST of which one was not decided by any case has not passed.
+    """
+
+    id: str
+    level: Level
+    ground: Ground
+    title: str
+    needs: tuple[Need, ...]
+    pays: int
+    deposits: str
+    run: Case
+    baseline: Baseline | None
+    waits: Waits | None = None
+    late: bool = False
+    one_step: bool = False
+    disturbs: bool = False
+    decides: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id and the case, which is unique."""
+        return f"{self.id}:{getattr(self.run, '__name__', '')}"
+
+    @property
+    def section(self) -> str:
+        """The section of the document."""
+        return self.id.split("/")[1]
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The baseline."""
+        return (self.baseline,) if self.baseline else ()
+
+    @property
+    def is_control(self) -> bool:
+        """No case is one: the baselines are tried by themselves."""
+        return False
+
+    @property
+    def clause(self) -> str:
+        """The id, without the document if that is the specification."""
+        return self.id.removeprefix(f"{DOCUMENT}/")
+
+
+_CLAUSES = {clause.id: clause for clause in CLAUSES}
+_ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
+
+
+def check(
+    clause: str,
+    *,
+    title: str,
+    ground: Ground | None = None,
+    needs: str = "",
+    pays: int = 0,
+    deposits: str = "0",
+    baseline: Baseline | None = None,
+    level: Level | None = None,
+    waits: Waits | None = None,
+    late: bool = False,
+    one_step: bool = False,
+    disturbs: bool = False,
+    decisive: bool | str = False,
+) -> Callable[[Case], Check]:
+    """Make a check of `async def case(probe)`; `title` says what it demands.
+
+    `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
+    any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
+    payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
+    seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
+    longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
+    others are over. A case that injects faults of the facilitator or of the chain, forces reverts
+    or holds blocks back says `disturbs`: no other case counts on the target's background until that
+    was seen to run again. With `one_step` it is also asked of a service that is paid in one step,
+    without payment ids and the texts of section 7. A case is `decisive` if a service with a defect
+    of this clause passes all others; where several cases find the same defects, and no others do,
+    each has the same words instead of `True` (several, separated by commas). If no such case was
+    judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
+    says where the demand comes from, if not from where its clause does: it is `explicit`,
+    `derived`, `ours` or `silent` (`x402sim.spec.ground`). The document of the id follows from it:
+    "spec" if it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level`
+    is the highest that the ground supports, or a lower one: only what the specification demands is
+    a MUST.
+
+    Raises `ValueError` for an unknown clause or need, and for a level above its ground.
+    """
+
+    def make(case: Case) -> Check:
+        demand = _ground(clause, ground)
+        check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
+        where, highest = f"check {check_id}", LEVELS[demand.kind]
+        if level is not None and _ORDER.index(level) > _ORDER.index(highest):
+            raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
+        wanted = parse_needs(needs, where)
+        for need in wanted:
+            if need not in HOW_TO_PROVIDE:
+                raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
+        return Check(
+            id=check_id,
+            level=level or highest,
+            ground=demand,
+            title=title,
+            needs=wanted,
+            pays=pays,
+            deposits=deposits,
+            run=case,
+            baseline=baseline,
+            waits=waits,
+            late=late,
+            one_step=one_step,
+            disturbs=disturbs,
+            decides=_questions(decisive, getattr(case, "__name__", "")),
+        )
+
+    return make
+
+
+session_check = partial(check, baseline="session", needs="funds, sessions")
+"""Make a check of a session, which a deposit opens; other `needs` replace these."""
+
+
+def _questions(decisive: bool | str, name: str) -> tuple[str, ...]:
+    """Return what a case decides: a question of its own, or those that it shares with others."""
+    if isinstance(decisive, str):
+        return tuple(each.strip() for each in decisive.split(","))
+    return (name,) if decisive else ()
+
+
+def _ground(clause: str, own: Ground | None) -> Ground:
+    """Return the ground of a demand: its own, or else its clause's."""
+    known = _CLAUSES.get(clause)
+    ground = own or (known.ground if known else None)
+    if ground is None or (known is None and ground.kind in BINDING):
+        said = unknown("clause", clause, _near(clause))
+        raise ValueError(f"{said}; a demand of our own gives ground=ours(because=...)")
+    return ground
+
+
+def _near(clause: str) -> list[str]:
+    """Return the clauses of the same section; all, if there is no such section."""
+    section = clause.split("/")[0] + "/"
+    return [known for known in _CLAUSES if known.startswith(section)] or list(_CLAUSES)
+
+
+def clause_text(check_id: str) -> str:
+    """Return the text of the clause behind a check's id; empty without one."""
+    clause = _CLAUSES.get(check_id.split("/", 1)[1])
+    return clause.text if clause and not check_id.startswith("silent/") else ""

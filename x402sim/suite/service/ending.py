@@ -1,0 +1,209 @@
+"""Sessions that end soon: opens one, waits for its end, and checks the refund.
+
+Where a clock turns, it is advanced beyond any end; otherwise the time is waited for. The
+specification shows no field for the end: a time that stands beside the session's id, under a name
+such as expiresAt, is taken for it.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from x402sim.payer.wallet import Wallet
+from x402sim.suite.service.answers import OpenSession, TargetAnswer
+from x402sim.suite.service.expect import expect, expect_served
+from x402sim.suite.service.places import filled, walk
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
+
+CLOCK_DURATION, CLOCK_END_S = 60, 3960
+"""A duration where the clock turns, in seconds or minutes, and when such a session is over."""
+GRACE_S = 2
+SOON_S, LONG_S = 15, 300
+"""How long a refund is waited for that has no known time, at once and in a patient run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A session that ends soon: what was spent of it, and when it was opened (Unix seconds)."""
+
+    session: OpenSession
+    spent_base: int
+    begun_s: float
+    duration: int
+
+    @property
+    def unspent_base(self) -> int:
+        """What is to be refunded."""
+        return self.session.paid.challenge.amount_base - self.spent_base
+
+
+def unit_s(setting: Setting) -> int:
+    """Return the seconds in a unit of duration; 1 if it is not known."""
+    return setting.target.sessions.duration_unit_s or 1
+
+
+def refunded_s(setting: Setting) -> float:
+    """Return how long the refund of a session that ends soon takes, at most."""
+    end_s = setting.target.sessions.shortest * unit_s(setting) + GRACE_S
+    return end_s + within_s(setting)
+
+
+def in_trouble_s(setting: Setting) -> float:
+    """Return how long it takes if the first attempt at the refund fails, at most."""
+    return refunded_s(setting) + (within_s(setting) if setting.options.patient else 0)
+
+
+def within_s(setting: Setting) -> float:
+    """Return how long after its end the refund of a session is waited for."""
+    return max(
+        setting.target.sessions.refund_within_s, LONG_S if setting.options.patient else SOON_S
+    )
+
+
+async def open_ending(
+    probe: Probe, max_spend: str, payer: Wallet | None = None, *, spends: int = 0, lasts_s: int = 0
+) -> Ending:
+    """Open a session that ends soon, not before `lasts_s`, and spend some requests of it."""
+    duration = max(probe.target.sessions.shortest, -(-lasts_s // unit_s(probe.setting)))
+    if probe.setting.advance is not None:
+        duration = CLOCK_DURATION
+    offered = await probe.ask_session(max_spend, duration)
+    if 400 <= offered.status < 500 and offered.status != 402:
+        cure = "see sessions.shortest"
+        raise Skipped(f"no session of {max_spend} for {duration}, {cure}: {offered.summary}")
+    session = await probe.open_session(max_spend, payer, duration=duration)
+    begun_s = probe.clock.now()  # not before: the deposit may have taken long
+    price_base = (await probe.challenge()).amount_base
+    await spend(probe, session, spends)
+    return Ending(session, spends * price_base, begun_s, duration)
+
+
+async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
+    """Spend a session that ends soon; raises `Skipped` if it has ended already."""
+    for _ in range(requests):
+        answer = await probe.ask(session_id=session.session_id)
+        if not answer.has_content and probe.setting.advance is None:
+            raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
+        expect_served(answer)
+
+
+async def until_over(probe: Probe, ending: Ending) -> None:
+    """Wait for the end of a session; raises as `answered_at_its_end`.
+
+    Raises `Inconclusive` if the session is still served: so this look at it has cost something.
+    """
+    if (await answered_at_its_end(probe, ending)).has_content:
+        raise Inconclusive(f"a session of duration {ending.duration} is served after its end")
+
+
+async def answered_at_its_end(probe: Probe, ending: Ending) -> TargetAnswer:
+    """Wait for the end of a session, and return what a request with it is answered then.
+
+    Raises `Skipped` if the end may be later.
+    """
+    has_clock = probe.setting.advance is not None
+    end_s = CLOCK_END_S if has_clock else ending.duration * unit_s(probe.setting)
+    await probe.wait(ending.begun_s + end_s + GRACE_S - probe.clock.now())
+    answer = await probe.ask(session_id=ending.session.session_id)
+    if answer.has_content and not (has_clock or probe.target.sessions.duration_unit_s):
+        raise Skipped("its session is not over, and the unit of duration is not known")
+    return answer
+
+
+async def expect_refunded(
+    probe: Probe, *endings: Ending, is_in_trouble: bool = False, until_s: float = math.inf
+) -> None:
+    """Fail unless the payers of sessions that are over get back what they have not spent.
+
+    More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
+    may still come: if its time is not known, or the first attempt `is_in_trouble`. Nothing of
+    unknown time is waited for after `until_s` (Unix seconds).
+    """
+    payers = {each.session.paid.payer.address: each.session.paid.payer for each in endings}
+    wanted = dict.fromkeys(payers, 0)
+    for each in endings:
+        wanted[each.session.paid.payer.address] += each.unspent_base
+
+    async def received() -> dict[str, int]:
+        return {it: sum(await probe.world.received(payer)) for it, payer in payers.items()}
+
+    def are_there(found: dict[str, int]) -> bool:
+        return all(found[payer] >= wanted[payer] for payer in wanted)
+
+    is_known, left_s = probe.target.sessions.refund_within_s > 0, within_s(probe.setting)
+    if not is_known:
+        left_s = min(left_s, max(0.0, until_s - probe.clock.now()))
+    if is_in_trouble:  # a second attempt may come although the first has succeeded
+        await probe.wait(SOON_S)
+        left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
+    found = await probe.eventually(received, left_s, are_there)
+    is_long = probe.setting.options.patient and left_s >= LONG_S
+    is_due = (is_known and not is_in_trouble) or is_long or probe.setting.advance is not None
+    for payer, base in wanted.items():
+        if found[payer] > base or is_due:
+            deposit = next(it for it in endings if it.session.paid.payer.address == payer)
+            show = deposit.session.paid.receipt.show
+            what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
+            short = probe.world.loss(base - found[payer], "what is left of a deposit, not refunded")
+            over = probe.world.loss(found[payer] - base, "what the service refunded beyond its due")
+            expect(what, seen, f"{base} base units", show, short or over)
+    if are_there(found):
+        probe.setting.has_refunded |= any(wanted.values())
+    else:
+        raise Lacking(
+            f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
+            "known: set sessions.refund_within_s, and give --patient"
+        )
+
+
+_END = re.compile(r"(expires|expiry|expiration|ends|validuntil|end)(at|on|time|date|ts|ms|s)*")
+"""The name of such a field, in lower case and without underscores."""
+MS = 10**11
+"""A larger number is a time in milliseconds."""
+SOONEST_S = 10**9
+"""A smaller number is no time, but perhaps a duration."""
+
+
+async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
+    """Return when a session ends, as the target says (Unix seconds); None if it does not."""
+    answers = [session.answer, session.paid.receipt]
+    if view := probe.target.sessions.view:
+        answers.append(await probe.send("GET", filled(view, "sessionId", session.session_id)))
+    found = (ends_s(answer.body, session.session_id) for answer in answers)
+    return next((each for each in found if each is not None), None)
+
+
+def ends_s(body: Any, session_id: str) -> float | None:
+    """Return the time that stands beside a session's id, in Unix seconds; None without one."""
+    for _, each in walk(body):
+        is_it = isinstance(each, dict) and session_id in each.values()
+        if is_it and (found_s := _end_of(each)):
+            return found_s
+    return None
+
+
+def _end_of(fields: dict[str, Any]) -> float | None:
+    """Return the time in the field that is named so; None if there is none."""
+    for name, value in fields.items():
+        if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
+            return time_s
+    return None
+
+
+def _time_s(value: Any) -> float | None:
+    """Return a time in Unix seconds: a number of (milli)seconds, or ISO 8601; None for others."""
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if number >= SOONEST_S:
+        return number / 1000 if number > MS else number
+    try:
+        time = datetime.fromisoformat(value)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,335 @@
+"""Runs checks against a target, one id after the other, and gives a result for each."""
+
+import asyncio
+import functools
+import runpy
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, assert_never
+
+import msgspec
+
+from x402sim.clock import stopwatch
+from x402sim.payer.wallet import Wallet
+from x402sim.report.results import CaseResult, Loss, Outcome, Result
+from x402sim.spec.folder import folder
+from x402sim.spec.needs import Need
+from x402sim.suite import redact
+from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear
+from x402sim.suite.service.check import Baseline, Check
+from x402sim.suite.service.expect import expect_served
+from x402sim.suite.service.order import in_groups, is_beside
+from x402sim.suite.service.plan import is_patient_enough, why_left
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.recovery import recover
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
+
+MOST_TOLD = 6
+"""How many ids are named at most that were beside a case which has failed."""
+
+
+@functools.cache
+def all_checks() -> list[Check]:
+    """Return every check, in the order of the sections: the list itself, which nobody changes."""
+    found = [
+        value
+        for file in sorted(folder().glob("test_section_*.py"))
+        for value in runpy.run_path(str(file), run_name=file.stem).values()
+        if isinstance(value, Check)
+    ]
+    return sorted(found, key=lambda check: (check.section, check.id))
+
+
+async def run(
+    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
+) -> AsyncIterator[Result]:
+    """Run checks and yield the result of each id as soon as it is certain.
+
+    `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
+    run in the groups of `order`, and what fails in company is repeated alone. Results that depend
+    on a baseline come last: the baselines are repeated first, because a target that has begun to
+    refuse everything would pass every check that expects a refusal.
+    """
+    waiting: list[tuple[Result, set[Baseline]]] = []
+    async for result, baselines in _run_cases(setting, checks, on_begin):
+        if baselines and result.outcome in HOLDS:
+            waiting.append((result, baselines))
+        else:
+            yield result
+    if stopped := setting.stopped:
+        for result, _ in waiting:
+            yield msgspec.structs.replace(unclear(result, stopped), actual=None)
+        return
+    repeated: dict[Baseline, str | None] = {}
+    for result, baselines in waiting:
+        for baseline in sorted(baselines - set(repeated)):
+            repeated[baseline] = await try_baseline(Probe(setting), baseline)
+        yield doubted(
+            result,
+            baselines,
+            {name: why and _clean(setting, why) for name, why in repeated.items()},
+            "the baseline was refused when repeated at the end of the run",
+        )
+
+
+async def _run_cases(
+    setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
+) -> AsyncIterator[tuple[Result, set[Baseline]]]:
+    """Run all cases; yield each id's result and the baselines that it depends on.
+
+    A case that has failed in company is doubtful: it is repeated at the end, alone.
+    """
+    ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
+    done: dict[Check, CaseResult] = {}
+    begun: set[str] = set()
+    told: set[str] = set()
+
+    async def play(case: Check) -> None:
+        if case.id not in begun:
+            begun.add(case.id)
+            on_begin(case.id)
+        try:
+            done[case] = await run_case(setting, case)
+        finally:
+            if Need.RESTART in case.needs:
+                scheduler.is_ready()
+
+    def certain() -> Iterator[tuple[Result, set[Baseline]]]:
+        for check_id, cases in ids.items():
+            is_open = any(case not in done or is_doubtful(setting, case, done) for case in cases)
+            if check_id not in told and not is_open:
+                told.add(check_id)
+                yield _of_id(setting, cases, done)
+
+    if setting.advance is None:
+        scheduler.share()
+    async with _tasks(play) as start:
+        restarting, waiting = start(order.restarting), start(order.waiting)
+        troubled = start(order.troubled)
+        await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
+        for case in order.acting:
+            await play(case)
+            for each in certain():
+                yield each
+        scheduler.rest_is_over.set()
+        _tell_of_waiting(setting, order.waiting, done)
+        await asyncio.gather(*waiting)
+        await scheduler.when_prepared(len(restarting))
+        for case in order.breaking:
+            await play(case)
+        if troubled or restarting or order.unsettling:
+            await recover(setting)
+        _tell_of_waiting(setting, order.troubled, done)
+        await asyncio.gather(*troubled)
+        if restarting or order.unsettling:
+            if any(done[case].outcome is not Outcome.PASSED for case in order.troubled):
+                await recover(setting)  # else its refunds have shown that the background runs
+            restarting += start(order.unsettling)
+            await scheduler.when_ready(len(restarting))
+            await asyncio.gather(*restarting)
+    for each in certain():
+        yield each
+    for check_id, cases in ids.items():
+        if check_id not in told:
+            await _repeat(setting, cases, done)
+            yield _of_id(setting, cases, done)
+
+
+@asynccontextmanager
+async def _tasks(
+    play: Callable[[Check], Coroutine[Any, Any, None]],
+) -> AsyncIterator[Callable[[Iterable[Check]], list[asyncio.Task[None]]]]:
+    """Yield what starts cases that run beside others; at the end, stop those that still run."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def start(cases: Iterable[Check]) -> list[asyncio.Task[None]]:
+        new = [asyncio.create_task(play(case)) for case in cases]
+        tasks.extend(new)
+        return new
+
+    try:
+        yield start
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) -> bool:
+    """Tell whether a case has failed in company: where there is a world, others have faults."""
+    has_faults = setting.control is not None and setting.advance is None
+    is_failed = done[case].outcome is Outcome.FAILED
+    return has_faults and is_failed and bool(setting.scheduler.company.of[case.name])
+
+
+async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
+    """Repeat the doubtful cases of an id alone, until one has failed again: then the id has failed.
+
+    One that holds alone is inconclusive, and says who was beside it; but if no other faults were
+    near it than those of refunds in trouble, it holds: alone, it would have been judged so.
+    """
+    troubled = {case.id for case in in_groups(setting, done).troubled}
+    for case in sorted(cases, key=lambda case: place(case, done)):
+        if not is_doubtful(setting, case, done):
+            continue
+        company = setting.scheduler.company
+        first, beside = done[case], company.told(case.name)
+        was_beside_trouble = company.was_beside(case.name, troubled)
+        await recover(setting)
+        setting.scheduler.alone()
+        setting.tell(f"repeating {case.id} alone, which has failed beside others")
+        again = await run_case(setting, case)
+        seconds = round(first.seconds + again.seconds, 3)
+        if again.outcome is Outcome.FAILED:
+            done[case] = msgspec.structs.replace(again, seconds=seconds)
+            return
+        held = again.outcome in HOLDS
+        if held and was_beside_trouble:
+            done[case] = msgspec.structs.replace(again, seconds=seconds)
+            continue
+        alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
+        whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
+        said = f"expected {first.expected}, got {first.actual}"
+        why = f"it failed beside {whom} ({said}); {alone}"
+        done[case] = msgspec.structs.replace(
+            first,
+            outcome=Outcome.INCONCLUSIVE,
+            expected=None,
+            actual=None,
+            reason=why,
+            seconds=seconds,
+        )
+
+
+def _tell_of_waiting(setting: Setting, cases: Iterable[Check], done: Collection[Check]) -> None:
+    """Say which ids are waited for, and for how long at most."""
+    if left := [case for case in cases if case not in done]:
+        longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
+        ids = ", ".join(dict.fromkeys(case.id for case in left))
+        setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
+
+
+def _of_id(
+    setting: Setting, cases: list[Check], done: dict[Check, CaseResult]
+) -> tuple[Result, set[Baseline]]:
+    """Return the result of an id and the baselines that it depends on."""
+    passed = [case for case in cases if done[case].outcome in HOLDS]
+    result = of_id(cases, done, setting.options.rerun)
+    return result, {case.baseline for case in passed if case.baseline}
+
+
+async def run_case(setting: Setting, case: Check) -> CaseResult:
+    """Run one case in its turn, after its baseline; the result shows no secret."""
+    async with setting.scheduler.turn:
+        waits = is_beside(setting, case)
+        joined = setting.scheduler.company.joined
+        with joined(case.name, case.id, waits=waits, disturbs=case.disturbs):
+            return await _run_case(setting, case)
+
+
+async def _run_case(setting: Setting, case: Check) -> CaseResult:
+    elapsed = stopwatch()
+    probe = Probe(setting, case.id, may_disturb=case.disturbs)
+    outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+    has_begun, applies, lacks, show = False, True, False, None
+    loss: Loss | None = None
+    try:
+        if left := why_left(setting, case):
+            raise left
+        if case.waits and not is_patient_enough(setting, case):
+            raise Lacking(f"it waits for {case.waits(setting):.0f} s: give --patient")
+        if stopped := setting.stopped:
+            raise Inconclusive(stopped)
+        if case.baseline:
+            await _require_baseline(setting, case.baseline)
+        has_begun = True
+        await case.run(probe)
+        observed = probe.observed
+        if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
+            observed += [f"as the target file says: {'; '.join(departs)}"]
+        if observed:
+            outcome, actual = Outcome.OBSERVED, "; ".join(observed)
+    except CheckFailed as failed:
+        outcome = Outcome.FAILED
+        prefix = f"{failed.what}: " if failed.what else ""
+        expected, actual = prefix + plain(failed.expected), plain(failed.actual)
+        show, loss = failed.show, failed.loss
+    except Inconclusive as unclear:
+        outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+    except Skipped as skipped:
+        outcome, reason = Outcome.SKIPPED, str(skipped)
+        applies = not isinstance(skipped, NotApplicable)
+        lacks = isinstance(skipped, Lacking)
+    except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
+        outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
+    finally:
+        if uncleared := await _clear_faults(probe):
+            outcome, reason = Outcome.INCONCLUSIVE, uncleared
+    return CaseResult(
+        title=case.title,
+        outcome=outcome,
+        expected=_clean(setting, expected) or None,
+        actual=_clean(setting, actual) or None,
+        reason=_clean(setting, reason),
+        exchange=redact.without(_exchange(probe, outcome, show), setting.options.secrets),
+        seconds=round(elapsed(), 3),
+        ground=case.ground,
+        has_begun=has_begun,
+        applies=applies,
+        lacks=lacks,
+        loss=loss,
+    )
+
+
+def _clean(setting: Setting, text: str) -> str:
+    """Return a text for a report: without keys, proofs of payment and the user's secrets."""
+    options = setting.options
+    return redact.redacted(redact.without(text, options.secrets), options.payer)
+
+
+def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) -> str:
+    """Return the exchange behind a case that was not completed, or has failed."""
+    if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
+        return ""
+    show = show or (probe.last.show if probe.last else None)
+    return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
+
+
+async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
+    known = setting.baselines
+    if baseline not in known:
+        known[baseline] = await try_baseline(Probe(setting), baseline)
+    if problem := known[baseline]:
+        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
+
+
+async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
+    """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
+    try:
+        match baseline:
+            case "unpaid":
+                await probe.challenge()
+            case "payment":
+                paid = await probe.buy(payer)
+                expect_served(await probe.opened(paid.challenge, paid.receipt))
+            case "session":
+                session = await probe.open_session(await probe.budget_for(2))
+                expect_served(await probe.ask(session_id=session.session_id))
+            case _:
+                assert_never(baseline)
+    except CheckFailed as failed:
+        return f"expected {failed.expected}, got {failed.actual}"
+    except (Inconclusive, Skipped) as problem:
+        return str(problem)
+    return None
+
+
+async def _clear_faults(probe: Probe) -> str:
+    """Remove the faults that a check has left; return what kept us from it."""
+    try:
+        if probe.world.exists and probe.world.changed_world:
+            await probe.world.clear_faults()
+    except Inconclusive as problem:
+        return f"the world's faults were not cleared, and may spoil other checks: {problem}"
+    return ""

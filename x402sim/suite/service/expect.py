@@ -1,0 +1,71 @@
+"""Expectations: each function fails the check unless the target's answer is as expected."""
+
+from collections.abc import Callable
+from typing import Any
+
+from x402sim.report.results import Loss
+from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.verdict import CheckFailed
+
+
+def expect(
+    what: str,
+    actual: Any,
+    expected: Any,
+    show: Callable[[], str] | None = None,
+    loss: Loss | None = None,
+) -> None:
+    """Fail unless `actual` equals `expected`; `show` is the exchange behind it, if not the last.
+
+    `loss` is what it costs then, as counted on the ledger.
+    """
+    if actual != expected:
+        raise CheckFailed(what, expected, actual, show, loss)
+
+
+def require(what: str, holds: bool, actual: Any, show: Callable[[], str] | None = None) -> None:
+    """Fail unless a condition holds; `what` describes it, and `show` its exchange."""
+    if not holds:
+        raise CheckFailed("", what, actual, show)
+
+
+def expect_served(answer: TargetAnswer) -> None:
+    """Fail unless the protected content was served."""
+    if answer.status != 200 or not answer.has_content:
+        raise CheckFailed("the request", "200 with the content", answer.summary, answer.show)
+
+
+def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
+    """Fail if protected content was served, or if the answer must be a 402 and asks for nothing."""
+    if answer.has_content or (200 <= answer.status < 300 and not answer.is_offer):
+        raise CheckFailed(
+            "a request without valid proof", "no content", answer.summary, answer.show
+        )
+    if is_402 and not answer.is_offer:
+        raise CheckFailed("a request without valid proof", 402, answer.summary, answer.show)
+
+
+def expect_withheld(answer: TargetAnswer, said: str = "") -> None:
+    """Fail if protected content was served; accept any other answer. `said` names the request."""
+    what = f"no protected content{said and ' for '}{said}"
+    require(what, not answer.has_content, answer.summary, answer.show)
+
+
+def expect_refused(answer: TargetAnswer, *texts: str) -> None:
+    """Fail unless a settlement was refused with one of the texts of section 7, anywhere in it.
+
+    Without texts, any refusal is accepted: any answer but a receipt, with any status that the
+    target file allows. In one step, the protected endpoint itself refuses: not with a 2xx.
+    """
+    texts = () if answer.target.is_one_step else texts  # section 7 is about two steps
+    wanted = " or ".join(map(repr, texts))
+    if answer.is_receipt:
+        raise CheckFailed("the settlement", wanted or "a refusal", answer.summary, answer.show)
+    if answer.target.is_one_step and 200 <= answer.status < 300:
+        raise CheckFailed("a payment that is refused", "no 2xx", answer.summary, answer.show)
+    if texts and not any(text in answer.text for text in texts):
+        raise CheckFailed("the error's text", wanted, answer.summary, answer.show)
+    for text in texts:
+        allowed = answer.target.statuses.get(text)
+        if text in answer.text and allowed and answer.status not in allowed:
+            raise CheckFailed(f"the status of {text!r}", allowed, answer.status, answer.show)

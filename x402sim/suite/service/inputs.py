@@ -1,0 +1,260 @@
+"""What a check can send: bad requests and what came of them, random inputs, other orders.
+
+What is bad and goes to the protected endpoint is sent once in a run: one check asks whether the
+content was given away, another whether the service has kept standing.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from types import CodeType
+from typing import Any
+
+import msgspec
+
+from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.service.probe import JSON, Probe
+from x402sim.suite.verdict import Lacking, as_json
+
+MIB = 1 << 20
+LARGE = 1 << 16
+"""In bytes. A service may close the connection on a body of this size, without reading it."""
+
+BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "a blank": b" ",
+    "half an object": b'{"pair": "BTC',
+    "no JSON": b"pair=BTC-USD&side=long",
+    "two objects": b"{}{}",
+    "a comma too many": b'{"pair": "BTC-USD",}',
+    "single quotes": b"{'pair': 'BTC-USD'}",
+    "null": b"null",
+    "true": b"true",
+    "a string": b'"pair"',
+    "a number": b"1e999",
+    "not a number": b'{"leverage": NaN, "sizeUsd": -Infinity}',
+    "a huge number": b'{"leverage": 1' + b"0" * 5000 + b', "duration": 1' + b"0" * 400 + b"}",
+    "an array": b"[[], {}]",
+    "an empty object": b"{}",
+    "the same key twice": b'{"pair": "BTC-USD", "pair": 7}',
+    "deep arrays": b"[" * 100_000,
+    "deep objects": b'{"a":' * 50_000,
+    "no UTF-8": b"\xc3\x28{}",
+    "half a surrogate": rb'{"pair": "\ud800", "paymentId": "\udfff"}',
+    "a zero character": rb'{"pair": "\u0000", "paymentId": "pay_\u0000"}',
+    "UTF-16": '{"pair": "BTC-USD"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "a mebibyte": b'{"pair": "' + b"A" * MIB + b'"}',
+    "names of the language": b'{"__proto__": {"paid": true}, "constructor": {"prototype": {}}}',
+}
+CONTENT_TYPES = (
+    *("text/plain", "application/x-www-form-urlencoded", "application/xml", "a/b/c", ""),
+    *("multipart/form-data", "application/json; charset=utf-7", "application/json; charset=x"),
+)
+INSTEAD_OF_A_NUMBER: tuple[Any, ...] = (
+    *(None, True, 0, -1, -1.5, 10**30, 1e308, "", "1e400", ["x"], {}),
+)
+INSTEAD_OF_A_STRING: tuple[Any, ...] = (
+    *(None, 0, True, "", "A" * 10_000, "\0", "1e400", "9" * 20 + ".00", ["x"], {}),
+)
+"""Values of the wrong type or size."""
+
+PROOFS: tuple[str | bytes, ...] = (
+    *("", "null", "0", "pay_", "session_", "pay_%00", "{}", "[]", "a,b", ";", '"', "a\tb"),
+    *("pay_" + "A" * 5000, b"pay_\xff\xfe", "pay_é".encode(), b"\x80" * 64),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SentInput:
+    """A bad request, said in words, its size in bytes, and its answer."""
+
+    said: str
+    size: int
+    answer: TargetAnswer
+    lives: bool = True
+    """Whether the service answers the request after one that it did not answer."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is an answer; a large body may be refused by closing the connection."""
+        is_closed = not self.answer.is_late
+        return not self.answer.broken or (is_closed and self.size >= LARGE)
+
+
+async def send_bad(
+    probe: Probe,
+    said: str,
+    method: str,
+    path: str,
+    *,
+    content: bytes,
+    headers: Mapping[str, str | bytes] = JSON,
+) -> SentInput:
+    """Send a bad request; a small one that is not answered, twice."""
+    size = len(content) + sum(map(len, headers.values()))
+    about = f"{said}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
+    answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
+    if answer.broken and not answer.is_late and size < LARGE:
+        answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
+    if not answer.broken:
+        return SentInput(about, size, answer)
+    after = await probe.ask(may_break=True)
+    return SentInput(about, size, answer, lives=not after.broken)
+
+
+# --- to the protected endpoint, without proof ---------------------------------------------
+
+
+async def sent(probe: Probe, group: str) -> list[SentInput]:
+    """Return the requests of one group, which are sent once in a run."""
+    known, endpoint = probe.setting.malformed, probe.target.protected
+    if group not in known:
+        takes_it = group == "proofs" or endpoint.method != "GET"
+        known[group] = [
+            await send_bad(
+                probe, said, endpoint.method, endpoint.path, content=content, headers=headers
+            )
+            for said, content, headers in (_group(group, probe.usual_body) if takes_it else ())
+        ]
+    return list(known[group])
+
+
+Bad = tuple[str, bytes, Mapping[str, str | bytes]]
+"""A bad request, said in words, its body and its headers."""
+
+
+def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
+    """Yield the requests of one group; `usual` is the body of a good one."""
+    match name:
+        case "unreadable":
+            yield from ((said, content, JSON) for said, content in BODIES.items())
+        case "content types":
+            for kind in CONTENT_TYPES:
+                yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
+        case "wrong types":
+            for said, body in twisted(usual):
+                yield said, msgspec.json.encode(body), JSON
+        case "made up":
+            yield from (
+                (f"the body {quote(content[:80])}", content, JSON) for content in made_up(8)
+            )
+        case "proofs":
+            for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
+                for proof in (*proofs, "A" * MIB):
+                    said = f"{header}: {quote(proof[:40])}"
+                    yield said, msgspec.json.encode(usual), {**JSON, header: proof}
+        case _:
+            raise ValueError(f"no such group of bad requests: {name}")
+
+
+# --- what is bad --------------------------------------------------------------------------
+
+
+def twisted(
+    body: dict[str, Any], at_most: int = 99, first: int = 0
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an object with one field missing or of a wrong type, for each field.
+
+    Each field gets `at_most` some of the values, and the next field the next ones.
+    """
+    for number, (name, value) in enumerate(body.items(), first):
+        yield f"no {name}", {key: body[key] for key in body if key != name}
+        wrong = INSTEAD_OF_A_STRING if isinstance(value, str) else INSTEAD_OF_A_NUMBER
+        for turn in range(min(at_most, len(wrong))):
+            each = wrong[(at_most * number + turn) % len(wrong)]
+            yield f"{name} = {as_json(each)[:40]}", {**body, name: each}
+        if isinstance(value, dict):
+            for path, inner in twisted(value, max(at_most // 2, 1), number):
+                yield f"{name}: {path}", {**body, name: inner}
+
+
+def quote(text: str | bytes) -> str:
+    """Return what was sent in quotation marks, as text."""
+    text = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+    return f"'{text}'"
+
+
+def made_up(number: int) -> Iterator[bytes]:
+    """Yield random JSON."""
+
+    def anything(st: Any) -> Any:
+        text = st.text(alphabet="aZ0-_.:/%$<>{}[]'\"\\ \0\n\u00e9\u2603\U0001f600", max_size=20)
+        leaves = st.none() | st.booleans() | st.integers() | st.floats() | text
+        names = st.sampled_from(["pair", "leverage", "paymentId", "paymentHeader", "maxSpend"])
+        return st.recursive(leaves, lambda each: st.lists(each) | st.dictionaries(names, each))
+
+    for example in examples(number, anything):
+        yield json.dumps(example).encode()
+
+
+# --- random inputs, and other orders -----------------------------------------------------
+
+
+_GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
+"""The inputs of this process so far: generating them again would give the same."""
+
+
+def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
+    """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
+
+    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure. No
+    files are left on disk.
+    """
+    key: tuple[int, CodeType] = count, strategy.__code__
+    if key in _GENERATED:
+        return list(_GENERATED[key])
+    try:
+        import hypothesis
+        from hypothesis.configuration import set_hypothesis_home_dir
+    except ImportError as error:
+        raise Lacking("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
+    found: list[Any] = []
+
+    @hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(strategy(hypothesis.strategies))
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    with TemporaryDirectory() as scratch:
+        set_hypothesis_home_dir(scratch)
+        try:
+            collect()
+        finally:
+            set_hypothesis_home_dir(None)
+    _GENERATED[key] = found
+    return list(found)
+
+
+OTHER_SIDE = {"long": "short", "short": "long", "buy": "sell", "sell": "buy"}
+
+
+def other_orders(probe: Probe) -> list[dict[str, Any]]:
+    """Return orders of another size, leverage, side and pair; a target need not take them.
+
+    They show what a service decides by the first one.
+    """
+    endpoint = probe.target.protected
+    order = probe.usual_body
+    others: list[dict[str, Any]] = []
+    size, leverage = order.get("sizeUsd"), order.get("leverage")
+    if isinstance(size, int | float) and not isinstance(size, bool):
+        others += [{**order, "sizeUsd": each} for each in (size * 2, size * 250, size / 8, 1)]
+    if isinstance(leverage, int | float) and not isinstance(leverage, bool):
+        others += [{**order, "leverage": each} for each in (1, leverage + 2, 50)]
+    if order.get("side") in OTHER_SIDE:
+        others.append({**order, "side": OTHER_SIDE[order["side"]]})
+    base, dash, quote = str(order.get("pair")).partition("-")
+    if endpoint.second_pair and "pair" in order:
+        others.append({**order, "pair": endpoint.second_pair})
+    elif dash:
+        others.append({**order, "pair": f"{'BTC' if base == 'ETH' else 'ETH'}-{quote}"})
+    return others

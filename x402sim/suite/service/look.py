@@ -1,0 +1,320 @@
+"""Examines a service without paying it; `target init` makes a target file of the findings.
+
+Each finding says how it was made; what only a payment would show is left as a comment.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import httpx
+
+from x402sim.protocol.money import to_base
+from x402sim.protocol.x402 import REQUIRED_HEADER
+from x402sim.suite.service import one_step
+from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.places import begins, find, is_requirements, walk
+from x402sim.suite.service.preflight import not_ready
+from x402sim.suite.service.probe import BAD_BODY, Probe
+from x402sim.suite.service.second import find_second, path_of
+from x402sim.suite.service.sending import client
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.target import SPEC, at
+from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
+from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.text.printable import printable
+
+SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
+"""Deposits to try, the smallest first."""
+DURATIONS = (SPEC.sessions.duration, 60, 1)
+"""Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
+QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
+"""Queries to try for a list that wants one."""
+ABSENT = (404, 405, 410, 501)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A 402: the request that got it, and its body."""
+
+    method: str
+    path: str
+    sent: dict[str, Any]
+    body: Any
+    kind: str
+    """Its Content-Type."""
+    is_one_step: bool = False
+    """Whether only its header has requirements: `body` is a list of those."""
+
+
+async def look(options: Options) -> Looked:
+    """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
+    async with client(options.given_url, options, options.headers) as http:
+        probe = Probe(Setting(options=options, http=http))
+        try:
+            return await _looked(probe)
+        except Inconclusive as problem:
+            raise not_ready(probe.setting, problem) from problem
+
+
+async def _looked(probe: Probe) -> Looked:
+    base_url, seen = await _find_402(probe)
+    prefix = httpx.URL(base_url).path.rstrip("/")
+    at = httpx.URL(base_url).copy_with(path="/")
+
+    async def below(method: str, path: str, body: Any = None) -> TargetAnswer:
+        return await probe.send(method, str(at.join(prefix + path)), json=body)
+
+    found = {
+        "protected": _protected(seen, prefix),
+        "payment_required": list(_required(seen)),
+        "pay": await _pay(below, seen),
+        "receipt": _receipt(seen),
+        "sessions": await _sessions(below),
+        "agents": await _agents(below),
+    }
+    found["second"] = await _second(below, seen)
+    llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
+    found["llms"] = [FoundKey("exists", llms.status == 200, _got(path, llms))]
+    return Looked(base_url, found)
+
+
+async def _find_402(probe: Probe) -> tuple[str, _Seen]:
+    """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
+    options = probe.setting.options
+    url, parsed = options.given_url, httpx.URL(options.given_url)
+    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in SPEC.protected.bodies]
+    own = [("GET", {}), *usual, ("POST", {})]
+    tried = []
+    given, path = parsed.path.rstrip("/"), SPEC.protected.path
+    above = given.removesuffix(path) if given.endswith(path) else ""
+    places = [(given, own, str(parsed.copy_with(path=f"{above}/")).rstrip("/"))] if given else []
+    places.append((given + SPEC.protected.path, usual, url.rstrip("/")))
+    for where, attempts, base_url in places:
+        for method, body in attempts:
+            full = str(parsed.copy_with(path=where))
+            answer = await probe.send(method, full, json=body if method == "POST" else None)
+            if answer.status == 402:
+                prefix = httpx.URL(base_url).path.rstrip("/")
+                kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
+                path = where.removeprefix(prefix)
+                said, in_header = answer.body, one_step.offers_of(answer.headers)
+                is_one_step = _requirements(said)[1] is None and bool(in_header)
+                said = in_header if is_one_step else said
+                return base_url, _Seen(method, path, body, said, kind, is_one_step)
+            tried.append(f"{method} {where} {answer.status}")
+            last = answer
+    raise NotReady(
+        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, options)}"
+    )
+
+
+def _instead(answer: TargetAnswer, options: Options) -> str:
+    """Return what to do about an answer that is no 402."""
+    there = printable(answer.headers.get("location", ""))
+    if answer.status in (401, 403, 407):
+        if options.headers:
+            return "the credentials of the URL or of --header are refused"
+        return "give --header NAME:VALUE with credentials"
+    if 300 <= answer.status < 400 and there:
+        return f"it redirects to {there}: give the URL there"
+    return "give the URL of a protected endpoint"
+
+
+# --- the 402 ---------------------------------------------------------------------------------
+
+
+def _protected(seen: _Seen, prefix: str) -> list[FoundKey]:
+    how = f"{seen.method} {seen.path} answered 402"
+    wanted = _requirements(seen.body)[1] or {}
+    found = [
+        FoundKey("path", seen.path, how),
+        FoundKey("method", seen.method, how),
+        FoundKey("bodies", [seen.sent], "the body of that request; replace it by a usual one"),
+    ]
+    amount, resource = str(wanted.get("maxAmountRequired")), wanted.get("resource")
+    if amount.isdecimal():
+        found.append(FoundKey("amount_base", int(amount), "the 402's maxAmountRequired"))
+    if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
+        found.append(FoundKey("resource", resource, "the 402's resource; it is not the path"))
+    guess = SPEC.protected.content if seen.path == SPEC.protected.path else "/response"
+    found.append(FoundKey("content", guess, "only a payment shows the content", False))
+    if seen.path != SPEC.protected.path:
+        found.append(FoundKey("fields", {}, "no quote: nothing is known of its fields"))
+    return found
+
+
+def _required(seen: _Seen) -> Iterator[FoundKey]:
+    """Yield where the parts of the 402 are."""
+    place, wanted = _requirements(seen.body)
+    if seen.is_one_step and len(seen.body) > 1:
+        yield FoundKey("asset", str(seen.body[0]["asset"]), "several are accepted; the first")
+    if seen.is_one_step:
+        return
+    if wanted is None:
+        raise NotReady(
+            f"{seen.method} {seen.path} answers 402 ({seen.kind}), with no payment requirements: "
+            "no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
+        )
+    several = _several(seen.body, place)
+    payment_id = _payment_id(seen.body)
+    yield FoundKey("requirements", several or place, _said(place, "the object with payTo"))
+    yield FoundKey("payment_id", payment_id, _said(payment_id, "the string pay_…"))
+    if several:
+        named = str(wanted.get("asset"))
+        yield FoundKey("asset", named, "several are accepted; this is the first")
+    own = _without(seen.body, place)
+    text = at(own, "/error")
+    error = "/error" if isinstance(text, str) else ""
+    yield FoundKey("error", error, _said(error, "error"))
+    if error and text != SPEC.payment_required.error_text:
+        yield FoundKey("error_text", text, "the text at /error")
+    network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
+    again = find(own, lambda _, value: value == network and isinstance(value, str))
+    yield FoundKey("network", again, _said(again, "the network once more"))
+    message = find(own, lambda name, value: name == "message" and isinstance(value, str)) or find(
+        own, lambda _, value: isinstance(value, str) and amount in value and value != amount
+    )
+    yield FoundKey("message", message, _said(message, "the message"))
+    timeout_s = wanted.get("maxTimeoutSeconds")
+    if type(timeout_s) is int:
+        yield FoundKey("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
+    if not wanted.get("description"):
+        yield FoundKey("description", False, "the requirements of the 402 have none")
+
+
+def _payment_id(body: Any) -> str:
+    """Return where the payment id is in a 402; empty if nowhere."""
+    return find(body, lambda _, value: begins(value, "pay_"))
+
+
+def _said(place: str, what: str) -> str:
+    return f"{what} in the 402" if place else f"{what} is not in the 402"
+
+
+def _requirements(body: Any) -> tuple[str, dict[str, Any] | None]:
+    """Return the first object with payTo and maxAmountRequired, and where it is."""
+    for place, value in walk(body):
+        if is_requirements(value):
+            return place, value
+    return "", None
+
+
+def _several(body: Any, place: str) -> str:
+    """Return the list that requirements are in, if it has others; empty if not."""
+    parent, _, number = place.rpartition("/")
+    if number != "0":
+        return ""
+    listed = dict(walk(body)).get(parent)
+    return parent if isinstance(listed, list) and len(listed) > 1 else ""
+
+
+def _without(body: Any, place: str) -> Any:
+    """Return a body without the part of it that the requirements are in."""
+    top = place.split("/")[1] if place else ""
+    if not isinstance(body, dict):
+        return body
+    return {name: value for name, value in body.items() if name != top}
+
+
+# --- the other endpoints -----------------------------------------------------------------------
+
+
+async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
+    if seen.is_one_step:
+        how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
+        return [FoundKey("path", "", how)]
+    path = SPEC.pay.path
+    status = (await ask("POST", path, {})).status
+    is_there = status not in ABSENT
+    how = f"POST with an empty object answered {status}"
+    is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
+    if is_x402 and not is_there and not _payment_id(seen.body):
+        raise NotReady(
+            f"{seen.method} {seen.path} is paid in one step of version 1: its 402 has x402Version "
+            f"and no payment id, and POST {path} is answered {status}. The suite judges two steps, "
+            f"and one step of version 2 (a 402 with the header {REQUIRED_HEADER}); `x402sim doctor "
+            "URL` examines this 402, and `x402sim pay URL --wrong NAME` makes a mistake of a payer"
+        )
+    return [
+        FoundKey("path", path, how if is_there else f"{how}: set it", is_there),
+        FoundKey(
+            "spelling",
+            "base64" if is_x402 else "hex",
+            "the 402 has x402Version" if is_x402 else "the specification's; not tried",
+            is_x402,
+        ),
+    ]
+
+
+def _receipt(seen: _Seen) -> list[FoundKey]:
+    if seen.is_one_step:
+        return []
+    how = "only a payment shows it"
+    names = ("success", "payment_id", "tx_hash", "timestamp")
+    return [FoundKey(name, getattr(SPEC.receipt, name), how, False) for name in names]
+
+
+async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
+    path, smallest = SPEC.sessions.path, SPEC.sessions.smallest
+    for duration, smallest in product(DURATIONS, SMALL):
+        answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
+        if answer.status == 402:
+            _, wanted = _requirements(answer.body)
+            asked = (wanted or {}).get("maxAmountRequired")
+            exact = "" if asked == str(to_base(smallest, 6)) else f", for {printable(str(asked))}"
+            return [
+                FoundKey("exists", True, f"POST {path} answered 402{exact}"),
+                FoundKey("path", path, "the specification's"),
+                FoundKey("duration", duration, "it was accepted"),
+                FoundKey("smallest", smallest, "the smallest deposit that got a 402"),
+                FoundKey("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
+            ]
+        if answer.status in ABSENT:
+            break
+    how = f"POST {path} answered {answer.status}"
+    if answer.status not in ABSENT:
+        how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
+        return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
+    return [FoundKey("exists", False, how)]
+
+
+async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
+    """Return the second path that is sold, if the service's documents name one."""
+
+    def asks_for(answer: TargetAnswer) -> str | None:
+        wanted = one_step.offers_of(answer.headers)[:1] if seen.is_one_step else []
+        wanted = wanted or [_requirements(answer.body)[1]]
+        return path_of(wanted[0]) if answer.status == 402 and wanted[0] else None
+
+    known = (seen.path, SPEC.sessions.path, SPEC.pay.path)
+    body = seen.sent or SPEC.protected.bodies[0]
+    found = await find_second(ask, asks_for, known, SPEC.llms.path, body)
+    if found is None:
+        return [FoundKey("path", "", NO_SECOND, False)]
+    how = f"{found.method} {found.path} answered 402 for itself, too"
+    method = [FoundKey("method", found.method, how)] if found.method != "GET" else []
+    return [FoundKey("path", found.path, how), *method]
+
+
+async def _agents(ask: Callable[..., Any]) -> list[FoundKey]:
+    path = SPEC.agents.path
+    answer = await ask("GET", path)
+    found = [FoundKey("exists", answer.status not in ABSENT, _got(path, answer))]
+    for query in QUERIES if answer.status in BAD_BODY else ():
+        listed = await ask("GET", path + query)
+        if listed.status == 200:
+            how = f"{_got(path, answer)}, and with this query 200"
+            found.append(FoundKey("path", path + query, how))
+            answer = listed
+            break
+    place = find(answer.body, lambda _, value: isinstance(value, list))
+    if answer.status == 200 and place:
+        found.append(FoundKey("list", place, "the first list in the answer"))
+    return found
+
+
+def _got(path: str, answer: TargetAnswer) -> str:
+    return f"GET {path} answered {answer.status}"

@@ -1,0 +1,310 @@
+"""The options of a judgement of a service, and their flags; and how each is read from a text.
+
+A secret (the key, a header's value, a password in a URL) is in no text that `shows` it.
+"""
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from x402sim.http.bounded import Limits
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.money import to_base
+from x402sim.protocol.networks import NETWORKS, TESTNET, Network, known_networks
+from x402sim.spec.needs import Need
+from x402sim.suite.options import above_zero, flag
+from x402sim.suite.service.target import SPEC, Target
+from x402sim.text.suggest import near_url, unknown
+
+KEY_VARIABLE = "X402SIM_PAYER_KEY"
+HIDDEN = "<hidden>"
+REQUIRABLE = {
+    "payments": Need.FUNDS,
+    "chain": Need.OBSERVE_CHAIN,
+    "world": Need.WORLD,
+    "clock": Need.CLOCK,
+    "restart": Need.RESTART,
+    "expiry": Need.SESSIONS,
+    "refunds": Need.WORLD,
+}
+"""What --require can demand; refunds, moreover, when they are due. Whether an expiry was seen is
+known at the end only."""
+_PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
+"""Headers whose values are no secrets."""
+_SHORT = 4
+"""A shorter value is no secret: hiding it would hide half of every report."""
+
+
+# --- how a value is read, and shown ---------------------------------------------------------
+
+
+def clean_url(
+    url: str | None, option: str, *, path_is_free: bool = False
+) -> tuple[str | None, str | None]:
+    """Return a URL without its user and password, and these in base64; raises `ValueError`."""
+    if url is None:
+        return None, None
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"{option}: expected a URL: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        shown, near = repr(url), near_url(url)
+        if "@" in url:
+            shown, near = "a URL with a user name", ""
+        raise ValueError(f"expected a URL that starts with http:// or https://, got {shown}{near}")
+    if (parsed.query or parsed.fragment) and not path_is_free:
+        raise ValueError(
+            f"{option}: expected a URL without ? and #; a key of a gateway goes into --header"
+        )
+    user = base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode()
+    return str(parsed.copy_with(userinfo=b"")), user if parsed.userinfo else None
+
+
+def _without_user(option: str, url: str, *, path_is_free: bool = False) -> str:
+    """Return a URL that has no user name; raises `ValueError`."""
+    told, user = clean_url(url, option, path_is_free=path_is_free)
+    if user:
+        raise ValueError("--world and --rpc-url take no user name: give a URL without one")
+    return str(told)
+
+
+def _header(text: str) -> tuple[str, str]:
+    """Return the name and the value of --header; raises `ValueError` that shows no value."""
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    if not colon or not name or not value:
+        raise ValueError("--header: expected NAME:VALUE, such as 'X-API-Key:…'")
+    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
+        raise ValueError(f"--header: {name!r} is no name of a header")
+    if not value.isprintable() or not value.isascii():
+        raise ValueError(f"--header {name}: the value has characters that no header can have")
+    if name.lower() in ("x-payment-id", "x-session-id", "content-length"):
+        raise ValueError(f"--header {name}: the suite sets this header itself")
+    return name, value
+
+
+def _headers(texts: Iterable[str]) -> dict[str, str]:
+    return dict(map(_header, texts))
+
+
+def _required(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of --require; raises `ValueError` for an unknown one."""
+    found = [part.strip() for text in names for part in text.split(",") if part.strip()]
+    for name in found:
+        if name not in REQUIRABLE:
+            raise ValueError(f"--require: {unknown('need', name, REQUIRABLE)}")
+    return tuple(dict.fromkeys(found))
+
+
+def _key(text: str) -> Wallet:
+    """Return the wallet of a key; raises `ValueError` that says where it was given."""
+    try:
+        return Wallet(text)
+    except ValueError as wrong:
+        is_variable = os.environ.get(KEY_VARIABLE) == text
+        raise ValueError(f"{KEY_VARIABLE if is_variable else '--payer-key'}: {wrong}") from None
+
+
+def _shown_key(text: str) -> str | None:
+    """Return how a command names a key; None if it takes it from its variable by itself."""
+    return None if os.environ.get(KEY_VARIABLE) == text else f"${KEY_VARIABLE}"
+
+
+def _shown_header(text: str) -> str:
+    name, value = _header(text)
+    return f"{name}:{value if name.lower() in _PUBLIC else HIDDEN}"
+
+
+def _shown_node(url: str) -> str:
+    shown = str(clean_url(url, "--rpc-url", path_is_free=True)[0])
+    for key in _path_keys(shown):
+        shown = shown.replace(key, HIDDEN)
+    return shown
+
+
+def secrets(headers: Mapping[str, str], rpc_url: str | None) -> tuple[str, ...]:
+    """Return the texts that no report shows, longest first."""
+    found = set()
+    for name, value in headers.items():
+        if name.lower() in _PUBLIC:
+            continue
+        last = value.rsplit(" ", 1)[-1]
+        found |= {value, last}
+        if value.startswith("Basic "):
+            found |= _user_and_password(last)
+    if rpc_url is not None:
+        found |= set(_path_keys(rpc_url))
+    return tuple(sorted((each for each in found if len(each) >= _SHORT), key=len, reverse=True))
+
+
+def _user_and_password(encoded: str) -> set[str]:
+    try:
+        text = base64.b64decode(encoded, validate=True).decode()
+    except ValueError:
+        return set()
+    return {text, text.partition(":")[2]}
+
+
+def _path_keys(url: str) -> list[str]:
+    """Return the parts of a node's URL that are keys: long segments, and its query."""
+    parsed = httpx.URL(url)
+    long = [part for part in parsed.path.split("/") if len(part) >= 16]
+    return [*long, parsed.query.decode()] if parsed.query else long
+
+
+# --- the options ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a user chooses: the target, and the means to judge it.
+
+    A `patient` run waits minutes, too. `budget_base` limits what the `payer` signs for in all;
+    money that a world mints is not counted. Without a seed, each run has new wallets and nonces,
+    as a real chain needs.
+    """
+
+    base_url: str = ""
+    given_url: str = ""
+    """The URL as the user gave it, without a password; it may be an endpoint's."""
+    target: Target = flag(
+        "Target file: how the service differs from the specification. A TOML file, or "
+        "spec, x402sim or cronos-paywall.",
+        metavar="NAME|FILE",
+        default="spec",
+        unset=SPEC,
+    )
+    payer: Wallet | None = flag(
+        "Private key of a funded payer: 0x and 64 hex digits.",
+        name="payer_key",
+        metavar="HEX",
+        variable=KEY_VARIABLE,
+        read=_key,
+        shows=_shown_key,
+    )
+    world_url: str | None = flag(
+        "Control API of the world around the service (`serve --no-service`).",
+        name="world",
+        metavar="URL",
+        read=partial(_without_user, "--world"),
+    )
+    rpc_url: str | None = flag(
+        "JSON-RPC node of the chain, to read transfers.",
+        metavar="URL",
+        read=partial(_without_user, "--rpc-url", path_is_free=True),
+        shows=_shown_node,
+    )
+    pay_to: Address | None = flag("Expected payTo address.", metavar="ADDRESS", read=parse_address)
+    budget_base: int = flag(
+        "Most that the payer may sign for, in tokens; what does not fit is left out.",
+        name="budget",
+        metavar="AMOUNT",
+        default="3.00",
+        read=partial(to_base, decimals=TESTNET.decimals),
+        unset=0,
+    )
+    allow_mainnet: bool = flag(
+        "Allow payments with real money.", kind=bool, default=False, unset=False
+    )
+    networks: Mapping[str, Network] = flag(
+        "TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
+        "token_name, token_symbol, token_version, decimals.",
+        name="network_file",
+        kind=Path,
+        metavar="FILE",
+        read=known_networks,
+        factory=lambda: NETWORKS,
+    )
+    """The networks that can be paid on, by the name that a 402 gives."""
+    patient: bool = flag(
+        "Wait for what takes minutes, too: a run takes about six minutes.",
+        kind=bool,
+        default=False,
+        unset=False,
+    )
+    restart: str | None = flag(
+        "Shell command that restarts the service and returns while it runs: checks what "
+        "must survive.",
+        metavar="COMMAND",
+    )
+    """The command that ends and starts the target."""
+    skip: Mapping[str, str] = flag(
+        "Skip the ids with this prefix; the reason stands in the report. Repeatable.",
+        metavar="ID=REASON",
+        is_repeatable=True,
+        is_repeated=False,
+        factory=dict,
+    )
+    """The cases that the user leaves out, by their `name`, and why."""
+    require: tuple[str, ...] = flag(
+        "Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
+        "refunds; with payments, also the budget for all of them.",
+        metavar="NEEDS",
+        is_repeatable=True,
+        is_repeated=False,
+        read=_required,
+        unset=(),
+    )
+    """What must be there, or the run does not begin: see `REQUIRABLE`."""
+    seed: int | None = flag("Random seed of inputs and wallets, to repeat a run.", kind=int)
+    headers: Mapping[str, str] = flag(
+        "Send this header with every request to the service; reports hide the value. Repeatable.",
+        name="header",
+        metavar="NAME:VALUE",
+        is_repeatable=True,
+        read=_headers,
+        factory=dict,
+        shows=_shown_header,
+    )
+    """Sent to the target only, with every request."""
+    cacert: Path | None = flag(
+        "Trust the certificates of this PEM file, too.", kind=Path, metavar="FILE"
+    )
+    insecure: bool = flag("Accept any TLS certificate.", kind=bool, default=False, unset=False)
+    timeout_s: float = flag(
+        "Longest time for one whole answer.",
+        name="timeout",
+        kind=float,
+        metavar="SECONDS",
+        default=90.0,
+        also="--deadline",
+        pytest="--answer-timeout",
+        read=above_zero("seconds", "--timeout"),
+        unset=90.0,
+    )
+    rate: float | None = flag(
+        "Send at most N requests in a second.",
+        kind=float,
+        metavar="N",
+        read=above_zero("requests in a second", "--rate"),
+    )
+    """The most requests in a second."""
+    max_answer_bytes: int = flag(
+        "Largest body of one answer, after decoding.",
+        kind=int,
+        metavar="BYTES",
+        default=1_048_576,
+        read=above_zero("bytes", "--max-answer-bytes"),
+        unset=1_048_576,
+    )
+    secrets: tuple[str, ...] = ()
+    """Texts that no report shows, such as the values of the user's own headers."""
+    rerun: str = ""
+    """The command that repeats the run, without --only."""
+
+    @property
+    def shown(self) -> str:
+        """What reports call the target: its base URL."""
+        return self.base_url
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the target's answers; a settlement waits for a block."""
+        return Limits(max_answer_bytes=self.max_answer_bytes, deadline_s=self.timeout_s)

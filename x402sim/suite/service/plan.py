@@ -1,0 +1,241 @@
+"""The plan of a run: its requests, payments and duration, and what does not fit the budget.
+
+The number of requests and the time of each case are measured with our own service
+(`conformance/service/costs.json`, made by `python -m tests.suite.costs`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.spec.needs import Need
+from x402sim.suite.service import one_step
+from x402sim.suite.service.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.order import in_groups
+from x402sim.suite.service.probe import CENT_BASE
+from x402sim.suite.service.recovery import usual_s
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import Lacking, NotApplicable, Skipped
+
+SPEC_PRICE_BASE = 10_000
+"""The price at which the deposits of checks are declared."""
+MOST_SESSIONS = 3
+"""The most sessions that one case opens."""
+BASELINE_REQUESTS = 2
+"""A session of the baseline is worth two requests."""
+BASELINE_TIMES = 2
+"""A baseline is tried before the checks, and after them."""
+WORK = 1.8
+"""How much longer a request of a case takes than one that is not paid, as measured: a settlement,
+the signature before it, and what the world is asked besides."""
+USUAL_REQUESTS = 8
+"""The requests of a case that was not measured."""
+OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
+"""What a target file says that there is not: a service need not have it, so it does not apply."""
+_LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
+
+
+class Cost(msgspec.Struct, frozen=True, array_like=True):
+    """What one case costs our own service: requests, and seconds in which it only waits."""
+
+    requests: float
+    waits_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run will do at most. Amounts are in base units."""
+
+    ids: int
+    runnable_ids: int
+    requests: int
+    seconds: float
+    payments: int = 0
+    deposits_base: int = 0
+    signs_base: int = 0
+    """What the payer signs for in the cases that fit the budget."""
+    needs_base: int = 0
+    """What it would sign for if everything fitted."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The cases that do not fit, by their names, and why."""
+    notes: tuple[str, ...] = ()
+    """What to tell the user besides."""
+
+
+def costs(file: Path) -> dict[str, Cost]:
+    """Return the measured cost of each case, by its name."""
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, Cost])
+
+
+def make_plan(
+    setting: Setting,
+    checks: list[Check],
+    measured: Mapping[str, Cost],
+    *,
+    price_base: int,
+    round_trip_s: float,
+) -> Plan:
+    """Return the plan of a run in which a protected request costs `price_base`."""
+    runnable = [case for case in checks if not why_left(setting, case)]
+    spends = setting.options.payer is not None and setting.control is None
+    taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
+    paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
+    begun = [case for case in taken if is_patient_enough(setting, case)]
+    requests = setting.pace.requests + sum(_cost(measured, case).requests for case in begun)
+    rate = setting.options.rate
+    request_s = max(round_trip_s * WORK, 1 / rate if rate else 0)
+    budget_base = setting.options.budget_base
+    why = (
+        f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
+        f"is {to_decimal(budget_base, 6)}; give --budget {to_decimal(needs_base, 6)}"
+    )
+    return Plan(
+        ids=len({case.id for case in checks}),
+        runnable_ids=len({case.id for case in taken}),
+        requests=round(requests),
+        seconds=_seconds(setting, begun, measured, request_s),
+        payments=_payments(paid),
+        deposits_base=_deposits_base(setting, paid, price_base),
+        signs_base=_signs_base(setting, paid, price_base),
+        needs_base=needs_base if spends else 0,
+        left_out={case.name: why for case in left},
+    )
+
+
+def _seconds(
+    setting: Setting, cases: list[Check], measured: Mapping[str, Cost], request_s: float
+) -> float:
+    """Return how long cases take, group by group (`order`), at a target without defects."""
+
+    def acting_s(*groups: Iterable[Check]) -> float:
+        """Return how long the cases of groups act, one after the other."""
+        costs = [(case, _cost(measured, case)) for cases in groups for case in cases]
+        is_real = setting.advance is None
+        own_s = sum(cost.waits_s for case, cost in costs if not (case.waits and is_real))
+        return request_s * sum(cost.requests for _, cost in costs) + own_s
+
+    def longest_s(cases: Iterable[Check]) -> float:
+        """Return the longest wait of cases that wait beside each other."""
+        return max((case.waits(setting) for case in cases if case.waits), default=0.0)
+
+    order = in_groups(setting, cases)
+    beside = (*order.waiting, *order.restarting)
+    soon, late = ([case for case in beside if case.late is late] for late in (False, True))
+    rest_s = acting_s(order.acting, soon, order.troubled)  # the late begin to wait then
+    seconds = max(rest_s + acting_s(late) + longest_s(late), longest_s(soon))
+    seconds += acting_s(order.breaking)
+    if order.breaking and (order.troubled or order.restarting or order.unsettling):
+        seconds += usual_s(setting)
+    seconds = max(seconds, longest_s(order.troubled))  # they begin with the first
+    if order.restarting or order.unsettling:
+        # of what they wait for, a part comes before the restart, beside others
+        seconds += acting_s(order.unsettling) + longest_s(order.restarting) / 2
+    return seconds
+
+
+def told(options: Options, plan: Plan) -> tuple[str, ...]:
+    """Return the plan in lines: what a run does, signs, and leaves out."""
+    lines = [f"note: {text}" for text in plan.notes]
+    lines.append(
+        f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
+        f"{max(plan.seconds, 1):.0f} s"
+    )
+    if plan.signs_base and options.payer is not None:
+        budget = to_decimal(options.budget_base, 6)
+        lines.append(
+            f"It signs for at most {to_decimal(plan.signs_base, 6)} tokens ({plan.payments} "
+            f"payments, deposits of {to_decimal(plan.deposits_base, 6)}), from "
+            f"{options.payer.address}. The budget is {budget} tokens."
+        )
+    if plan.left_out:
+        ids = dict.fromkeys(name.rpartition(":")[0] for name in plan.left_out)
+        lines.append(
+            f"Left out in part or in whole, because everything needs --budget "
+            f"{to_decimal(plan.needs_base, 6)}: {', '.join(ids)}"
+        )
+    return tuple(lines)
+
+
+def is_patient_enough(setting: Setting, case: Check) -> bool:
+    """Tell whether a case is begun: one that waits for minutes only in a patient run."""
+    waits_s = case.waits(setting) if case.waits and setting.advance is None else 0
+    return waits_s <= PATIENCE_S or setting.options.patient
+
+
+def cost_base(setting: Setting, case: Check, price_base: int) -> int:
+    """Return the most that one case signs for, in base units."""
+    return case.pays * price_base + _deposit_base(setting, case, price_base)
+
+
+def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
+    declared_base = to_base(case.deposits, 6)
+    if not declared_base:
+        return 0
+    requests = -(-declared_base // SPEC_PRICE_BASE)
+    smallest_base = to_base(setting.target.sessions.smallest, 6)
+    sessions = min(requests, MOST_SESSIONS)
+    per_session_base = max(-(-requests * price_base // sessions), smallest_base)
+    return sessions * (-(-per_session_base // CENT_BASE) * CENT_BASE)
+
+
+def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
+    """Return the most that cases and their baselines sign for."""
+    return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
+
+
+def _payments(cases: list[Check]) -> int:
+    """Return the payments of cases; the baseline is tried before the checks and after them."""
+    has_baseline = any(_spends(case) for case in cases)
+    return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
+
+
+def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
+    """Return the deposits of cases, and of the baseline's sessions."""
+    wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
+    session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
+    times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
+    return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
+
+
+def _spends(case: Check) -> bool:
+    is_paid = case.baseline in ("payment", "session")
+    return is_paid or case.pays > 0 or case.deposits != "0"
+
+
+def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Check], list[Check]]:
+    """Return the cases that fit the budget and those that do not: MUST first, then the cheap.
+
+    What is kept fits with its baselines, so that the repetition at the end can be paid, too.
+    """
+    dear = sorted(
+        (case for case in cases if _spends(case)),
+        key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base)),
+    )
+    taken: list[Check] = []
+    for case in dear:
+        if _signs_base(setting, [*taken, case], price_base) <= setting.options.budget_base:
+            taken.append(case)
+    left = {*dear} - {*taken}
+    return [case for case in cases if case not in left], [case for case in cases if case in left]
+
+
+def why_left(setting: Setting, case: Check) -> Skipped | None:
+    """Return why a case cannot run: it is skipped, or a need is missing; None if it can."""
+    if (reason := setting.skip.get(case.name)) is not None:
+        return NotApplicable(reason) if reason == one_step.WHY_NOT else Lacking(reason)
+    if missing := [need for need in case.needs if setting.missing(need)]:
+        implied = {each for need in missing for each in COMES_WITH.get(need, ())}
+        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
+        kind = Lacking if set(missing).isdisjoint(OF_TARGET) else NotApplicable
+        return kind(f"it needs {'; '.join(ways)}")
+    if (reason := setting.target.not_kept.get(case.clause)) is not None:
+        return Lacking(f"the target file says that this clause is not kept: {reason}")
+    return None
+
+
+def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:
+    return measured.get(case.name, Cost(USUAL_REQUESTS))

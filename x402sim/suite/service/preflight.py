@@ -1,0 +1,338 @@
+"""The preflight: examines whether a run can judge the target, before the first check.
+
+Is it reachable, does it speak this dialect, is it in this world, is there money for the plan, do
+the clocks agree, is real money protected? If not, `NotReady` says in one line what was seen, what
+is wanted and what to do, instead of many checks that are inconclusive.
+"""
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from x402sim.clock import stopwatch
+from x402sim.http.bounded import AnswerTooSlow
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.x402 import REQUIRED_HEADER
+from x402sim.spec.folder import folder
+from x402sim.spec.needs import Need
+from x402sim.suite.service import one_step
+from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
+from x402sim.suite.service.deviations import deviations
+from x402sim.suite.service.first_payment import pay_once
+from x402sim.suite.service.options import KEY_VARIABLE, REQUIRABLE
+from x402sim.suite.service.plan import Plan, costs, make_plan
+from x402sim.suite.service.probe import BAD_BODY, Probe
+from x402sim.suite.service.remote import CLOCKS_AGREE_S
+from x402sim.suite.service.sending import why
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.subjects import instead
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
+
+SAMPLES, SAMPLES_S = (3, 20), 0.5
+"""How many requests show how long one takes: at least, and as many as are answered in this time."""
+INIT = "python -m x402sim target init"
+SPEC_DECIMALS = 6
+"""The decimals of the specification's token (2.1)."""
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
+
+
+async def examine(setting: Setting, checks: list[Check]) -> Plan:
+    """Look at the target before the checks; return the plan, and skip what is not in it.
+
+    Raises `NotReady`.
+    """
+    try:
+        return await _examine(setting, checks)
+    except (Inconclusive, Skipped) as problem:
+        raise not_ready(setting, problem) from problem
+    except CheckFailed as failed:
+        raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
+
+
+async def _examine(setting: Setting, checks: list[Check]) -> Plan:
+    if setting.target.is_one_step:
+        not_apt = {case.name: one_step.WHY_NOT for case in checks if not case.one_step}
+        setting.skip = not_apt | setting.skip
+    _require_needs(setting)
+    probe = Probe(setting)
+    answer = await probe.unpaid()
+    if problem := await _why_unsuitable(probe, answer):
+        raise NotReady(f"{setting.base_url}: {await _of_facilitator(probe) or problem}")
+    challenge: Challenge | None = None
+    with suppress(Inconclusive):  # for the checks to say
+        challenge = read_402(answer)
+    plan = make_plan(
+        setting,
+        checks,
+        costs(folder() / "costs.json"),
+        price_base=challenge.amount_base if challenge else 0,
+        round_trip_s=await _round_trip_s(probe),
+    )
+    if "payments" in setting.options.require and plan.left_out:
+        raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
+    setting.skip |= plan.left_out
+    plan = replace(plan, notes=_notes(setting))
+    pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
+    if challenge is None or not pays or setting.missing(Need.FUNDS):
+        return plan
+    _require_same_time(setting, answer)
+    if setting.control is None:
+        await _require_money(probe, challenge, plan)
+        if not plan.payments:  # nothing fits the budget, so nothing is paid
+            return plan
+    return replace(plan, notes=(*plan.notes, *await pay_once(probe, challenge)))
+
+
+async def _round_trip_s(probe: Probe) -> float:
+    """Return how long a request takes, once the connection stands and the service is warm.
+
+    The mean: a busy machine answers most requests at once, and some late.
+    """
+    least, most = SAMPLES
+    elapsed = stopwatch()
+    for number in range(1, most + 1):
+        await probe.ask()
+        if number >= least and elapsed() > SAMPLES_S:
+            break
+    return elapsed() / number
+
+
+def _notes(setting: Setting) -> tuple[str, ...]:
+    options, keys = setting.options, ", ".join(deviations(setting.target))
+    told = f"{options.given_url} is an endpoint; judging {options.base_url}"
+    deviates = (
+        f"the target file departs from the specification ({keys}): what is judged by these keys "
+        "is observed, and not passed"
+    )
+    is_moved = options.given_url not in ("", options.base_url)
+    return (*((told,) if is_moved else ()), *((deviates,) if keys else ()))
+
+
+def _require_needs(setting: Setting) -> None:
+    require = setting.options.require
+    lacks = {
+        name: HOW_TO_PROVIDE[REQUIRABLE[name]]
+        for name in require
+        if setting.missing(REQUIRABLE[name])
+    }
+    if "refunds" in require and (undue := _undue(setting)):
+        lacks.setdefault("refunds", undue)
+    if lacks:
+        missing, how = list(lacks), "; ".join(dict.fromkeys(lacks.values()))
+        empty = os.environ.get(KEY_VARIABLE) == "" and "payments" in missing
+        note = f" ({KEY_VARIABLE} is set, and empty)" if empty else ""
+        raise NotReady(f"--require {','.join(missing)}: this run lacks {how}{note}")
+
+
+def _undue(setting: Setting) -> str:
+    """Return why a refund that is missing cannot be judged; empty if it can be."""
+    if setting.missing(Need.SESSIONS):
+        return HOW_TO_PROVIDE[Need.SESSIONS]
+    is_known = setting.advance is not None or setting.target.sessions.refund_within_s > 0
+    if is_known or setting.options.patient:
+        return ""
+    return "the time of a refund: set sessions.refund_within_s in the target file, or --patient"
+
+
+# --- reachable, and of this dialect ------------------------------------------------------
+
+
+def not_ready(setting: Setting, problem: Exception) -> NotReady:
+    """Return why a run cannot begin: there was no answer, or it is of no use."""
+    base = setting.base_url
+    if isinstance(problem.__cause__, httpx.TransportError):
+        return NotReady(f"no answer from {base}: {_todo(problem.__cause__, setting)}")
+    return NotReady(f"{base}: {problem}")
+
+
+def _todo(error: httpx.TransportError, setting: Setting) -> str:
+    """Return why there is no answer, and what to do about it."""
+    text = why(error)
+    if isinstance(error, AnswerTooSlow):
+        return f"{text}: give more seconds"
+    if untrusted := _UNTRUSTED.search(text):
+        return (
+            f"its certificate is not trusted ({untrusted[1].strip()}); give --cacert FILE with "
+            "the authority that signed it, or --insecure"
+        )
+    if "SSL" in text:
+        return f"{text}; does it speak TLS there? Else give http://"
+    if isinstance(error, httpx.RemoteProtocolError) and setting.http.base_url.scheme == "http":
+        return f"{text}; does it want https://?"
+    return f"{text}; is the service running?"
+
+
+async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
+    """Return why this is no service to judge, and what to do; None if it is one."""
+    if await _is_site(probe, answer):
+        return _no_service(probe, answer)
+    endpoint, said = probe.target.protected, answer.summary
+    asked = f"{endpoint.method} {endpoint.path}"
+    match answer.status:
+        case 402:
+            return _other_dialect(probe, answer)
+        case 401 | 403 | 407 if await _is_closed(probe):
+            if probe.setting.options.secrets:
+                return f"the credentials of the URL or of --header are refused, with {said}"
+            return f"every request is answered {said}: give --header NAME:VALUE with credentials"
+        case 404 | 405 | 501:
+            return await _elsewhere(probe, answer, asked)
+        case 301 | 302 | 303 | 307 | 308:
+            return _redirected(probe.setting, answer, asked)
+        case status if status in BAD_BODY:
+            return (
+                f"{asked} accepts no body of the target file: {said}; set protected.bodies in a "
+                f"target file ({INIT} URL writes one)"
+            )
+        case status if status >= 500:
+            return f"{asked} answers {said}; is the service up, behind what answers here?"
+        case _:
+            return None
+
+
+async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
+    """Tell whether neither the resource nor the settlement endpoint says anything in JSON."""
+    if answer.body is not None or not (answer.status == 402 or 200 <= answer.status < 300):
+        return False
+    paid = await probe.send("POST", probe.target.pay.path, json={})
+    return paid.body is None and (paid.status == 402 or 200 <= paid.status < 300)
+
+
+async def _of_facilitator(probe: Probe) -> str | None:
+    """Return what to do if this is a facilitator, which says what it supports; None if not."""
+    told = await probe.send("GET", "/supported", may_break=True)
+    if told.status != 200 or not isinstance(told.at("/kinds"), list):
+        return None
+    what = "it is a facilitator (GET /supported lists kinds), and no service"
+    return f"{what}: {instead('facilitator')}"
+
+
+def _no_service(probe: Probe, answer: TargetAnswer) -> str:
+    kind = answer.headers.get("content-type", "no Content-Type")[:60]
+    endpoint = probe.target.protected
+    return (
+        f"{endpoint.method} {endpoint.path} and POST {probe.target.pay.path} are answered "
+        f"{answer.status} ({kind}), and not in JSON: no service of this specification; give the "
+        f"base URL of one, or a target file with its paths ({INIT} URL writes one)"
+    )
+
+
+def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
+    """Return what a 402 of another dialect is; a 402 of none is for the checks to fail."""
+    places = probe.target.payment_required
+    if isinstance(answer.at(places.payment_id), str) or isinstance(answer.requirements, dict):
+        return None
+    if isinstance(answer.body, dict) and "accepts" in answer.body:
+        kind = "it has `accepts`, as x402 does"
+    elif "payment-required" in answer.headers:
+        kind = "it has the header Payment-Required, as x402 v2 does"
+    else:
+        return None
+    if probe.target.is_one_step:  # so the header was looked for
+        is_there = REQUIRED_HEADER.lower() in answer.headers
+        what = f"has no `accepts` in {REQUIRED_HEADER}" if is_there else f"lacks {REQUIRED_HEADER}"
+        return (
+            f"the 402 {what}: pay.path is empty in the target file, and of payments in one step "
+            "the suite judges version 2 only, whose offer is in this header"
+        )
+    return (
+        f"the 402 has no payment id at {places.payment_id} and no requirements at "
+        f"{places.requirements} ({kind}); a target file says where they are: {INIT} URL"
+    )
+
+
+async def _is_closed(probe: Probe) -> bool:
+    """Tell whether the settlement endpoint is as closed as the resource."""
+    return (await probe.send("POST", probe.target.pay.path, json={})).status in (401, 403, 407)
+
+
+async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
+    """Say that there is no such endpoint; the base URL itself may be one."""
+    hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
+    for method in ("POST", "GET"):
+        body: dict[str, str] | None = {} if method == "POST" else None
+        path = "" if probe.setting.http.base_url.path != "/" else "/"
+        itself = await probe.send(method, path, json=body, as_is=True)
+        if itself.status == 402:
+            hint = (
+                f"{method} of the URL itself answers 402: it is an endpoint, and not the base "
+                f"URL; {INIT} {probe.setting.base_url} writes a target file"
+            )
+            break
+    return f"{asked} answers {answer.status}: no protected endpoint there; {hint}"
+
+
+def _redirected(setting: Setting, answer: TargetAnswer, asked: str) -> str | None:
+    """Return a note about a redirect to another host, port or scheme; None for others."""
+    base = setting.http.base_url
+    there = base.join(answer.headers.get("location", ""))
+    if (there.scheme, there.host, there.port) == (base.scheme, base.host, base.port):
+        return None
+    to = f"{there.scheme}://{there.netloc.decode()}"
+    return f"{asked} redirects to {to}; give that URL"
+
+
+# --- time and money ----------------------------------------------------------------------
+
+
+def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
+    """Raise `NotReady` if the target's clock is wrong; one that can be advanced never is."""
+    told = answer.headers.get("date")
+    if told is None or setting.advance is not None:
+        return
+    try:
+        ahead_s = parsedate_to_datetime(told).timestamp() - setting.clock.now()
+    except (ValueError, OverflowError):
+        return
+    if abs(ahead_s) > CLOCKS_AGREE_S:
+        way = "ahead of" if ahead_s > 0 else "behind"
+        raise NotReady(
+            f"the clock of {setting.base_url} is {abs(ahead_s):.0f} s {way} this one (its header "
+            "Date); authorizations are valid for minutes: set both clocks"
+        )
+
+
+async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None:
+    """Raise `NotReady` if the payer may not pay, cannot pay, or lacks the money."""
+    setting, payer = probe.setting, probe.setting.options.payer
+    assert payer is not None
+    name = challenge.requirements.get("network")
+    network = setting.options.networks.get(name) if isinstance(name, str) else None
+    if network is not None and setting.is_real_money(network):
+        raise NotReady(
+            f"the 402 asks for real money, on {name}: give --allow-mainnet to pay up to "
+            f"{to_decimal(plan.signs_base, 6)} tokens, or no --payer-key"
+        )
+    if network is None:
+        raise NotReady(
+            f"the 402 asks for the network {name!r}, on which nothing can be signed (known: "
+            f"{', '.join(setting.options.networks)}); describe it in --network-file, or judge the "
+            "service without --payer-key"
+        )
+    if network.decimals != SPEC_DECIMALS:
+        raise NotReady(
+            f"the token on {name} has {network.decimals} decimals, and --budget counts in tokens "
+            f"of {SPEC_DECIMALS}, which the specification demands: judge the service without "
+            "--payer-key, or with --world"
+        )
+    if setting.rpc is None:
+        return
+    data = to_hex(abi.balance_of(payer.address_bytes))
+    call = {"to": challenge.requirements["asset"], "data": data}
+    try:
+        balance_base = int(await probe.chain.call("eth_call", call, "latest"), 16)
+    except (Inconclusive, TypeError, ValueError) as problem:
+        raise NotReady(f"--rpc-url does not show the payer's balance: {problem}") from problem
+    if balance_base < plan.signs_base:
+        raise NotReady(
+            f"the payer {payer.address} has {to_decimal(balance_base, 6)} of the token "
+            f"{challenge.requirements['asset']} on {name}, and the plan signs for "
+            f"{to_decimal(plan.signs_base, 6)}: fund it, or give a smaller --budget"
+        )

@@ -1,0 +1,140 @@
+"""A second path that the target sells: what is paid for one path must not open the other.
+
+The target file names it (`second.path`). Without the key, it is looked for in what the service says
+of itself: its index, its OpenAPI document, its list of x402 resources. A path is one that answers a
+request without payment with an offer for itself.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from x402sim.payer import core
+from x402sim.suite.service.answers import TargetAnswer, read_402
+from x402sim.suite.service.places import walk
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.target import SPEC
+from x402sim.suite.verdict import Inconclusive, NotApplicable, Skipped
+
+DOCUMENTS = ("/openapi.json", "/.well-known/x402", "/")
+"""Where services tell what they sell, besides the index of section 4.5."""
+MOST = 20
+"""How many paths are asked, at most: each costs a request."""
+_PATH = re.compile(r"(?:\b(GET|POST)\s+)?(?:https?://[^\s/`\"')]+)?(/[\w./~-]*[\w~-])")
+"""A path in a text, with the method before it if there is one."""
+
+Ask = Callable[[str, str, Any], Awaitable[TargetAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class SecondPath:
+    """A second path that is sold: how it is asked for."""
+
+    method: str
+    path: str
+    body: Any = None
+
+    async def ask(
+        self, probe: Probe, payment_id: str | None = None, *, session_id: str | None = None
+    ) -> TargetAnswer:
+        """Request it, with or without a proof of payment."""
+        headers = core.proofs(payment_id)
+        if session_id is not None:
+            headers[probe.target.sessions.header] = session_id
+        return await probe.send(self.method, self.path, json=self.body, headers=headers)
+
+
+async def second_path(probe: Probe) -> SecondPath:
+    """Return the second path that is sold.
+
+    Raises `NotApplicable` if there is none, and `Skipped` if that is not known.
+    """
+    second = probe.target.second
+    if second.path == "":
+        raise NotApplicable("the target file says that no second path is sold (second.path)")
+    if second.path is not None:
+        body = (second.body or probe.usual_body) if second.method != "GET" else None
+        named = SecondPath(second.method, second.path, body)
+        answer = await named.ask(probe)
+        if resource_of(answer) in (None, probe.target.protected.path):
+            raise Skipped(
+                f"{second.method} {second.path} (second.path in the target file) asks for no "
+                f"payment of its own: {answer.summary}"
+            )
+        return named
+
+    async def ask(method: str, path: str, body: Any) -> TargetAnswer:
+        return await probe.send(method, path, json=body, may_break=True)
+
+    known = (probe.target.protected.path, probe.target.sessions.path, probe.target.pay.path)
+    found = await find_second(ask, resource_of, known, probe.target.llms.path, probe.usual_body)
+    if found is not None:
+        return found
+    is_as_shown = known[:2] == (SPEC.protected.path, SPEC.sessions.path)
+    if is_as_shown and probe.target.sessions.exists:
+        raise NotApplicable(
+            "what the specification sells besides is sessions, which other cases are about; if "
+            "there is another path, set second.path in the target file"
+        )
+    raise Skipped(
+        "whether a second path is sold is not known: set second.path in the target file, or "
+        '"" if there is none'
+    )
+
+
+async def find_second(
+    ask: Ask,
+    asks_for: Callable[[TargetAnswer], str | None],
+    known: tuple[str, ...],
+    index: str,
+    usual_body: Any,
+) -> SecondPath | None:
+    """Return the first path that asks to be paid for itself; None if the documents name none.
+
+    `known` are the path that is known to be sold, and others that are no second one. `ask` gets a
+    method, a path and a body, and requests it without payment; `asks_for` returns the path that an
+    answer asks to pay for.
+    """
+    asked: set[tuple[str, str]] = set()
+    for place in dict.fromkeys((index, *DOCUMENTS)):
+        for method, path in _paths(await ask("GET", place, None)):
+            is_new = path not in (*known, index, *DOCUMENTS) and (method, path) not in asked
+            if not is_new or len(asked) == MOST:
+                continue
+            asked.add((method, path))
+            body = usual_body if method == "POST" else None
+            if asks_for(await ask(method, path, body)) not in (None, known[0]):
+                return SecondPath(method, path, body)
+    return None
+
+
+def resource_of(answer: TargetAnswer) -> str | None:
+    """Return the path that an offer is for; None if the answer is none that can be paid."""
+    try:
+        return path_of(read_402(answer).requirements)
+    except Inconclusive:
+        return None
+
+
+def path_of(requirements: Mapping[str, Any]) -> str:
+    """Return the path of the resource that requirements name."""
+    return urlsplit(str(requirements.get("resource"))).path
+
+
+def _paths(answer: TargetAnswer) -> Iterator[tuple[str, str]]:
+    """Yield the methods and paths that a document names; GET where it names none."""
+    if answer.status != 200:
+        return
+    listed = answer.body.get("paths") if isinstance(answer.body, dict) else None
+    if isinstance(listed, dict):
+        for path, methods in listed.items():
+            for method in ("get", "post"):
+                if "{" not in path and isinstance(methods, dict) and method in methods:
+                    yield method.upper(), path
+        return
+    texts = [value for _, value in walk(answer.body) if isinstance(value, str)]
+    for text in texts if answer.body is not None else [answer.text]:
+        for method, path in _PATH.findall(text):
+            yield method or "GET", path

@@ -1,0 +1,275 @@
+"""Sends the requests of a run, with the user's TLS, headers and limits.
+
+It follows redirects on the target's own host, and waits while the target is busy: what is
+answered 429, or 503 with Retry-After, is sent again after the time that the answer asks for.
+
+If the target takes no connection any more, the last request before is named; where the run can
+restart the target, that request is sent again alone, to find out whether it is the cause.
+"""
+
+import itertools
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from x402sim.clock import Clock
+from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.suite import redact
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.scheduler import RestartFailed
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.verdict import CheckFailed, Inconclusive
+
+BUSY_S = 120.0
+"""How long one request waits in all until a target takes it."""
+FIRST_WAIT_S = 1.0
+"""How long to wait for a target that does not say how long; twice as long each time."""
+TOO_MANY, UNAVAILABLE = 429, 503
+KEPT_S = 0.8
+"""How long an idle connection is used again: services close theirs after a second, or five."""
+STOP_TRIES, STOP_S = 6, 0.5
+"""How often, and in which distance, a target is tried that takes no connection any more."""
+TOLD_S = 2.0
+"""Longer waits are announced."""
+MOVED = (307, 308)
+"""Redirects that keep the method and the body."""
+MOST_MOVES = 3
+
+
+class _OneShotAfterErrors(httpx.AsyncBaseTransport):
+    """Sends what follows an error over connections of its own, for a moment; nothing twice.
+
+    uvicorn closes a connection as soon as it has answered 500 for an application that raises; a
+    request that is sent on it at that moment is not read, or it is: nobody knows whether it paid.
+    """
+
+    def __init__(self, kept: httpx.AsyncBaseTransport, fresh: httpx.AsyncBaseTransport) -> None:
+        self._kept, self._fresh, self._clock, self._error_s = kept, fresh, Clock(), -KEPT_S
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        is_soon = self._clock.now() - self._error_s < KEPT_S
+        response = await (self._fresh if is_soon else self._kept).handle_async_request(request)
+        if response.status_code >= 500:
+            self._error_s = self._clock.now()
+        return response
+
+    async def aclose(self) -> None:
+        await self._kept.aclose()
+        await self._fresh.aclose()
+
+
+def client(
+    url: str, options: Options, headers: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
+    """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
+    verify = tls(options) if url.startswith("https") else False
+    kept, fresh = (
+        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+        for limits in (
+            httpx.Limits(keepalive_expiry=KEPT_S),
+            httpx.Limits(max_keepalive_connections=0),
+        )
+    )
+    return httpx.AsyncClient(
+        base_url=url,
+        headers=headers,
+        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), options.limits),
+        timeout=options.limits.deadline_s,
+    )
+
+
+def tls(options: Options) -> ssl.SSLContext:
+    """Return how certificates are verified; raises `ValueError` for an unreadable CA file."""
+    context = ssl.create_default_context()
+    if options.cacert is not None:
+        try:
+            context.load_verify_locations(options.cacert)
+        except (OSError, ssl.SSLError) as error:
+            raise ValueError(
+                f"--cacert {options.cacert}: expected a file of PEM certificates: {error}"
+            ) from error
+    if options.insecure:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def why(error: httpx.TransportError) -> str:
+    """Return why a request was not answered, in the words of the options."""
+    match error:
+        case AnswerTooSlow():
+            return "its answer took longer than --timeout allows"
+        case AnswerTooLarge():
+            return "its answer is larger than --max-answer-bytes allows"
+        case _:
+            return f"{type(error).__name__} {error}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last request that reached the target: of which id, and what came of it."""
+
+    request: httpx.Request
+    check_id: str
+    outcome: str
+
+    @property
+    def line(self) -> str:
+        """The request in a line."""
+        size = len(self.request.content)
+        body = f" with a body of {size} bytes" if size > 1000 else ""
+        path = redact.redacted(self.request.url.raw_path.decode())
+        return f"{self.request.method} {path}{body}"
+
+    def __str__(self) -> str:
+        """Return the request in a line, and the id that it is of."""
+        return f"{self.line} (of {self.check_id or 'the preflight'})"
+
+
+async def answered(
+    setting: Setting, request: httpx.Request, *, may_retry_503: bool
+) -> httpx.Response:
+    """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
+    waited_s = 0.0
+    for before in itertools.count():
+        await setting.pace.turn(setting.clock)
+        response = await setting.http.send(request)
+        now_s = setting.clock.now()
+        wait_s = asked_wait_s(response, before, now_s, may_retry_503=may_retry_503)
+        setting.has_answered = True
+        if wait_s is None:
+            return response
+        waited_s += wait_s
+        if waited_s > BUSY_S:
+            break
+        if wait_s >= TOLD_S:
+            said = f"as the target asks in its {response.status_code}"
+            setting.tell(f"waiting for {wait_s:.0f} s, {said}")
+        setting.pace.hold(setting.clock, wait_s)
+    raise Inconclusive(
+        f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
+        f"after {BUSY_S:.0f} s: give --rate, below its limit"
+    )
+
+
+def asked_wait_s(
+    response: httpx.Response, before: int, now_s: float, *, may_retry_503: bool
+) -> float | None:
+    """Return how long an answer asks to wait before the request is sent again; None if it does not.
+
+    `before` counts the times it has asked already. A 503 is an answer of the service where the
+    world has faults, and is not repeated there.
+    """
+    told = response.headers.get("retry-after")
+    is_later = response.status_code == UNAVAILABLE and told is not None and may_retry_503
+    if response.status_code != TOO_MANY and not is_later:
+        return None
+    return max(_seconds(told, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
+
+
+def _seconds(told: str | None, now_s: float) -> float | None:
+    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
+    if told is None:
+        return None
+    if told.strip().isdecimal():
+        return float(told)
+    try:
+        return parsedate_to_datetime(told).timestamp() - now_s
+    except (ValueError, OverflowError):
+        return None
+
+
+async def followed(
+    setting: Setting, request: httpx.Request, *, may_retry_503: bool
+) -> httpx.Response:
+    """Send a request, and again where the target has moved on its own host."""
+    for _ in range(MOST_MOVES):
+        response = await answered(setting, request, may_retry_503=may_retry_503)
+        if response.status_code not in MOVED:
+            break
+        there = request.url.join(response.headers.get("location", ""))
+        is_here = (there.scheme, there.netloc) == (request.url.scheme, request.url.netloc)
+        if not is_here or there == request.url:
+            break
+        request = httpx.Request(
+            request.method, there, headers=request.headers, content=request.content
+        )
+    return response
+
+
+async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
+    """Return if the target still takes connections; else raise what is known of its end.
+
+    Raises `CheckFailed` if the last request that reached it ends it again, alone after a restart,
+    or was the last before an earlier stop, too; and `Inconclusive` if it was not, or if that
+    cannot be tried.
+    """
+    last = setting.last
+    if not await _has_stopped(setting):
+        return
+    at = f"{datetime.fromtimestamp(setting.clock.now(), UTC):%H:%M:%S} UTC"
+    after = f", after {last}, which was {last.outcome}" if last else ""
+    said = f"the service stopped answering at {at}{after}"
+    if last is None or setting.restart is None:
+        way = "; give --restart COMMAND to have that request tried again alone" if last else ""
+        setting.stopped = said + way
+        raise Inconclusive(setting.stopped) from error
+    try:
+        is_cause = await _stops_again(setting, last.request)
+    except RestartFailed as problem:
+        setting.stopped = f"{said}; it was not restarted: {problem}"
+        raise Inconclusive(setting.stopped) from error
+    again = "sent again alone, after a restart, it has stopped the service again"
+    if not is_cause:  # what it needs besides may not be there yet: a service that has just begun
+        sent = (last.request.method, str(last.request.url), last.request.content)
+        if sent not in setting.stops:
+            setting.stops.add(sent)
+            raise Inconclusive(f"{said}; after a restart, that request alone did not stop it")
+        again = "it has stopped the service twice in this run, though not alone after a restart"
+    raise CheckFailed(
+        "a service that goes on answering",
+        "an answer to every request",
+        f"{said}; {again}",
+        setting.showing(last.request, None, last.outcome),
+    ) from error
+
+
+async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
+    """Restart the target, send one request, and tell whether it has stopped; it runs afterwards."""
+    assert setting.restart is not None
+    await setting.restart()
+    setting.offers.clear()
+    again = httpx.Request(
+        request.method,
+        request.url,
+        headers=request.headers,
+        content=request.content,
+        extensions=request.extensions,
+    )
+    with suppress(httpx.TransportError):  # the question is whether it goes on answering
+        await setting.http.send(again)
+    if not await _has_stopped(setting):
+        return False
+    await setting.restart()
+    return True
+
+
+async def _has_stopped(setting: Setting) -> bool:
+    """Tell whether the target, which has answered before, takes no connection for a while."""
+    if setting.advance is not None or not setting.has_answered:
+        return False
+    for attempt in range(STOP_TRIES + 1):
+        if attempt:
+            await setting.clock.sleep(STOP_S)
+        try:
+            await setting.http.send(setting.http.build_request("GET", "/"))
+        except httpx.ConnectError:
+            continue
+        except httpx.TransportError:
+            return False
+        return False
+    return True
