@@ -21,6 +21,7 @@ async def facilitator_refuses(world: LiveWorld) -> None:
     mallory = await world.payer("mallory")
     required = await alice.ask()
     good, token = alice.sign(required), mallory.address.lower()
+    rewrite = alice.rewrite_header
     price, too_much = required.price_base, required.price_base + 1
 
     async def ask(verb: str, header: str, changed: dict[str, str] | None = None) -> Any:
@@ -28,18 +29,18 @@ async def facilitator_refuses(world: LiveWorld) -> None:
 
     recipient, signature = "Recipient does not match payTo address", "Invalid EIP-3009 signature"
     spoiled: list[tuple[str, str, str, dict[str, str]]] = [
-        ("2.1/scheme", "Unsupported scheme: upto", alice.forge(good, scheme="upto"), {}),
+        ("2.1/scheme", "Unsupported scheme: upto", rewrite(good, scheme="upto"), {}),
         ("2.1/scheme", "Unsupported scheme: upto", good, {"scheme": "upto"}),
-        ("2.1/network", "Unsupported network: mars", alice.forge(good, network="mars"), {}),
+        ("2.1/network", "Unsupported network: mars", rewrite(good, network="mars"), {}),
         ("2.1/network", "Unsupported network: mars", good, {"network": "mars"}),
-        ("2.1/asset", f"Unsupported asset: {token}", alice.forge(good, asset=token), {}),
+        ("2.1/asset", f"Unsupported asset: {token}", rewrite(good, asset=token), {}),
         ("2.1/asset", f"Unsupported asset: {token}", good, {"asset": token}),
         ("5/exact-recipient", recipient, alice.sign(required, to=mallory.address), {}),
         ("5/exact-recipient", recipient, good, {"payTo": mallory.address}),
         ("5/exact-amount", f"Invalid amount: {too_much}", alice.sign(required, value=too_much), {}),
         ("5/exact-amount", f"Invalid amount: {price}", good, {"maxAmountRequired": f"{too_much}"}),
         ("5/signature-proves", signature, alice.sign(required, by=mallory.wallet), {}),
-        ("5/signature-proves", signature, alice.forge(good, nonce=bytes(32)), {}),
+        ("5/signature-proves", signature, rewrite(good, nonce=bytes(32)), {}),
     ]  # fmt: skip
     for clause, because, header, changed in spoiled:
         verdict = await ask("verify", header, changed)

@@ -35,7 +35,7 @@ async def foreign_header(world: LiveWorld) -> None:
     foreign = "0x" + there.asset.hex()
     labels: dict[str, Any] = {"network": there.name, "asset": foreign, "scheme": "upto"}
     for label, value in labels.items():
-        header = alice.forge(good, **{label: value})
+        header = alice.rewrite_header(good, **{label: value})
         relabelled = await alice.pay(required, header)
         world.expect(relabelled, "Invalid signature", "7/invalid-signature")
         world.expect(
@@ -51,7 +51,7 @@ async def foreign_header(world: LiveWorld) -> None:
         replace(here, chain_id=there.chain_id),
         replace(here, asset=there.asset),
     ):
-        header = alice.forge(alice.sign(required, network=token), asset=asset)
+        header = alice.rewrite_header(alice.sign(required, network=token), asset=asset)
         mislabelled = await alice.pay(required, header)
         world.expect(mislabelled, "Invalid signature", "7/invalid-signature")
         why = "Invalid EIP-3009 signature"

@@ -25,7 +25,7 @@ async def replay(world: LiveWorld) -> None:
 
     second = await alice.ask()
     world.expect(await alice.pay(second, header), "Nonce already used", "7/nonce-already-used")
-    respelled = await alice.pay(second, alice.forge(header, spelling="base64"))
+    respelled = await alice.pay(second, alice.rewrite_header(header, spelling="base64"))
     world.expect(respelled, "Nonce already used", "7/nonce-already-used")
 
     stolen = await mallory.ask()

@@ -23,7 +23,7 @@ async def submitted_by_others(world: LiveWorld) -> None:
     world.expect(refused, "Facilitator unreachable", "4.1/verify-signature")
     world.expect(refused.body["final"], False, "3/pending-resolved")
 
-    diverted = await mallory.submit(alice.forge(header, to=mallory.address))
+    diverted = await mallory.submit(alice.rewrite_header(header, to=mallory.address))
     world.expect(diverted.cause, "the signature does not prove consent", "5/exact-recipient")
     received = await mallory.submit(header, receive=True)
     world.expect(received.cause is None, False, "5/exact-recipient")

@@ -24,11 +24,13 @@ async def wrong_amount(world: LiveWorld) -> None:
         world.expect(signed.reason, why, "5/exact-amount")
 
     cheap = alice.sign(required, value=price_base // 10)
-    raised = await alice.pay(required, alice.forge(cheap, value=price_base))
+    raised = await alice.pay(required, alice.rewrite_header(cheap, value=price_base))
     world.expect(raised, "Invalid signature", "7/invalid-signature")
     why = "Invalid EIP-3009 signature"
     world.expect(raised.reason.split(";")[0], why, "5/signature-proves")
-    lowered = await alice.pay(required, alice.forge(alice.sign(required), value=price_base // 10))
+    lowered = await alice.pay(
+        required, alice.rewrite_header(alice.sign(required), value=price_base // 10)
+    )
     why = f"Invalid amount: {price_base // 10}"
     world.expect(lowered.reason.split(";")[0], why, "5/exact-amount")
 

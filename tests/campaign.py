@@ -8,9 +8,11 @@ import argparse
 import os
 import subprocess
 import sys
+from typing import TypeVar
 
 from x402sim.clock import stopwatch
 
+T = TypeVar("T")
 FULL_LENGTH = "X402SIM_FULL_LENGTH"
 """The variable of the environment with which the long tests do all that they can."""
 SEED = "X402SIM_SEED"
@@ -27,8 +29,8 @@ LONG = [
 ]
 
 
-def at_length(usual: int, full: int) -> int:
-    """Return how often a long test does something: in CI, or in `python -m tests.campaign`."""
+def at_length(usual: T, full: T) -> T:
+    """Return how often a long test does something, or to what: in CI, or in `tests.campaign`."""
     return full if FULL_LENGTH in os.environ else usual
 
 

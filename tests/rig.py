@@ -21,7 +21,7 @@ from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.service.settings import Settings
 from x402sim.service.state import restarted
 from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.running_world import RunningWorld, build
+from x402sim.world.running_world import RunningWorld, build
 
 START = 1_800_000_000
 QUOTE = "/api/perp/quote"
@@ -127,7 +127,7 @@ class ServiceRig(Buyer):
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""
         fresh = restarted(self.service)
-        for name in ("entitlements", "locks", "presented", "answering"):
+        for name in ("entitlements", "locks", "unreserved_in_flight", "answering"):
             object.__setattr__(self.service, name, getattr(fresh, name))
 
     # --- reads of the chain -----------------------------------------------------------

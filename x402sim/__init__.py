@@ -41,11 +41,10 @@ if TYPE_CHECKING:
     from x402sim.report.run import Run as Run
     from x402sim.service.settings import Settings as Settings
     from x402sim.spec.decisions import Decisions as Decisions
+    from x402sim.world.live import LiveWorld as LiveWorld
+    from x402sim.world.payer import Answer as Answer, Payer as Payer
+    from x402sim.world.scenario import Scenario as Scenario, scenario as scenario
     from x402sim.world.server.local import LocalServer as LocalServer
-    from x402sim.world.story.answers import Answer as Answer
-    from x402sim.world.story.live import LiveWorld as LiveWorld
-    from x402sim.world.story.payer import Payer as Payer
-    from x402sim.world.story.scenario import Scenario as Scenario, scenario as scenario
     from x402sim.world.transport.faults import Fault as Fault
     from x402sim.world.world import World as World
 
@@ -54,27 +53,27 @@ _HOME = {
     "BASE_SEPOLIA": "protocol.networks",
     "MAINNET": "protocol.networks",
     "TESTNET": "protocol.networks",
-    "Answer": "world.story.answers",
+    "Answer": "world.payer",
     "ChainError": "chain.base",
     "Decisions": "spec.decisions",
     "Fault": "world.transport.faults",
     "Journal": "journal",
-    "LiveWorld": "world.story.live",
+    "LiveWorld": "world.live",
     "LocalServer": "world.server.local",
     "Network": "protocol.networks",
     "PaidNotServed": "payer.core",
-    "Payer": "world.story.payer",
+    "Payer": "world.payer",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.core",
     "Run": "report.run",
-    "Scenario": "world.story.scenario",
+    "Scenario": "world.scenario",
     "SessionAuth": "payer.session",
     "Settings": "service.settings",
     "SpendingCapExceeded": "payer.core",
     "Wallet": "payer.wallet",
     "World": "world.world",
     "compare": "experiments.compare",
-    "scenario": "world.story.scenario",
+    "scenario": "world.scenario",
     "summarize": "experiments.summary",
     "sweep": "experiments.sweep",
 }

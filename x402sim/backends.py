@@ -12,18 +12,17 @@ Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 for `World(cache=...)`.
 """
 
-from x402sim.explorer.settings import ExplorerSettings as ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
-from x402sim.world.chains.anvil import Anvil as Anvil
-from x402sim.world.chains.block_times import (
+from x402sim.world.chain_models import (
     FixedBlocks as FixedBlocks,
+    GasWalk as GasWalk,
     JitteredBlocks as JitteredBlocks,
     PoissonBlocks as PoissonBlocks,
+    Reorgs as Reorgs,
 )
-from x402sim.world.chains.gas_prices import GasWalk as GasWalk
-from x402sim.world.chains.node import Node as Node
-from x402sim.world.chains.reorgs import Reorgs as Reorgs
+from x402sim.world.chains import Anvil as Anvil, Node as Node
 from x402sim.world.transport.cache import SharedCache as SharedCache
-from x402sim.world.where import Deployment as Deployment
+from x402sim.world.world import Deployment as Deployment
 
 __all__ = [name for name in dir() if name[0] != "_"]

@@ -5,6 +5,6 @@ Arrivals: `Poisson(per_s=..., daily=...)`, `Every(seconds)`, `At([...])`. Behavi
 `async def visit(payer, rng)` of your own.
 """
 
-from x402sim.world.story.population import At, Buy, Every, Poisson, Session
+from x402sim.world.population import At, Buy, Every, Poisson, Session
 
 __all__ = ["At", "Buy", "Every", "Poisson", "Session"]

@@ -108,18 +108,18 @@ def _changed(
     probe: Probe, challenge: Challenge, payer: Wallet, other: Wallet
 ) -> Iterator[tuple[str, str]]:
     """Yield changed fields, and headers that would be valid if the payer had signed them so."""
-    header = probe.wallets.sign(challenge, payer)
+    header, rewrite = probe.wallets.sign(challenge, payer), probe.wallets.rewrite_header
     auth, _ = authorization_of(header)
     # by a second only: how a service judges the window is for other checks to say
-    yield "validAfter", probe.wallets.forge(challenge, header, valid_after=auth.valid_after + 1)
-    yield "validBefore", probe.wallets.forge(challenge, header, valid_before=auth.valid_before - 1)
-    yield "nonce", probe.wallets.forge(challenge, header, nonce=auth.nonce[::-1])
+    yield "validAfter", rewrite(challenge, header, valid_after=auth.valid_after + 1)
+    yield "validBefore", rewrite(challenge, header, valid_before=auth.valid_before - 1)
+    yield "nonce", rewrite(challenge, header, nonce=auth.nonce[::-1])
     if other.address != payer.address:
-        yield "from", probe.wallets.forge(challenge, header, from_=other.address_bytes)
+        yield "from", rewrite(challenge, header, from_=other.address_bytes)
     for_one = probe.wallets.sign(challenge, payer, value=1)
-    yield "value", probe.wallets.forge(challenge, for_one, value=challenge.amount_base)
+    yield "value", rewrite(challenge, for_one, value=challenge.amount_base)
     for_self = probe.wallets.sign(challenge, payer, to=payer.address)
-    yield "to", probe.wallets.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
+    yield "to", rewrite(challenge, for_self, to=str(challenge.requirements["payTo"]))
 
 
 @check(
@@ -140,7 +140,7 @@ async def signed_for_another_token(probe: Probe) -> None:
         header = probe.wallets.sign(
             challenge, payer, network=elsewhere(probe.wallets.network(challenge))
         )
-        forged = probe.wallets.forge(challenge, header)
+        forged = probe.wallets.rewrite_header(challenge, header)
         await _refused(probe, forged, INVALID, what=f"signed for {name}")
     await probe.world.expect_payments(payer)
 
@@ -160,7 +160,7 @@ async def a_broken_signature(probe: Probe) -> None:
     for name, change in BROKEN.items():
         resigned = _resigned(probe, challenge, header, change)
         await _refused(probe, resigned, what=f"a signature of {name}")
-    from_zero = probe.wallets.forge(challenge, header, from_=ZERO_ADDRESS)
+    from_zero = probe.wallets.rewrite_header(challenge, header, from_=ZERO_ADDRESS)
     zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
     await _refused(probe, zeros, what="from address zero, and a signature of zeros")
     await probe.world.expect_payments(payer)

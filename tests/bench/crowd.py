@@ -13,9 +13,9 @@ from time import process_time
 from x402sim import World
 from x402sim.report.run import Run
 from x402sim.rng import Stream
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import Payer
-from x402sim.world.story.population import Behaviour, Buy, Every
+from x402sim.world.live import LiveWorld
+from x402sim.world.payer import Payer
+from x402sim.world.population import Behaviour, Buy, Every
 
 PAUSE_S, BUY = 0.5, Buy()
 

@@ -11,9 +11,10 @@ from time import process_time
 from x402sim import World, events
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
+from x402sim.protocol.routes import QUOTE
 from x402sim.report.run import Run
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer_client import ORDER, QUOTE
+from x402sim.world.live import LiveWorld
+from x402sim.world.payer import ORDER
 from x402sim.world.transport.latency import LatencySpec
 
 PAYERS = 200

@@ -33,14 +33,14 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.routes import PAY, QUOTE
 from x402sim.rng import Rng
 from x402sim.service import content, gate, payments
-from x402sim.service.issue import PAY, QUOTE
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
-from x402sim.world.assembly.running_world import RunningWorld, build
+from x402sim.world.live import LiveWorld
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.stage import START_S
-from x402sim.world.story.live import LiveWorld
+from x402sim.world.running_world import RunningWorld, build
+from x402sim.world.stages import START_S
 from x402sim.world.transport.link import Asgi
 
 FUNDS_BASE = 10**15

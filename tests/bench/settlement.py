@@ -18,7 +18,7 @@ from tests.bench.rounds import NotMeasured, Work
 from tests.chain.helpers import RELAYER, TOKEN, authorization, nonce, signature_of
 from tests.evm import find
 from tests.evm.helpers import Town
-from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.facilitator import engine
 from x402sim.protocol import abi
@@ -65,7 +65,7 @@ def settlements() -> Iterator[tuple[Work, Work]]:
             began = time.perf_counter()
             for call in calls:
                 fields = {"from": sender, "to": token, "data": call, "gas": GAS_LIMIT}
-                sent = eth.send_transaction({**fields, "gasPrice": GAS_PRICE_WEI})
+                sent = eth.send_transaction({**fields, "gasPrice": TESTNET.base_fee_wei})
                 receipt = eth.wait_for_transaction_receipt(sent, poll_latency=0.001)
                 assert receipt["status"] == 1, receipt
             return time.perf_counter() - began

@@ -16,8 +16,8 @@ import pandas as pd
 from tests.bench.rounds import Round, Work, cpu
 from tests.rig import ServiceRig
 from x402sim.journal import Journal
+from x402sim.protocol.routes import QUOTE
 from x402sim.report import frames
-from x402sim.service.issue import QUOTE
 
 BUDGET = "900.00"
 _UPDATE = (

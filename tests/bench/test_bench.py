@@ -16,7 +16,7 @@ from tests.bench.rounds import Measured, NotMeasured, alternate
 from tests.bench.rows import QUICK, ROWS, Bench
 from tests.evm import find
 from x402sim.events import PaymentSettled, SessionDebited
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
 
 # --- the rounds ------------------------------------------------------------------------
 

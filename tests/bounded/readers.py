@@ -33,8 +33,8 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.world.control.client import ControlClient
-from x402sim.world.stages.open import open_stage
-from x402sim.world.where import Deployment
+from x402sim.world.stages import open_stage
+from x402sim.world.world import Deployment
 
 KEY = b"k" * 32
 Reader = Callable[[str, float], Any]

@@ -19,10 +19,11 @@ from tests.chain.helpers import (
 )
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Block, ChainError
-from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
+from x402sim.protocol.networks import TESTNET
 
 
 def hashes(driver: LedgerDriver) -> list[Hash]:
@@ -52,7 +53,7 @@ def test_a_wait_that_times_out_leaves_nothing_behind(driver):
 
 def test_native_currency_spent_while_waiting_reverts(driver):
     driver.set_automine(False)
-    most = driver.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI
+    most = driver.native_balance(ALICE.address_bytes) - GAS_LIMIT * TESTNET.base_fee_wei
     sent = [driver.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]
     driver.mine()
     assert [driver.receipt(tx).succeeded for tx in sent] == [True] + [False] * 19

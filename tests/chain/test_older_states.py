@@ -1,6 +1,9 @@
 """Reading the state after an older block: as it was then, and nothing is changed by it."""
 
 import asyncio
+from sys import getsizeof
+
+import pytest
 
 from tests.chain.helpers import (
     ALICE,
@@ -8,15 +11,19 @@ from tests.chain.helpers import (
     OWNER,
     RELAYER,
     SHOP,
+    START_BASE,
     TOKEN,
     LedgerDriver,
     nonce,
+    payment,
 )
 from tests.chain.killed import operate
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import Call
-from x402sim.chain.ledger.machine import KEPT_STATES
+from x402sim.chain.base import Call, Reverted
+from x402sim.chain.ledger import machine
+from x402sim.chain.ledger.state import Past
 from x402sim.protocol import abi
+from x402sim.protocol.crypto import keccak256
 
 NONCES = [nonce(n) for n in range(12)]
 CALLS = [
@@ -53,12 +60,60 @@ def test_every_recent_state_is_as_it_was_and_reading_it_changes_nothing() -> Non
         then[head] = seen(driver)
         if n % 20:
             continue
-        before, order = contents(driver), [list(d) for d in contents(driver) if isinstance(d, dict)]
-        log = list(driver.state._undo)
-        for number in [each for each in then if each > head - KEPT_STATES]:
-            assert seen(driver, number) == then[number]
+        before = contents(driver)
+        for number in then:
+            assert seen(driver, number) == then[number], number
             compared += number < head
         assert contents(driver) == before
-        assert [list(d) for d in contents(driver) if isinstance(d, dict)] == order
-        assert driver.state._undo == log
     assert compared > 50
+
+
+def test_the_state_after_every_block_is_kept(driver: LedgerDriver, monkeypatch) -> None:
+    """ponder reads with `readContract` at blocks that are long past."""
+    monkeypatch.setattr(machine, "KEPT_BLOCKS", 16)
+    then = [seen(driver)]
+    for number in range(400):
+        if number % 7 == 0:
+            driver.run(driver.ledger.fund(ALICE.address_bytes, 1 + number))
+        else:
+            driver.send(payment(number, value=1))
+        if number % 50 == 49:
+            driver.reorg(3)  # the last of three blocks has all then
+            then[-2:] = [then[-3]] * 2
+        then.append(seen(driver))
+    assert driver.height() == len(then) - 1 == 400
+    assert [seen(driver, number) for number in range(401)] == then
+
+
+def test_a_call_in_an_old_state_does_what_it_did_then_and_leaves_no_trace(
+    driver: LedgerDriver,
+) -> None:
+    first = Call(RELAYER.address_bytes, TOKEN, payment("first"))
+    driver.send(first.data)
+    driver.run(driver.ledger.mine(500))
+    before = contents(driver)
+    assert driver.run(driver.ledger.call(first, 0)) == b""
+    with pytest.raises(Reverted, match="used or canceled"):
+        driver.run(driver.ledger.call(first, 1))
+    balance = bytes(keccak256(abi.word(SHOP.address_bytes) + abi.word(9)))
+    for slot, were in ((balance, (0, 10_000)), (abi.word(11), (START_BASE, START_BASE))):
+        words = [driver.run(driver.ledger.storage(TOKEN, slot, block)) for block in (0, 1)]
+        assert words == [*map(abi.word, were)]
+    assert contents(driver) == before
+
+
+def test_a_hundred_thousand_blocks_cost_less_than_a_hundred_megabytes(driver: LedgerDriver) -> None:
+    """Each has a payment, with a nonce of its own."""
+    blocks = 1000
+    for number in range(blocks):
+        driver.send(payment(number, value=1))
+    driver.state.record()
+    pasts = driver.state._past.values()
+    size = sum(getsizeof(past) + sum(map(_size, past.values())) for past in pasts)
+    assert 100_000 * size / blocks < 50e6, size
+
+
+def _size(past: Past) -> int:
+    if isinstance(past, int):
+        return getsizeof(past)
+    return sum(map(getsizeof, (past, *past, *past[1])))

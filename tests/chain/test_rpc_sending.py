@@ -8,22 +8,30 @@ import pytest
 from eth_account import Account
 
 from tests.chain.asking import PAYMENT, SHOP, Rpc
-from tests.chain.helpers import RELAYER, LedgerDriver
-from x402sim.chain.fees import BASE_FEE_WEI
+from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
+from tests.chain.test_ledger_file import contents
 from x402sim.chain.ledger.admission import MAX_BYTES
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.operation_log import OperationLog
+from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, keccak256, to_hex
-from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.crypto import Hash, checksum, keccak256, to_hex
+from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
 
 TOKEN = checksum(TESTNET.asset)
-BOB, BOB_KEY, BOBS_WEI = RELAYER.address, bytes.fromhex(RELAYER.private_key[2:]), 10**21
+BOB_BYTES, BOB, BOB_KEY, BOBS_WEI = (
+    RELAYER.address_bytes,
+    RELAYER.address,
+    bytes.fromhex(RELAYER.private_key[2:]),
+    10**21,
+)
 
 
 def signed(key: bytes = BOB_KEY, **changes: Any) -> str:
     fields: dict[str, Any] = {"to": TOKEN, "value": 0, "gas": 200_000, "nonce": 0, "chainId": 338}
     fields |= {"data": PAYMENT.data} | changes
     if "gasPrice" not in fields:
-        fees = {"maxFeePerGas": 2 * BASE_FEE_WEI, "maxPriorityFeePerGas": 10**9}
+        fees = {"maxFeePerGas": 2 * TESTNET.base_fee_wei, "maxPriorityFeePerGas": 10**9}
         fields = {"type": 2, **fees, **fields}
     kept = {name: value for name, value in fields.items() if value is not None}
     return to_hex(Account.sign_transaction(kept, key).raw_transaction)
@@ -34,15 +42,19 @@ def test_a_transaction_of_type_2(rpc: Rpc) -> None:
     tx_hash = rpc.result("eth_sendRawTransaction", raw)
     receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
     assert (receipt["status"], receipt["type"], receipt["from"]) == ("0x1", "0x2", BOB.lower())
-    assert int(receipt["effectiveGasPrice"], 16) == BASE_FEE_WEI + 10**9
+    assert int(receipt["effectiveGasPrice"], 16) == TESTNET.base_fee_wei + 10**9
     tx = rpc.result("eth_getTransactionByHash", tx_hash)
-    assert (tx["type"], tx["maxFeePerGas"], tx["accessList"]) == ("0x2", hex(2 * BASE_FEE_WEI), [])
+    assert (tx["type"], tx["maxFeePerGas"], tx["accessList"]) == (
+        "0x2",
+        hex(2 * TESTNET.base_fee_wei),
+        [],
+    )
     assert tx["maxPriorityFeePerGas"] == hex(10**9)
     assert tx["gasPrice"] == receipt["effectiveGasPrice"]
     assert tx["v"] == tx["yParity"] in ("0x0", "0x1")
     assert rpc.result("eth_getRawTransactionByHash", tx_hash) == raw
     left = int(rpc.result("eth_getBalance", BOB), 16)
-    assert BOBS_WEI - left == int(receipt["gasUsed"], 16) * (BASE_FEE_WEI + 10**9)
+    assert BOBS_WEI - left == int(receipt["gasUsed"], 16) * (TESTNET.base_fee_wei + 10**9)
     history = rpc.result("eth_feeHistory", "0x1", "latest", [0, 100])
     assert history["reward"] == [[hex(10**9)] * 2]
     assert rpc.result("eth_getBlockReceipts", "latest") == [receipt]
@@ -50,7 +62,7 @@ def test_a_transaction_of_type_2(rpc: Rpc) -> None:
 
 def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
     to = checksum(b"\x33" * 20)
-    raw = signed(gasPrice=BASE_FEE_WEI, to=to, value=7, data=b"", gas=21_000)
+    raw = signed(gasPrice=TESTNET.base_fee_wei, to=to, value=7, data=b"", gas=21_000)
     receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
     assert (receipt["status"], receipt["type"], receipt["gasUsed"]) == ("0x1", "0x0", "0x5208")
     assert int(rpc.result("eth_getBalance", to), 16) == 7
@@ -64,13 +76,12 @@ def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
     ("changes", "says"),
     [
         ({"chainId": 1}, "invalid chain id for signer: have 1 want 338"),
-        ({"nonce": 1}, f"nonce too high: address {BOB}, tx: 1 state: 0"),
         ({"gas": 21_000}, "intrinsic gas too low: gas 21000, minimum needed"),
         ({"gas": 25_000}, "insufficient gas for floor data gas cost: gas 25000, minimum needed"),
         ({"gas": 30_000_001}, "exceeds block gas limit"),
         ({"maxFeePerGas": 1, "maxPriorityFeePerGas": 0}, "max fee per gas less than block base"),
         ({"gasPrice": 1}, "maxFeePerGas: 1, baseFee: 5000000000000"),
-        ({"maxPriorityFeePerGas": 3 * BASE_FEE_WEI}, "max priority fee per gas higher than max"),
+        ({"maxPriorityFeePerGas": 3 * TESTNET.base_fee_wei}, "max priority fee per gas higher than max"),
         ({"value": BOBS_WEI}, f"insufficient funds for gas * price + value: balance {BOBS_WEI}, tx"),
         ({"key": b"\x0c" * 32}, "insufficient funds for gas * price + value: balance 0"),
         ({"to": None}, "contracts cannot be created here"),
@@ -101,14 +112,14 @@ def test_a_nonce_is_used_once(rpc: Rpc) -> None:
 
 def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
     rpc.run(rpc.ledger.set_automine(False))
-    first = signed(gasPrice=BASE_FEE_WEI)
+    first = signed(gasPrice=TESTNET.base_fee_wei)
     old = rpc.result("eth_sendRawTransaction", first)
     second = rpc.result("eth_sendRawTransaction", signed(nonce=1, to=checksum(SHOP), data=b""))
     assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
-    cheap = signed(gasPrice=BASE_FEE_WEI * 109 // 100)
+    cheap = signed(gasPrice=TESTNET.base_fee_wei * 109 // 100)
     error = rpc.error("eth_sendRawTransaction", cheap)
     assert error["message"] == "replacement transaction underpriced"
-    new = rpc.result("eth_sendRawTransaction", signed(gasPrice=BASE_FEE_WEI * 11 // 10))
+    new = rpc.result("eth_sendRawTransaction", signed(gasPrice=TESTNET.base_fee_wei * 11 // 10))
     counts = [rpc.result("eth_getTransactionCount", BOB, tag) for tag in ("latest", "pending")]
     assert counts == ["0x0", "0x2"]
     assert rpc.result("eth_getTransactionByHash", old) is None
@@ -128,14 +139,102 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
     chain = LedgerDriver(file=file).ledger
     rpc = Rpc(ledger=chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
-    rpc.error("eth_sendRawTransaction", signed(nonce=9))
+    ahead = rpc.result("eth_sendRawTransaction", signed(nonce=2))
     asyncio.run(chain.controls.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
+    pool = rpc.result("txpool_content")
     chain.close()
     opened = LedgerDriver(file=file).ledger
-    assert Rpc(ledger=opened).result("eth_getTransactionReceipt", sent) == receipt
+    rpc = Rpc(ledger=opened)
+    assert rpc.result("eth_getTransactionReceipt", sent) == receipt
     assert receipt["status"] == "0x1"
+    assert rpc.result("txpool_content") == pool
+    assert pool["queued"][BOB.lower()]["2"]["hash"] == ahead
+    rpc.result("eth_sendRawTransaction", signed(nonce=1))
+    assert rpc.result("eth_getTransactionReceipt", ahead)["blockNumber"] == "0x2"
     opened.close()
+
+
+def test_an_older_chain_file_of_another_network_has_the_fees_of_then(tmp_path: Path) -> None:
+    """All cost 5000 gwei once, and no file said so: what is replayed has to be what it was."""
+    clock = Clock(lambda: NOW_S)
+    opened = LedgerChain(BASE_SEPOLIA, clock, owner=BOB_BYTES, file=tmp_path / "new")
+    asyncio.run(opened.fund(ALICE.address_bytes, 5))
+    prices = [asyncio.run(opened.block(n)).base_fee_wei for n in (0, 1)]
+    assert prices == [10**6] * 2
+    opened.close()
+    for name, before in (("new", 10**6), ("old", 5000 * 10**9)):
+        if name == "old":
+            log = OperationLog(tmp_path / name, None)
+            log.begin(NOW_S, BASE_SEPOLIA.chain_id, BOB_BYTES, b"")
+            log.close()
+        chain = LedgerChain(BASE_SEPOLIA, clock, owner=BOB_BYTES, file=tmp_path / name)
+        assert asyncio.run(chain.block(0)).base_fee_wei == before
+        asyncio.run(chain.fund(ALICE.address_bytes, 5))
+        newest = asyncio.run(chain.block(asyncio.run(chain.height())))
+        assert newest.base_fee_wei == 10**6
+        chain.close()
+
+
+# --- behind a gap in nonces: `tests/evm/test_mempool.py` compares it with anvil --------
+
+
+def test_sixty_settlements_at_once_are_mined_in_any_order(rpc: Rpc) -> None:
+    calls = [payment(n, value=1) for n in range(60)]
+    for nonce in reversed(range(60)):
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, data=calls[nonce]))
+    block = rpc.result("eth_getBlockReceipts", "0x1")
+    assert [receipt["status"] for receipt in block] == ["0x1"] * 60
+    assert rpc.result("eth_blockNumber") == "0x1"
+
+
+def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = signed(nonce=3, gasPrice=TESTNET.base_fee_wei)
+    rpc.result("eth_sendRawTransaction", first)
+
+    def refused(**changes: Any) -> str:
+        return rpc.error("eth_sendRawTransaction", signed(**changes))["message"]
+
+    assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
+    assert (
+        refused(nonce=3, gasPrice=TESTNET.base_fee_wei + 1) == "replacement transaction underpriced"
+    )
+    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=2 * TESTNET.base_fee_wei))
+    rest = BOBS_WEI - 3 * 200_000 * TESTNET.base_fee_wei
+    poor = refused(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest + 1)
+    assert poor == (
+        f"insufficient funds for gas * price + value: balance {BOBS_WEI}, queued cost "
+        f"{2 * 200_000 * TESTNET.base_fee_wei}, tx cost {rest + 1 + 200_000 * TESTNET.base_fee_wei}, overshot 1"
+    )
+    assert rpc.result(
+        "eth_sendRawTransaction", signed(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest)
+    )
+    monkeypatch.setattr("x402sim.chain.ledger.admission.MAX_QUEUED", 2)
+    other = {"key": bytes.fromhex(ALICE.private_key[2:])}
+    assert refused(nonce=8, **other) == "txpool is full"
+    assert rpc.result("eth_sendRawTransaction", signed(nonce=0, **other))
+    mine = rpc.result("txpool_contentFrom", BOB)
+    assert [*mine["queued"]] == ["3", "5"]
+    assert mine["queued"]["3"]["hash"] == dear
+    assert rpc.run(rpc.ledger.drop(Hash(bytes.fromhex(dear[2:]))))
+    assert rpc.result("txpool_status") == {"pending": "0x0", "queued": "0x1"}
+    assert rpc.run(rpc.ledger.waiting()) == 1
+    rpc.run(rpc.ledger.drop())
+    assert rpc.result("txpool_content") == {"pending": {}, "queued": {}}
+
+
+def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
+    rpc = Rpc(ledger=driver.ledger)
+    rpc.run(rpc.ledger.set_automine(False))
+    for nonce in (0, 1):
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, data=payment(nonce)))
+    rpc.run(rpc.ledger.force_revert(1))
+    before = contents(driver)
+    asked = {"to": TOKEN, "data": to_hex(abi.balance_of(SHOP))}
+    for tag, paid in (("latest", 0), ("pending", 10_000)):
+        assert int(rpc.result("eth_call", asked, tag), 16) == paid
+    assert contents(driver) == before
+    assert rpc.ledger.machine.forced_reverts == 1
 
 
 # --- accounts of the server ----------------------------------------------------------
@@ -149,7 +248,7 @@ def test_the_server_signs_what_its_accounts_send() -> None:
     assert Account.recover_transaction(raw) == BOB
     tx = wallet.result("eth_getTransactionByHash", tx_hash)
     assert (tx["type"], tx["gas"]) == ("0x2", hex(200_000))
-    legacy = {"from": BOB, "to": BOB, "value": "0x5", "gasPrice": hex(BASE_FEE_WEI)}
+    legacy = {"from": BOB, "to": BOB, "value": "0x5", "gasPrice": hex(TESTNET.base_fee_wei)}
     tx_hash = wallet.result("eth_sendTransaction", legacy)
     assert wallet.result("eth_getTransactionReceipt", tx_hash)["type"] == "0x0"
     too_large = {"from": BOB, "to": BOB, "nonce": hex(2**200), "maxFeePerGas": hex(2**255)}

@@ -21,7 +21,7 @@ from x402sim import LocalServer, World
 from x402sim.backends import ExplorerSettings
 from x402sim.commands import playing, results
 from x402sim.report.summary import checks_of
-from x402sim.world.story.scenario import shipped_names
+from x402sim.world.scenario import shipped_names
 
 run = partial(runner.run, "run")
 

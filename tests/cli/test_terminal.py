@@ -14,7 +14,7 @@ from x402sim import LocalServer
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.story.scenario import shipped_names
+from x402sim.world.scenario import shipped_names
 
 ENDS_S = 60
 

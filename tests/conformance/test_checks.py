@@ -22,7 +22,7 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Indexer, load
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages import in_process
 
 OURS = World(seed=2)
 OWN = load(folder() / "targets" / "x402sim.toml")

@@ -215,7 +215,7 @@ class _Load:
         """Sign what a 402 asks for, in one of the versions."""
         version: Version = self.luck.choice(self.versions)
         standard = read_standard(required, version)
-        assert standard is not None
+        assert standard is not None, f"{required.status_code}: {required.text}"
         auth, text = sign(choose(standard, TESTNET), wallet, TESTNET, int(time.time()))
         payment_id = required.json()["paymentId"]
         return Order(version, auth.nonce.hex(), {PAYMENT_HEADERS[version]: text}, payment_id)
@@ -252,9 +252,15 @@ class _Load:
             time.sleep(0.1)
 
     def _patiently(self, headers: dict[str, str]) -> httpx.Response:
+        """Ask until there is an answer about the payment: beside other programs a request may be too
+        slow for the server (408), or be answered as it stops (503)."""
+        end = time.monotonic() + ORDER_S
         while True:
+            assert time.monotonic() < end, "a service does not answer"
             with suppress(*BROKEN):
-                return self._send(headers, PATIENT_S)
+                answer = self._send(headers, PATIENT_S)
+                if answer.status_code not in (408, 503):
+                    return answer
             time.sleep(0.05)
 
     def _send(

@@ -29,7 +29,7 @@ from x402sim.service.store.served import Served
 from x402sim.service.store.session_budgets import SessionBudgets
 
 Way = Literal["one step", "upfront", "session"]
-How = Literal["fin", "reset"]
+How = Literal["fin", "reset", "either"]
 
 
 @dataclass(slots=True)
@@ -109,7 +109,8 @@ class _Leaving:
         sent = head.encode() + self._body
         with socket.create_connection(self._server.address) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._how == "reset":
+            how = self._luck.choice(("fin", "reset")) if self._how == "either" else self._how
+            if how == "reset":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             poll, began = select.poll(), time.perf_counter()
             poll.register(connection, select.POLLIN)

@@ -20,9 +20,10 @@ from tests.chain.helpers import (
 )
 from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, TxReceipt
-from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
+from x402sim.protocol.networks import TESTNET
 from x402sim.world.loop import run_virtual
 
 UNKNOWN = Hash(b"\x99" * 32)
@@ -53,7 +54,10 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDr
         tx = either.transaction(tx_hash)
         assert (tx.nonce, tx.block_number, tx.index) == (number - 1, number, 0)
         assert tx.call == mined.call == pay_call(number - 1)
-        assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (GAS_LIMIT, *[GAS_PRICE_WEI] * 2)
+        assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (
+            GAS_LIMIT,
+            *[TESTNET.base_fee_wei] * 2,
+        )
 
 
 def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriver):

@@ -12,7 +12,6 @@ from tests.evm.helpers import ChainDriver, Town, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
-from x402sim.chain.fees import GAS_PRICE_WEI
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -121,7 +120,7 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
     transaction = {
         "chainId": TESTNET.chain_id,
         "nonce": driver.account_nonce(sender),
-        "gasPrice": GAS_PRICE_WEI,
+        "gasPrice": TESTNET.base_fee_wei,
         "gas": limit,
         "to": checksum(TOKEN),
         "value": 0,

@@ -25,8 +25,8 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.world.assembly.running_world import build
-from x402sim.world.story.scenario import Scenario, shipped
+from x402sim.world.running_world import build
+from x402sim.world.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
 HASH = re.compile("0x[0-9a-f]{64}")

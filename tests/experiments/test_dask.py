@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.experiments import studies
 from x402sim import sweep
 from x402sim.cli import app
-from x402sim.experiments import executors
+from x402sim.experiments import drive
 
 GRID: dict[str, Any] = {"n": [1, 2]}
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of distributed's own
@@ -55,7 +55,7 @@ def test_a_cluster_gives_the_same_frame(client: Any) -> None:
 def test_workers_of_another_version_are_refused(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "VERSION", "0.0.0")
+    monkeypatch.setattr(drive, "VERSION", "0.0.0")
     with pytest.raises(ValueError, match=r"tcp://.* has x402sim .*, but this process has 0\.0\.0"):
         sweep(studies.wait, {"rate": [1.0]}, range(2), client)
 

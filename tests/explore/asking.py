@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from tests.explore.book import Key, Presented
 from tests.explore.steps import Scene
-from x402sim.service.issue import MARKET
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer import Payer
+from x402sim.protocol.routes import MARKET
+from x402sim.world.payer import Answer, Payer
 
 LATE_S = 1_300.0
 """Time for a session that opened during the audit: 600 s at most, and its refund."""

@@ -32,7 +32,7 @@ from tests.money import (
     session_is_right,
 )
 from x402sim.protocol.refusals import Refusal, RequestError
-from x402sim.service.issue import MARKET, QUOTE, SESSIONS
+from x402sim.protocol.routes import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
 CLOCK_S = 60

@@ -16,6 +16,7 @@ from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.messages import PaymentRequirements, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.routes import QUOTE
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     encode_payment,
@@ -23,9 +24,7 @@ from x402sim.protocol.x402 import (
     requirements_v1,
     requirements_v2,
 )
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer import Payer
-from x402sim.world.story.payer_client import ORDER, QUOTE
+from x402sim.world.payer import ORDER, Answer, Payer
 
 Key = tuple[Service, str]
 """A service and a payment id of it."""

@@ -6,7 +6,7 @@ from tests.explore.book import Book
 from tests.explore.case import Lie
 from x402sim.protocol import cronos
 from x402sim.protocol.messages import encode
-from x402sim.world.story.live import LiveWorld
+from x402sim.world.live import LiveWorld
 from x402sim.world.transport.faults import Fault
 
 _AT = "2027-01-15T08:00:00.000Z"

@@ -15,16 +15,16 @@ from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app
 from x402sim import Settings, World, events
 from x402sim.chain import contract
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.chains.block_times import FixedBlocks
+from x402sim.world.chain_models import FixedBlocks
+from x402sim.world.live import LiveWorld
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
-from x402sim.world.stages.in_process import in_process
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import in_process
 
 QUIET_S = 1_600.0
 """The peace before the audit: twelve blocks of 60 s, and several runs of every background job."""
@@ -110,7 +110,7 @@ class _Run:
         world = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
         async with in_process(world) as stage:
             self._journal = stage.journal
-            live = await LiveWorld.on(stage)
+            live = await LiveWorld.start(stage)
             self._journal.listeners.append(self._watch)
             try:
                 await self._tell(await _scene(live, stage.parts, self._case))
@@ -127,7 +127,7 @@ class _Run:
                 group.create_task(self._step(scene, started_s + step.at_s, step))
         await live.heal()
         if any(isinstance(step, Pause) for step in self._case.steps):
-            owner = str(live.who.token_owner)
+            owner = str(live.info.token_owner)
             # a reorganisation may have lost it
             await live.stage.transact(owner, to_hex(abi.UNPAUSE))
         sessions_s = [step.duration_s for step in self._case.steps if isinstance(step, Deposit)]

@@ -25,12 +25,11 @@ from tests.explore.case import (
 )
 from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
-from x402sim.service.issue import MARKET, QUOTE
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.stages.stage import PAYER_TIMEOUT_S
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.payer import Payer
+from x402sim.protocol.routes import MARKET, QUOTE
+from x402sim.world.live import LiveWorld
+from x402sim.world.payer import Answer, Payer
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import PAYER_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

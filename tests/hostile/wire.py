@@ -9,9 +9,8 @@ from random import Random
 from tests.hostile.inputs import Sent, hostile
 from tests.hostile.town import Town, town
 from x402sim.world.server.connection import Deadlines
-from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.mount import world_app
+from x402sim.world.server.serve import Server, world_app
 
 AT_ONCE = 50
 SOON = Deadlines(head_s=0.5, body_s=0.5, idle_s=1)

@@ -12,7 +12,7 @@ from x402sim.report.frames import TABLES
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite.service.engine import all_checks
 from x402sim.world.control.app import usage
-from x402sim.world.story.scenario import shipped
+from x402sim.world.scenario import shipped
 
 OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""
@@ -31,7 +31,7 @@ def told() -> dict[str, Any]:
         "rpc": documentation(),
         "control": usage(),
         "scenarios": [
-            (each.name, each.title, each.covers, each.needs, each.story) for each in shipped()
+            (each.name, each.title, each.covers, each.needs, each.description) for each in shipped()
         ],
         "checks": [
             (each.name, each.title, each.level, each.ground.told, each.needs)

@@ -21,7 +21,7 @@ from tests.house import PACKAGE, ROOT
 
 PUBLISHED = {"_exit", "_replace", "_value_", "_repr_html_", "_repr_png_"}
 """What begins so, and is in the documentation of Python or IPython."""
-PLAYS_FILES = PACKAGE / "world/story/scenario.py"
+PLAYS_FILES = PACKAGE / "world/scenario.py"
 """It imports a story's file, in the way that importlib's documentation shows."""
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "attrgetter", "methodcaller"}
 """Functions whose texts are names of attributes."""
@@ -31,7 +31,10 @@ PRIVATE = re.compile(r"_[A-Za-z]\w*?(?<!__)")
 
 
 def sources() -> dict[str, ast.Module]:
-    """Return what we wrote in Python, by its path: the package and all that comes with it."""
+    """Return what we wrote in Python, by its path: the package and all that comes with it.
+
+    Nothing keeps them: a million nodes are five seconds to parse, and more for each collector's walk.
+    """
     found = {}
     for folder in ("x402sim", "scenarios", "conformance", "tests"):
         for file in (ROOT / folder).rglob("*.py"):
@@ -42,9 +45,6 @@ def sources() -> dict[str, ast.Module]:
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         found[f"notebooks/{file.name}"] = ast.parse("\n".join(code))
     return found
-
-
-SOURCES = sources()
 
 
 def is_private(name: str) -> bool:
@@ -108,9 +108,10 @@ def test_what_is_borrowed_is_seen(code: str) -> None:
 
 def test_no_private_name_of_others_is_used() -> None:
     """Tests may look into any file of the kit, and run code that they make."""
-    all_ours = {name for tree in SOURCES.values() for name in defined(tree)}
+    trees = sources()
+    all_ours = {name for tree in trees.values() for name in defined(tree)}
     found = []
-    for path, tree in SOURCES.items():
+    for path, tree in trees.items():
         is_test = path.startswith("tests/")
         ours = all_ours if is_test else set(defined(tree))
         runs_code = is_test or ROOT / path == PLAYS_FILES

@@ -59,7 +59,7 @@ READS = {
     "experiments/digest.py": "the name of a story that a user gives",
     "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
-    "journal/entries.py": "a line of a journal",
+    "journal.py": "a line of a journal",
     "payer/diagnosis.py": "fields of a 402",
     "payer/reading.py": "what a service answers",
     "protocol/findings.py": "the reasons of any facilitator",
@@ -87,17 +87,15 @@ READS = {
     "text/printable.py": "text of other parties",
     "text/times.py": "times in text of other parties",
     "world/loop.py": "the line of a library that imports a user's file in the place of another",
-    "world/server/exchange.py": "header names",
+    "world/server/connection.py": "header names",
     "world/server/listen.py": "hosts and origins",
-    "world/server/log.py": "messages",
-    "world/server/log_lines.py": "secrets in headers",
-    "world/server/mount.py": "origins",
-    "world/story/forgotten.py": "a warning of Python",
-    "world/story/scenario.py": "the name of a file that a user gives",
-    "world/transport/faults.py": "messages and paths",
+    "world/server/log.py": "messages, and secrets in headers",
+    "world/server/serve.py": "origins",
+    "world/play.py": "a warning of Python",
+    "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",
-    "world/transport/made_up.py": "headers that a user gives",
-    "world/ui/watch.py": "paths",
+    "world/transport/faults.py": "messages, paths, and headers that a user gives",
+    "world/ui.py": "paths",
     "world/world.py": "names that a user gives",
     "scenarios/open_pages.py": "the links of a page",
     "conformance/service/test_section_2_required.py": "what a target answers",
@@ -110,7 +108,7 @@ READS = {
 `causes` is the only one that looks at words of ours, those of a check's demand.
 """
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
-SHOWS = {"report/frame.py", "report/run.py", "world/story/scenario.py"}
+SHOWS = {"report/frame.py", "report/run.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.house import PACKAGE
 from tests.house.reference import GUIDE, PAGES
 from x402sim.protocol.networks import TESTNET
-from x402sim.protocol.refusals import Refusal, RequestError, status_of
+from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
 from x402sim.spec.decisions import Decisions, alternatives
@@ -62,4 +62,4 @@ def test_every_refusal_is_in_the_openapi_document(choices):
         assert f"`{refusal.text}` (7): {refusal.row.cause}" in answer["description"]
         examples = answer["content"]["application/json"]["examples"].values()
         bodies = {each["value"]["error"]: each["value"] for each in examples}
-        assert bodies[refusal.text]["final"] is (refusal.row.final is True)
+        assert bodies[refusal.text]["final"] is (refusal.row.final is Finality.FINAL)

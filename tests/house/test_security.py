@@ -6,11 +6,11 @@ from x402sim.chain.rpc.app import MAX_BATCH, MAX_BATCH_BYTES
 from x402sim.http import web
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S
-from x402sim.payer.guard import MAX_REDIRECTS
+from x402sim.payer.flow import MAX_REDIRECTS
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.service.environment import Environment
-from x402sim.world.assembly.running_world import JOURNAL_LIMIT
 from x402sim.world.control.client import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
+from x402sim.world.running_world import JOURNAL_LIMIT
 from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES
 
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

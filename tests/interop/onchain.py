@@ -18,8 +18,7 @@ from x402sim.chain.node.anvil import AnvilNode
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.world.chains.accounts import ACCOUNTS
-from x402sim.world.chains.node import KEYS
+from x402sim.world.chains import ACCOUNTS, KEYS
 
 NETWORK = ("--network", BASE_SEPOLIA.name)
 FIRST_BASE = 1000 * 10**BASE_SEPOLIA.decimals

@@ -24,8 +24,7 @@ from x402sim.events import (
     RequestSent,
     clipped,
 )
-from x402sim.journal import HEADER, OURS, VERSION, Entry, Journal, Maker, line
-from x402sim.journal.storage import EVERY
+from x402sim.journal import EVERY, HEADER, OURS, VERSION, Entry, Journal, Maker, line
 from x402sim.report.columns import tables
 
 INDEXED = PaymentIndexed(payment_id="pay_1", block=7)

@@ -10,8 +10,7 @@ from pandas.testing import assert_frame_equal
 
 from x402sim import Fault, LiveWorld, World
 from x402sim.events import IndexerRan, Note, PaymentIndexed
-from x402sim.journal import HEADER, Entry, Journal
-from x402sim.journal.storage import EVERY
+from x402sim.journal import EVERY, HEADER, Entry, Journal
 from x402sim.population import Every, Session
 from x402sim.report.frames import TABLES
 
@@ -40,7 +39,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         numbers.append(number)
         return Entry(number - 2, 0, INDEXED)
 
-    monkeypatch.setattr("x402sim.journal.storage.read_line", read_line)
+    monkeypatch.setattr("x402sim.journal.read_line", read_line)
     return numbers
 
 

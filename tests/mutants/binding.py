@@ -10,8 +10,8 @@ from tests.mutants.middleware import Answer, Request, Serve, paths
 from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, OtherIds, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
+from x402sim.protocol.routes import MARKET
 from x402sim.protocol.rules import Presented
-from x402sim.service.issue import MARKET
 
 binding = Kind("binding")
 

@@ -53,7 +53,7 @@ async def compared_too_early(service: Service, request: Request, serve: Serve) -
         request.headers.get("x-session-id", ""),
         service.env.quote_price_base,
     )
-    if not service.store.sessions.can_pay(session_id, price_base, service.clock.now_ms()):
+    if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
         return await serve(request)
     await service.clock.sleep(PAUSE_S)
     reply = await serve(request)

@@ -10,6 +10,7 @@ from tests.mutants.paying import PAY, QUOTE
 from tests.mutants.wrapper import overriding
 from x402sim import World
 from x402sim.service.state import Entitlement
+from x402sim.service.store.payment_records import Submission
 
 gate = Kind("gate")
 
@@ -92,7 +93,7 @@ def pending_opens(it: Any, payment_id: str, resource: str) -> bool:
     stored = it.inner.get(payment_id)
     if stored is None or stored.resource_url != resource:
         return False
-    is_unknown = stored.status == "pending" and stored.may_move
+    is_unknown = stored.status == "pending" and stored.submission is not Submission.NOT_SUBMITTED
     return is_unknown or stored.status == "settled"
 
 

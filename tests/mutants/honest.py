@@ -228,3 +228,35 @@ HONEST: dict[str, Honest] = {each.name: each for each in (
       for field in ("timeout", "resource")),
 )}  # fmt: skip
 """Every honest service, by its name."""
+
+TOGETHER: tuple[tuple[str, ...], ...] = (
+    ("errors as problem details", "ids as UUIDs", "a bare list of agents",
+     "session under another name", "addresses in lower case", "any description may come back",
+     "any block is deep", "more fields"),
+    ("errors as objects", "ids that begin with the time", "a list of agents' names",
+     "keys in another order", "any timeout may come back", "in no hurry", "whole prices"),
+    ("errors are texts only", "ids that begin alike", "no other fields taken",
+     "hashes in upper case", "a dearer market", "blocks are deep late"),
+    ("402s are problems", "headers are packed anew", "any resource may come back",
+     "refusals are final", "the explorer is asked until a block is deep"),
+    ("a failed settlement is a 200", "what is sent back is ignored", "times as 300.0",
+     "a refund is two transfers", "the node is asked for what the explorer does not tell"),
+    ("a failed settlement is a 202", "a session is at a location", "hex headers only",
+     "no claim after a refusal"),
+    ("a failed settlement is a redirect", "no session is a 200", "everything has moved",
+     "the chain is asked afterwards"),
+    ("a failed settlement has no flag", "deposits have a limit",
+     "a slash at its end is the same path", "a deposit has no receipt",
+     "words that begin like a session's id"),
+)  # fmt: skip
+"""Choices that one service can make, so that CI judges them in one run; what is in none is judged
+alone, but for what another run has: a decision alone, a seed, our own target, one slow part."""
+ALONE = (
+    "to the letter", "every decision switched", "200 ms a request, and the world too",
+    "many forms at once", "as it was before", "records and sessions inside",
+)  # fmt: skip
+
+
+def together(names: tuple[str, ...]) -> Honest:
+    """Return one service with all these choices."""
+    return honest(", ".join(names), *(change for name in names for change in HONEST[name].changes))

@@ -18,9 +18,15 @@ from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
 
 
-def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
-    """Run the whole suite, or some checks, against one mutant or one honest service."""
-    elapsed, given = stopwatch(), HONEST.get(name, Honest(name=name, own_target=True))
+def judge_one(
+    name: str, checks: list[Check] | None = None, honest: Honest | None = None
+) -> Verdict:
+    """Run the whole suite, or some checks, against a mutant or an honest service of this name.
+
+    `honest` is a service that has none.
+    """
+    elapsed = stopwatch()
+    given = honest or HONEST.get(name, Honest(name=name, own_target=True))
     results, crash = [], ""
     world = MUTANTS[name].world(given.world) if name in MUTANTS else given.world
     try:

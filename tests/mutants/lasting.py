@@ -60,8 +60,8 @@ class SessionsInMemory(Wrapper):
         super().__init__(inner, service)
         self._begun_ms = service.clock.now_ms()
 
-    def can_pay(self, session_id: str, *of: Any) -> bool:
-        return self._is_known(session_id) and bool(self.inner.can_pay(session_id, *of))
+    def has_budget(self, session_id: str, *of: Any) -> bool:
+        return self._is_known(session_id) and bool(self.inner.has_budget(session_id, *of))
 
     def debit(self, session_id: str, *of: Any) -> Any:
         return self.inner.debit(session_id, *of) if self._is_known(session_id) else None

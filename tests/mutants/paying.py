@@ -13,7 +13,12 @@ from tests.mutants.middleware import Answer, Request, Serve
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.issue import AGENTS as AGENTS, PAY as PAY, QUOTE as QUOTE, SESSIONS as SESSIONS
+from x402sim.protocol.routes import (
+    AGENTS as AGENTS,
+    PAY as PAY,
+    QUOTE as QUOTE,
+    SESSIONS as SESSIONS,
+)
 
 ALREADY_SETTLED = Refusal.ALREADY_SETTLED.text
 INVALID_SIGNATURE = Refusal.INVALID_SIGNATURE.text

@@ -23,11 +23,8 @@ FAR_S = 2**62
 class ForgetsRefusals(Wrapper):
     """A store that drops a claim whose money does not move now."""
 
-    def set_may_move(self, attempt: int, may_move: bool) -> None:
-        if may_move:
-            self.inner.set_may_move(attempt, may_move)
-        else:
-            self.inner.drop_claim(attempt)
+    def mark_not_submitted(self, attempt: int) -> None:
+        self.inner.drop_claim(attempt)
 
 
 def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
@@ -157,7 +154,7 @@ reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
 async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """Nobody asks the chain: a payment whose answer was lost stays pending."""
     for pending in it.service.store.payments.pending(math.inf, 10**6):
-        if pending.seen_unused and pending.nonce == nonce:
+        if pending.nonce_confirmed_unused and pending.nonce == nonce:
             raise Unavailable("nobody asks the chain")
     return await it.inner.nonce_state(authorizer, nonce)
 

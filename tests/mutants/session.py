@@ -36,7 +36,7 @@ from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.service.issue import MARKET
+from x402sim.protocol.routes import MARKET
 
 session = Kind("session")
 TOKEN = 10**6
@@ -251,7 +251,7 @@ session("budget-without-end", "5/session-debit",
 @session.defect("never-debited", "5/session-debit", into("sessions.debit"))
 def never_debits(it: Any, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
     """A served request does not raise released."""
-    if not it.inner.can_pay(session_id, amount_base, now_ms):
+    if not it.inner.has_budget(session_id, amount_base, now_ms):
         return None
     return it.inner.get(session_id).released
 
@@ -259,7 +259,7 @@ def never_debits(it: Any, session_id: str, amount_base: int, _: str, now_ms: int
 @session.defect("debited-by-half", "5/session-debit", into("sessions.debit"))
 def debits_half(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
     """A served request raises released by half its price."""
-    if not it.inner.can_pay(session_id, amount_base, now_ms):
+    if not it.inner.has_budget(session_id, amount_base, now_ms):
         return None
     return it.inner.debit(session_id, amount_base // 2, resource, now_ms)
 
@@ -320,7 +320,7 @@ def market_is_free(it: Any, session_id: str, amount_base: int, resource: str, no
     """A session is not debited for the second path."""
     if resource != MARKET:
         return it.inner.debit(session_id, amount_base, resource, now_ms)
-    if not it.inner.can_pay(session_id, amount_base, now_ms):
+    if not it.inner.has_budget(session_id, amount_base, now_ms):
         return None
     return it.inner.get(session_id).released
 

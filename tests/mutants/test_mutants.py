@@ -1,8 +1,8 @@
 """The suite sees every defect, by the check of its clause, and accuses nobody else.
 
 Every day, half of the mutants are judged by the checks of their clauses, and one honest service by
-a third; `pytest -m thorough tests/mutants` judges the other half, and half of the honest services
-and a tenth of the mutants by all checks, and `python -m tests.campaign` every one.
+a third; `pytest -m thorough tests/mutants` judges the other half, and by all checks a twentieth of
+the mutants and the honest services, several as one, and `python -m tests.campaign` every one.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ import pytest
 
 from tests.campaign import at_length
 from tests.mutants import matrix
-from tests.mutants.honest import HONEST
+from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
 from tests.mutants.jury import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
 from x402sim.report.results import failures
@@ -82,8 +82,22 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("names", TOGETHER, ids=", ".join)
+def test_an_honest_service_of_many_choices_is_not_accused(names: tuple[str, ...]) -> None:
+    one = together(names)
+    verdict = judge_one(one.name, honest=one)
+    assert (verdict.alarms(), verdict.crash) == ("", "")
+
+
+def test_each_honest_service_is_judged_in_ci_as_it_is_or_by_one_that_has_more() -> None:
+    others = {"with its own target", "200 ms a request", *(f"seed {seed}" for seed in (2, 3, 4))}
+    others |= {name for name in HONEST if name.startswith("decision ")}
+    assert sorted(HONEST) == sorted([*ALONE, *(each for one in TOGETHER for each in one), *others])
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "name", [*list(MUTANTS)[:: at_length(10, 1)], *list(HONEST)[:: at_length(2, 1)]]
+    "name", [*list(MUTANTS)[:: at_length(20, 1)], *at_length(ALONE, tuple(HONEST))]
 )
 def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
     """Its defect is seen, few other checks fail, and the row of the matrix holds."""

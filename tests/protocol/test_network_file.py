@@ -34,6 +34,9 @@ def test_a_row_is_a_network(file: Path) -> None:
     assert OWN.caip2 == "eip155:4711"
     assert choose_network("cronos-mainnet", file) == MAINNET
     assert choose_network(None, None) == TESTNET
+    assert known_networks(file)["my-net"].base_fee_wei == 10**9
+    file.write_text(ROW + "base_fee_gwei = 0.25")
+    assert choose_network(None, file).base_fee_wei == 25 * 10**7
 
 
 def test_of_several_networks_one_is_chosen(file: Path) -> None:
@@ -55,6 +58,7 @@ def test_of_several_networks_one_is_chosen(file: Path) -> None:
         (("decimals", "decimal"), "`decimal`"),
         (("18", "-1"), r">= 0.*decimals"),
         (("My Dollar", ""), "token_name"),
+        (("decimals = 18", "decimals = 18\nbase_fee_gwei = 0"), r">= 1e-09.*base_fee_gwei"),
         (("[[network]]", "[network]"), "Expected `array`"),
         ((ROW, ""), "missing required field `network`"),
         ((ROW, ROW + ROW), "'my-net' is twice in the file"),

@@ -1,6 +1,6 @@
 import pytest
 
-from x402sim.protocol.refusals import Refusal, SettlementRefused, is_final, status_of
+from x402sim.protocol.refusals import Finality, Refusal, SettlementRefused, is_final, status_of
 from x402sim.spec.decisions import Decisions, alternatives
 
 SWITCHES = {
@@ -12,6 +12,7 @@ SWITCHES = {
     Refusal.MISMATCH: "requirements_mismatch_status",
     Refusal.PENDING: "settlement_pending_status",
     Refusal.UNREACHABLE: "facilitator_unreachable_status",
+    Refusal.CHAIN_UNREACHABLE: "facilitator_unreachable_status",
 }
 
 
@@ -40,14 +41,17 @@ def test_each_status_that_may_differ_is_the_one_decided(chosen):
 
 @pytest.mark.parametrize("refusal", Refusal, ids=lambda refusal: refusal.name)
 def test_a_refusal_is_as_final_as_its_row_unless_the_answer_says_otherwise(refusal):
-    assert SettlementRefused(refusal).final is is_final(refusal.text) is (refusal.row.final is True)
+    by_row = refusal.row.final is Finality.FINAL
+    assert SettlementRefused(refusal).final is is_final(refusal.text) is by_row
     for told in (True, False):
         assert SettlementRefused(refusal, final=told).final is is_final(refusal.text, told) is told
 
 
 def test_only_known_texts_are_final():
     final = {refusal for refusal in Refusal if is_final(refusal.text)}
-    assert set(Refusal) - final == {Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED}
+    assert set(Refusal) - final == {
+        Refusal.PENDING, Refusal.UNREACHABLE, Refusal.CHAIN_UNREACHABLE, Refusal.FAILED
+    }  # fmt: skip
     assert not is_final("Too Many Requests")
     assert not is_final("nonce already used")
     assert is_final("Too Many Requests", True)

@@ -41,7 +41,7 @@ def test_most_defects_of_others_are_one_cause_though_no_table_has_them() -> None
         if row["kind"] == "defect"
         and (failed := (row["seen_by_text"] + " " + row["seen_by_us"]).split())
     ]
-    assert groups.count(1) >= 0.85 * len(groups)
+    assert groups.count(1) >= 0.83 * len(groups)
 
 
 def heads(failed: Collection[str]) -> list[str]:

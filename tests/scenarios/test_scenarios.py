@@ -14,7 +14,7 @@ from tests.scenarios.golden import SIX
 from x402sim import Run, World
 from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
-from x402sim.world.story.scenario import shipped
+from x402sim.world.scenario import shipped
 from x402sim.world.world import TABLES
 
 ROOT = Path(__file__).parents[2]

@@ -68,7 +68,9 @@ class Browser:
         self.run(f"await page.{method}(...{json.dumps(arguments)})")
 
     def view(self, name: str) -> None:
+        """Go to a view, and wait until it is shown: what is hidden takes no keys."""
         self.do("click", f'a[href="#{name}"]')
+        self.do("waitForSelector", f"#{name}", {"visible": True})
 
     def press(self, where: str, *keys: str) -> None:
         self.do("focus", where)

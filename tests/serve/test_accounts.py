@@ -11,7 +11,7 @@ from tests.serve.hosted import hosted
 from x402sim import LocalServer
 from x402sim.chain.base import ChainError
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.world.chains.anvil import Anvil
+from x402sim.world.chains import Anvil
 
 FIRST = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 LAST = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"

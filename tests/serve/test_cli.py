@@ -330,7 +330,7 @@ def test_a_payment_in_flight_is_answered_before_it_stops(tmp_path, number):
 @pytest.mark.clause("3/pending-resolved")
 def test_a_payment_that_takes_too_long_is_resolved_after_the_restart(tmp_path, monkeypatch):
     """No block comes: after the grace time the server goes, and leaves nothing undecided."""
-    monkeypatch.setattr("x402sim.world.server.http.GRACE_S", 1)
+    monkeypatch.setattr("x402sim.world.server.serve.GRACE_S", 1)
     db = tmp_path / "world.db"
     with hosted(file=db, block_time_s=3600) as server:
         asked = server.account().ask()

@@ -25,11 +25,9 @@ from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.server import connection
-from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines
-from x402sim.world.server.exchange import Exchange
-from x402sim.world.server.http import Server
+from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines, Exchange
 from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import run
+from x402sim.world.server.serve import Server, run
 
 SOON = Deadlines(head_s=0.4, body_s=0.8, idle_s=1)
 PATIENCE_S = 10

@@ -72,6 +72,19 @@ def test_time_goes_on_for_all_of_the_world(server: Server, node: Node) -> None:
     assert sum(each["event"] == "time advanced" for each in server.journal()) >= 4
 
 
+def test_a_transaction_is_dropped_from_the_mempool(node: Node) -> None:
+    node.result("evm_setAutomine", False)
+    sender = node.result("eth_accounts")[0]
+    node.result("anvil_impersonateAccount", sender)
+    asked = {"from": sender, "to": NOBODY, "value": "0x1"}
+    sent = [node.result("eth_sendTransaction", asked) for _ in range(3)]
+    assert node.result("anvil_dropTransaction", sent[1]) == sent[1]
+    assert node.result("anvil_dropTransaction", sent[1]) is None
+    assert node.result("txpool_status") == {"pending": "0x1", "queued": "0x0"}
+    node.result("evm_mine")
+    assert int(node.result("eth_getBalance", NOBODY), 16) == 1
+
+
 def test_any_account_can_be_impersonated_and_given_money(server: Server, node: Node) -> None:
     payer = server.account()
     token, shop = server.ready["asset"], Address(b"\x09" * 20)

@@ -13,8 +13,7 @@ import pytest
 from tests.serve.driver import ORDER, QUOTE, Server, command, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
-from x402sim.world.server.log import Form, _read_answer
-from x402sim.world.server.log_lines import LogLine, as_text
+from x402sim.world.server.log import Form, LogLine, _read_answer, as_text
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
 POOR = Wallet("0x" + "17" * 32)

@@ -24,11 +24,10 @@ from x402sim.events import TimeAdvanced
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
-from x402sim.world.story.scenario import shipped_names
+from x402sim.world.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui.app import DOES
-from x402sim.world.ui.watch import MAX_BODY, MOST_BYTES, Watch
+from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, Watch
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
@@ -105,8 +104,8 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
 def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 3)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 3)
     with hosted() as server:
         payer = server.account(1)
         ids = [payer.paid() for _ in range(4)]
@@ -247,7 +246,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
-    exchanges = dict(watch.told())["exchanges"]
+    exchanges = dict(watch.messages())["exchanges"]
     kept = [json.loads(text) for text in exchanges]
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200

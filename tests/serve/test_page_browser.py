@@ -6,6 +6,7 @@ import subprocess
 import sys
 from base64 import b64decode
 from datetime import UTC, datetime
+from difflib import unified_diff
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -72,7 +73,9 @@ def test_a_payment_is_seen_at_once_and_explained(browser: Browser, server: Serve
     began = monotonic()
     payment_id = server.account(1).paid()
     browser.sees(".lane .who", "account 1")
-    assert monotonic() - began < 1
+    assert (
+        monotonic() - began < 5
+    )  # a page that asks now and then takes longer; a busy machine does not
     server.account(1).quote(payment_id)
     browser.sees(".badge.served", "served")
     browser.do("type", "#search", payment_id.lower())
@@ -535,15 +538,75 @@ def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
     before = seen()
     browser.do("reload")
     browser.sees("#link", "live")
-    assert seen() == before
+    after = seen()
     assert len(before) == 25
+    for one, other in zip(before, after, strict=True):
+        assert one == other, list(
+            unified_diff("\n".join(one).splitlines(), "\n".join(other).splitlines(), n=1)
+        )
+
+
+IN_EACH_ORDER = """
+const { Model, STAGES, status, step } = await import(new URL("ui/model.js", location.href));
+const told = { journal: [], exchanges: [], served: [] }, stopped = new AbortController();
+const answer = await fetch(new URL("ui/events", location.href), { signal: stopped.signal });
+const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+let rest = "";
+while (!told.exchanges.length) {
+  const messages = (rest + (await reader.read()).value).split("\\n\\n");
+  rest = messages.pop();
+  for (const [name, ...lines] of messages.map((each) => each.split("\\n")))
+    told[name.slice(7)]?.push(...lines.map((each) => JSON.parse(each.slice(6))));
+}
+stopped.abort();
+function shown(luck) {
+  const model = new Model(), waiting = structuredClone(told.exchanges);
+  const take = (name, each) => { if (each) model.take(name, each); };
+  for (const event of structuredClone(told.journal)) {
+    take("journal", event);
+    while (waiting.length && Math.max(...waiting[0].seen) <= event.seq && luck()) take("exchanges", waiting.shift());
+  }
+  for (const each of waiting) take("exchanges", each);
+  for (const each of told.served) take("served", each);
+  return model.lanes.filter((lane) => !lane.isGone).map((lane) => [
+    [...lane.keys].sort(), STAGES.map((name) => step(lane, name, model)), status(lane), lane.isOutside,
+    model.eventsOf(lane).map(({ seq, event }) => [seq, event]), lane.error, lane.reason, lane.block,
+  ]).sort();
+}
+let seed = 1;
+const drawn = () => (seed = (seed * 48271) % 2147483647) % 3 > 0;
+return JSON.stringify([shown(() => false), shown(() => true), shown(drawn), shown(drawn)]);
+"""
+"""What the page knows if requests come after the whole journal, at once, or at a drawn moment."""
+
+
+def test_lanes_are_the_same_whatever_comes_first(browser: Browser, server: Server) -> None:
+    for body in ({"account": 2}, {"wrong": "replay"}, {"buys": "session"}, {"buys": "market"}):
+        server.http.post("/_sim/ui/pay", json=body)
+    one_step = PaymentAuth(server.account(5).wallet, max_amount="1.00", version=2)
+    httpx.get(f"{server.ready['service']}/api/perp/market", auth=one_step)
+    server.sim("indexer/run")
+    number = server.sim("snapshot")["snapshot"]
+    server.http.post("/_sim/ui/pay", json={"account": 6})
+    server.sim("revert", snapshot=number)
+    server.http.post("/_sim/ui/pay", json={"account": 6})
+    server.sim("reset")
+    server.account(3).quote(server.account(3).paid())
+    browser.sees("#count", "10 of 10")
+    whole, at_once, *drawn = json.loads(
+        browser.run(f"return page.evaluate(async () => {{{IN_EACH_ORDER}}})")
+    )
+    assert len(whole) == 10
+    for found in (at_once, *drawn):
+        for one, other in zip(whole, found, strict=True):
+            assert one == other
 
 
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 2)
-    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
     with hosted() as server:
         payer = server.account(1)
         for _ in range(4):

@@ -144,6 +144,22 @@ async def test_whether_a_v_of_0_or_1_is_a_contracts_own_is_asked_first(rig: Serv
     assert rig.wires["facilitator"].seen, "it judges a contract's signature"
 
 
+@pytest.mark.parametrize("form", [bytes, low_v], ids=["normal", "low v"])
+@scene
+async def test_a_silent_node_is_not_reported_as_the_facilitator(
+    rig: ServiceRig, form: Callable[[bytes], bytes]
+) -> None:
+    """Who reads the error looks for what is down: the facilitator is well, and was not called."""
+    required = await rig.ask()
+    presented = in_form(rig.sign(required), form)
+    with broken(rig, "rpc", lose_request):
+        refused = await rig.pay(required, presented)
+    assert (refused.status_code, refused.json()["error"]) == (502, "Chain unreachable")
+    assert refused.json()["final"] is False
+    assert "the chain's node did not answer" in refused.json()["reason"]
+    assert not rig.wires["facilitator"].seen
+
+
 @scene
 async def test_many_headers_for_one_payment_id_are_refused(rig: ServiceRig) -> None:
     required = await rig.ask()
@@ -306,7 +322,7 @@ async def test_what_the_facilitator_settled_stays_however_it_was_signed(rig: Ser
     """A facilitator may know signatures that the service does not, as those of contract wallets."""
     required = await rig.ask()
     assert (await rig.pay(required)).status_code == 200
-    rig.service.store.execute("UPDATE payments SET can_pay = 0, seen_unused = 0")
+    rig.service.store.execute("UPDATE payments SET is_authorized = 0, nonce_confirmed_unused = 0")
     nothing = answer(200, {"jsonrpc": "2.0", "id": 1, "result": None})
     with broken(rig, "explorer", nothing):
         assert (await indexer.run(rig.service)).unknown == 1
@@ -347,7 +363,7 @@ async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str
     copy, payments, attempt = store.copy(), store.payments, stored.number
     made: dict[str | None, Callable[[], object]] = {
         "settled": lambda: payments.mark_settled(attempt, "0x1", None),
-        "pending": lambda: payments.undo(attempt),
+        "pending": lambda: payments.mark_reorged(attempt),
         "failed": lambda: payments.fail(attempt, 1),
         None: lambda: payments.drop_claim(attempt),
     }

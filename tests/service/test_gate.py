@@ -120,7 +120,7 @@ async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
     shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
     now_ms = rig.clock.now_ms()
-    assert not rig.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
+    assert not rig.service.store.sessions.has_budget(session["sessionId"], 1, now_ms)
 
 
 @pytest.mark.clause("5/session-debit")

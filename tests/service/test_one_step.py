@@ -39,6 +39,7 @@ from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
+from x402sim.protocol.routes import AGENTS, PAY
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     PAYMENT_IDENTIFIER,
@@ -58,7 +59,6 @@ from x402sim.protocol.x402_reasons import (
 )
 from x402sim.service import gate, one_step
 from x402sim.service.app import service_app
-from x402sim.service.issue import AGENTS, PAY
 from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service

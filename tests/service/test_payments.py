@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import convert
 
 from tests.rig import (
     START,
@@ -20,7 +21,10 @@ from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import authorization_of
+from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.networks import TESTNET
+from x402sim.service import payments
+from x402sim.service.store.payment_records import Submission
 
 
 async def pending(rig: ServiceRig, required: httpx.Response) -> bool:
@@ -195,3 +199,30 @@ async def test_a_settlement_of_another_payer_is_rejected(rig: ServiceRig, payer:
         refused = await rig.pay(required)
     assert refused.status_code == 502
     assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
+
+
+# --- what is known of a submission ---------------------------------------------------------------
+
+
+@scene
+async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: ServiceRig) -> None:
+    """And a process that was refused does not take back what another has sent meanwhile."""
+    sent: SettlementRequest = convert(rig.settlement(await rig.ask()), SettlementRequest)
+    request, stored = await payments.validate(rig.service, sent), rig.service.store.payments
+    claimed = payments.claim(rig.service, request, is_unused=True)
+    assert claimed.submission is Submission.IN_FLIGHT
+    assert stored.reload(claimed) == claimed
+
+    stored.mark_not_submitted(claimed.number)
+    refused = stored.reload(claimed)
+    assert refused is not None
+    assert refused.submission is Submission.NOT_SUBMITTED
+
+    resumed = payments.resume(rig.service, request, refused)
+    assert resumed.submission is Submission.IN_FLIGHT
+    assert stored.reload(claimed) == resumed
+
+    others = payments.resume(rig.service, request, resumed)  # as if another process sent it, too
+    assert others.submission is Submission.MAYBE_SUBMITTED
+    stored.mark_not_submitted(claimed.number)
+    assert stored.reload(claimed) == others

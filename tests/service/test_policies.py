@@ -26,8 +26,8 @@ from x402sim.policies import (
 )
 from x402sim.protocol.refusals import ChainFinding, RequestError
 from x402sim.report.summary import checks_of, raised_in
-from x402sim.world.story.invariants import ORDER_ONCE, SERVED_IF_PAID
-from x402sim.world.story.payer_client import ORDER
+from x402sim.world.invariants import ORDER_ONCE, SERVED_IF_PAID
+from x402sim.world.payer import ORDER
 
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 

@@ -46,7 +46,7 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
             case 1:
                 store.served.mark(payment_id, stored.resource_url)
             case 2 if stored.status == "settled":
-                store.payments.undo(attempt)
+                store.payments.mark_reorged(attempt)
             case 3 if stored.status == "pending":
                 store.payments.mark_settled(attempt, "0x2", None)
             case 4 if stored.status != "failed" and rng.random() < 0.1:

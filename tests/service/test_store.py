@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from x402sim import LocalServer
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
+from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
-from x402sim.service.store.database import Database, Wait, after_failure
+from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
 
 
@@ -93,7 +94,8 @@ def insert_settled(
     store.execute(
         "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
         "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
-        "can_pay, seen_unused) VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0)",
+        "is_authorized, nonce_confirmed_unused, submission) "
+        "VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0, 'maybe submitted')",
         f"pay_{number}", f"0x{number}", resource, block_number, number, b"payer",
         number.to_bytes(32),
     )  # fmt: skip
@@ -151,7 +153,7 @@ def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_star
     """It waits for twice as long each time, from the first wait to the longest."""
     store = waiting(50)
     first, second, third, *_ = (each.number for each in store.payments.pending(0.0, 3))
-    store.put_off("payments", {first: Wait(9.0, 4.0), second: Wait(8.0, 4.0)})
+    store.put_off("payments", {first: Backoff(9.0, 4.0), second: Backoff(8.0, 4.0)})
     due = [each.number for each in store.payments.pending(9.0, 99)]
     assert (due[0], due[-2:], len(due)) == (third, [second, first], 50)
     assert first not in {each.number for each in store.payments.pending(8.9, 99)}

@@ -145,5 +145,8 @@ def test_an_error_of_a_cronos_facilitator_becomes_a_text_of_section_7(error, ref
 
 
 def test_no_error_of_a_facilitator_claims_what_only_the_service_can_know():
-    own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
+    own = {
+        Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE,
+        Refusal.CHAIN_UNREACHABLE,
+    }  # fmt: skip
     assert own.isdisjoint(refusal_of(error.value) for error in SettleError)

@@ -12,10 +12,11 @@ FILE = folder() / "strangers.md"
 _INTRODUCTION = """# What the suite says of services that others wrote
 
 Made by `python -m tests.strangers.page` from `strangers_matrix.csv`, which `python -m tests.strangers`
-writes. The services are in `tests/strangers/`: two were written from the specification alone, by
-authors who had seen neither the suite nor our service (we have shortened their storage and settings
-since), each with legal choices and with defects that can be switched on. The third has the shape of the public Cronos paywall, on the published client of
-its facilitator; it does not claim to keep the specification.
+writes. The services are in `tests/strangers/`: one was written from the specification alone, by an
+author who had seen neither the suite nor our service (we have shortened its storage and settings
+since), with legal choices and with defects that can be switched on. The other has the shape of the
+public Cronos paywall, on the published client of its facilitator; it does not claim to keep the
+specification.
 """
 
 

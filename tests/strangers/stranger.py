@@ -1,8 +1,9 @@
 """The strangers: what each does differently, and how one starts.
 
-Each folder here has a service that was written from the specification, by somebody who had seen
-neither this package's service nor its suite, and a `strangers.toml`: its command, its legal
-choices, its defects, and what its owner tells the suite about them (`target`).
+Each folder here has a service, and a `strangers.toml`: its command, its legal choices, its defects,
+and what its owner tells the suite about them (`target`). `fastapi` was written from the
+specification, by somebody who had seen neither this package's service nor its suite; `express` is
+like the public paywall.
 """
 
 import os

@@ -30,7 +30,7 @@ from x402sim.suite.service.sending import asked_wait_s
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
+from x402sim.world.stages import in_process
 
 PRICE = 10_000
 BUDGET = next(flag.default for flag in flags_of(Options) if flag.name == "budget")

@@ -20,7 +20,7 @@ from x402sim.suite.service import one_step
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.running_world import RunningWorld
 from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"

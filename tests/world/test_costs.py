@@ -11,10 +11,12 @@ from x402sim.backends import FacilitatorSettings, GasWalk
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.population import Every, Session
+from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.rng import Rng
-from x402sim.world.story.answers import Answer
+from x402sim.world.payer import Answer
 
 CHAINS = ["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
+OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", base_fee_gwei=0.5)
 COIN, HELD_WEI = 2500.0, 5 * 10**17
 Losses = dict[str, int]
 
@@ -106,6 +108,27 @@ def test_a_walk_is_lognormal_and_remembers() -> None:
     assert statistics.stdev(logs) == pytest.approx(0.4, rel=0.03)
     assert statistics.correlation(logs, logs[1:] + logs[:1]) == pytest.approx(0.8, abs=0.02)
     assert price(12 * 20_000 + 1) == price(12 * 20_000 + 11.9)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("network", [*NETWORKS.values(), OWN], ids=lambda network: network.name)
+def test_gas_costs_what_it_costs_on_the_network_and_a_coin_pays_for_it(
+    chain: str, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was Cronos's 5000 gwei everywhere: a relayer with one coin had too little for two calls."""
+    if chain == "anvil":
+        monkeypatch.setenv(VARIABLE, str(find.anvil()))
+    bought: list[int] = []
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        bought.extend([(await alice.buy()).status for _ in range(2)])
+
+    held = 2 if network.name.startswith("cronos") else 1
+    settings = FacilitatorSettings(native=held)
+    run = World(chain=chain, network=network, facilitator=settings).play(story)
+    assert bought == [200, 200]
+    assert {*run.transactions["gas_price_wei"]} == {network.base_fee_wei}
 
 
 def test_a_facilitator_without_coins_settles_nothing_more() -> None:

@@ -21,9 +21,9 @@ from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, W
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
-from x402sim.world.assembly.process import RESTART_S
-from x402sim.world.stages.stage import START_S
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.service_process import RESTART_S
+from x402sim.world.stages import START_S
 from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
 QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"
@@ -311,7 +311,7 @@ async def test_contains_looks_into_payment_headers(
 ) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
     required = await alice.ask()
-    header = alice.forge(alice.sign(required, nonce=b"\x33" * 32), spelling=spelling)
+    header = alice.rewrite_header(alice.sign(required, nonce=b"\x33" * 32), spelling=spelling)
     fault = {"victim": "service", "path": PAY, "contains": "0x" + "33" * 32, "times": None}
     await world.fault(Fault(**fault | TEAPOT))
     for asked, strikes in ((header, True), ("0x7b7d", False), ("no header", False), ("", False)):

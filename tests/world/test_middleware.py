@@ -19,8 +19,8 @@ from x402sim.http import web
 from x402sim.http.web import MAX_BODY_BYTES
 from x402sim.journal import Journal
 from x402sim.rng import Rng
-from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.serve import Server
 from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.middleware import ABORT, faulty

@@ -31,9 +31,8 @@ from x402sim import (
 from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs
 from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
-from x402sim.world.chains.ledger import Ledger
-from x402sim.world.chains.parse import parse_chain
-from x402sim.world.where import InProcess, Tcp
+from x402sim.world.chains import Ledger, parse_chain
+from x402sim.world.world import InProcess, Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {

@@ -28,10 +28,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import BASE
-from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.server.listen import Listen
-from x402sim.world.where import Deployment
+from x402sim.world.world import Deployment
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
@@ -154,7 +154,7 @@ def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None
         async with httpx.AsyncClient(transport=transport, base_url="http://world") as http:
             told: Any = {"control": ControlClient(http), "network": TWO}
             told["merchants"] = lambda first: {"service": first}
-            await LiveWorld.on(SimpleNamespace(parts=None, first="service", **told))
+            await LiveWorld.start(SimpleNamespace(parts=None, first="service", **told))
 
     with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
         asyncio.run(ask())

@@ -10,7 +10,7 @@ from x402sim import Fault, LiveWorld, Payer, Settings
 from x402sim.events import Note
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
-from x402sim.world.story.population import DAY_S
+from x402sim.world.population import DAY_S
 
 START_S = 1_800_000_000
 

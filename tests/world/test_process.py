@@ -8,8 +8,8 @@ import pytest
 
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld
-from x402sim.world.assembly.process import RESTART_S
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Payer
+from x402sim.world.service_process import RESTART_S
 
 SETTLE = {"victim": "facilitator", "path": "/settle"}
 LOST = {"ConnectError", "RemoteProtocolError", "ReadError"}

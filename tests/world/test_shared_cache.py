@@ -6,8 +6,7 @@ from tests.world.playing import played
 from x402sim import LiveWorld, Settings, World
 from x402sim.backends import SharedCache
 from x402sim.policies import CacheControl, NoStore, ServicePolicy
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer import Payer
+from x402sim.world.payer import Answer, Payer
 
 MARKET = "/api/perp/market"
 NAIVE = SharedCache(default_s=60, obeys_headers=False)

@@ -27,14 +27,13 @@ from x402sim.service import payments
 from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
+from x402sim.world import invariants, play as playing
 from x402sim.world.loop import run_virtual
+from x402sim.world.payer import Answer
+from x402sim.world.scenario import Scenario
 from x402sim.world.server.listen import Listen
-from x402sim.world.story import idle_timeout, invariants
-from x402sim.world.story.answers import Answer
-from x402sim.world.story.scenario import Scenario
-from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.latency import latency_of
-from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.link import Asgi, PartClient
 
 
 async def idle(_: World) -> None:
@@ -499,7 +498,7 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.gather(*asked)
 
     monkeypatch.setattr(SessionBudgets, "debit", debit)
-    monkeypatch.setattr(SessionBudgets, "can_pay", lambda *_: True)
+    monkeypatch.setattr(SessionBudgets, "has_budget", lambda *_: True)
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
 
 
@@ -530,8 +529,9 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
 
 
 def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forgetful(*_: object) -> None:
-        """Find no earlier attempt."""
+    async def forgetful(*_: object) -> tuple[None, bool]:
+        """Find no earlier attempt, and a nonce that is not used."""
+        return None, True
 
     def insert_pending(stored: PaymentRecords, wanted: Attempt) -> Attempt | None:
         """Forget earlier attempts, as a service without a record would."""
@@ -546,7 +546,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
-    monkeypatch.setattr(payments, "_earlier_attempt", forgetful)
+    monkeypatch.setattr(payments, "resume_or_reject", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 
@@ -555,7 +555,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_timeout, "IDLE_TIMEOUT_S", 86400)
+    monkeypatch.setattr(playing, "IDLE_TIMEOUT_S", 86400)
 
 
 @pytest.mark.usefixtures("short_timeout")

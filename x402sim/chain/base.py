@@ -5,7 +5,6 @@ from typing import Protocol
 
 import msgspec
 
-from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -98,7 +97,7 @@ class Block(msgspec.Struct, frozen=True):
     timestamp_s: int
     tx_hashes: tuple[Hash, ...]
     gas_used: int
-    base_fee_wei: int = BASE_FEE_WEI
+    base_fee_wei: int
 
 
 class LogFilter(msgspec.Struct, frozen=True):
@@ -139,8 +138,10 @@ class Controls(Protocol):
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""
 
-    async def drop(self) -> None:
-        """Drop every transaction from the mempool, as a node short of memory does."""
+    async def drop(self, only: Hash | None = None) -> bool:
+        """Drop every transaction from the mempool, as a node short of memory does, or one, and
+        those of its account that a block takes only after it. Return whether there was any.
+        """
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from x402sim.chain.base import ChainError
-from x402sim.journal import Journal
-from x402sim.journal.maker import read as read_maker
+from x402sim.journal import Journal, read_maker
 from x402sim.protocol.networks import NETWORKS
 from x402sim.text.console import is_plain
 from x402sim.text.printable import printable, printable_lines
@@ -107,7 +106,7 @@ NetworkFile = Annotated[
     Path | None,
     typer.Option(
         help="TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
-        "token_name, token_symbol, token_version, decimals.",
+        "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
         metavar="FILE",
     ),
 ]

@@ -18,7 +18,7 @@ from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network, known_networks
-from x402sim.protocol.recognize import MessageKind, Recognized, messages_in, recognize
+from x402sim.protocol.recognize import MessageType, Recognized, messages_in, recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
 
@@ -83,7 +83,7 @@ def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iter
 
     Of a whole answer, it must be in the header.
     """
-    if found.kind is not MessageKind.REQUIRED or found.dialect is not Dialect.V2:
+    if found.kind is not MessageType.REQUIRED or found.dialect is not Dialect.V2:
         return
     copies = [Enclosed("the body", found.fields)]
     for each in others:

@@ -23,10 +23,11 @@ from x402sim.commands.common import (
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
+from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.world.server.local import LocalServer
-from x402sim.world.ui.pay import ORDER
+from x402sim.world.ui import ORDER
 
 
 def demo(
@@ -63,7 +64,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         facts = {"service": server.url, "payer": payer.address}
         yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
-        request = http.build_request("POST", "/api/perp/quote", json=ORDER)
+        request = http.build_request("POST", routes.QUOTE, json=ORDER)
         here = Local({network.name: network}, [], Clock())
         served = Purchase(http, payer, here, steps.append, "0.05").buy(request)
         steps[-1].facts["quote"] = served.json().get("quote")
@@ -71,7 +72,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         yield from _behind(server, mark, before)
         if steps[-1].ok:
             http.post("/_sim/indexer/run")
-            record = http.get(f"/api/payments/{served.request.headers['X-Payment-Id']}").json()
+            record = http.get(f"{routes.PAYMENTS}{served.request.headers['X-Payment-Id']}").json()
             facts = {name: record[name] for name in ("status", "block_number")}
             title = "The indexer asks the explorer, and completes the stored record"
             yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)

@@ -11,7 +11,7 @@ from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.playing import choose
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
-from x402sim.world.story.scenario import Scenario, shipped_names
+from x402sim.world.scenario import Scenario, shipped_names
 
 
 def list_scenarios(
@@ -54,7 +54,7 @@ def _story(scenario: Scenario, command: str) -> str:
             _bold(scenario.name),
             filled(scenario.title, 2),
             "",
-            filled(scenario.story, 2),
+            filled(scenario.description, 2),
             "",
             *(filled(f"{clause}: {sentences[clause]}", 2) for clause in scenario.covers),
             "",
@@ -79,7 +79,7 @@ def _document(scenario: Scenario) -> dict[str, object]:
         "title": scenario.title,
         "covers": scenario.covers,
         "needs": scenario.needs,
-        "story": scenario.story,
+        "story": scenario.description,
         "file": str(_file(scenario)),
     }
 
@@ -89,7 +89,7 @@ def _needs(scenario: Scenario) -> str:
 
 
 def _file(scenario: Scenario) -> Path:
-    return Path(inspect.getfile(scenario.play))
+    return Path(inspect.getfile(scenario.function))
 
 
 def _bold(text: str) -> str:

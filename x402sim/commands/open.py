@@ -6,12 +6,9 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
-from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.mount import own_programs_only
-from x402sim.world.server.serve import run as serve
-from x402sim.world.ui.app import PATH, saved_page
-from x402sim.world.ui.watch import Watch
+from x402sim.world.server.serve import Server, own_programs_only, run as serve
+from x402sim.world.ui import PATH, Watch, saved_page
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"

@@ -16,16 +16,15 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse, as_misuse
 from x402sim.events import RequestSent
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.protocol.networks import choose_network
 from x402sim.report.reading import reading_of
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.story.play import OtherNetwork
-from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.where import parse_where
-from x402sim.world.world import World
+from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
+from x402sim.world.play import OtherNetwork
+from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
+from x402sim.world.world import World, parse_where
 
 
 @dataclass(frozen=True, slots=True)

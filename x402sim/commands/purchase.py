@@ -14,8 +14,7 @@ from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
-from x402sim.payer.flow import FlowAuth
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import FlowAuth, origin_of
 from x402sim.payer.mistakes import Draft, Mistake, Watched, copy_of, draft_of, paid_in, request_of
 from x402sim.payer.pick import Picked, pick
 from x402sim.payer.session import SessionAuth
@@ -32,7 +31,7 @@ from x402sim.protocol.ways import Dialect, Foreign, Way, foreign_in, object_in, 
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
 )
-from x402sim.world.control.messages import Account, Who, network_of
+from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
 
 ASK_S = 5.0
@@ -59,7 +58,7 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
 
     if url.host in LOOPBACK:
         with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
-            who: Who = decode(asked("who"), Who)
+            who: WorldInfo = decode(asked("who"), WorldInfo)
             accounts: list[Account] = decode(asked("accounts"), list[Account])
             clock, own = SkewedClock(Clock()), network_of(who)
             clock.skew_s = who.now / 1000 - Clock().now()

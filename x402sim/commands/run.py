@@ -28,8 +28,8 @@ from x402sim.commands.playing import Chosen, Played
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
 from x402sim.text.console import console as new_console
-from x402sim.world.stages.deployment import left_ahead
-from x402sim.world.story.scenario import shipped_names
+from x402sim.world.scenario import shipped_names
+from x402sim.world.stages import left_ahead
 from x402sim.world.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
@@ -167,6 +167,6 @@ def _save(chosen: list[Chosen], all_played: list[Played], out: Path, *, quietly:
     from x402sim.report import save  # with pandas
 
     with nullcontext() if quietly else telling("report", lambda: f"writing {out}"):
-        stories = {each.scenario.name: each.scenario.story for each in chosen}
+        stories = {each.scenario.name: each.scenario.description for each in chosen}
         save.save_runs([played.run for played in all_played], out, stories=stories)
     typer.echo(f"report {out / 'report.html'}", err=quietly)

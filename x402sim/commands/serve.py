@@ -35,9 +35,9 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
+from x402sim.world.running_world import RunningWorld
 from x402sim.world.server import serve as server
 from x402sim.world.server.listen import Listen, certified
 from x402sim.world.server.log import Form

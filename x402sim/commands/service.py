@@ -21,8 +21,8 @@ from x402sim.commands.common import (
 from x402sim.journal import Journal
 from x402sim.protocol.networks import choose_network
 from x402sim.service.environment import read_environment
-from x402sim.world.server import listen as at, standalone
-from x402sim.world.server.serve import run
+from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.serve import open_service, run, serve_alone
 
 
 def service(
@@ -48,15 +48,15 @@ def service(
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
         setup = read_environment(os.environ, chosen)
-        listen = at.Listen(host=host, port=port)
-        sock = at.listening_socket(listen)
+        listen = Listen(host=host, port=port)
+        sock = listening_socket(listen)
         journal = Journal(limit=1)  # of which the log is told each event as it comes
-        process, http = standalone.open_service(setup, db, journal)
+        process, http = open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:
         stop_on_signals(running)
-        typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
+        typer.echo(f"x402sim service at {base_url(listen, sock)}; Ctrl-C stops it")
 
     form = log_form(log, verbose=verbose, quiet=quiet)
-    run(standalone.serve_alone(process, http, sock, on_start, journal, form))
+    run(serve_alone(process, http, sock, on_start, journal, form))
     typer.echo("stopped")

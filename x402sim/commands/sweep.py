@@ -20,7 +20,7 @@ from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
-from x402sim.world.story.scenario import load_module
+from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -208,7 +208,7 @@ def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
     Raises `Misuse` for tables that cannot be one frame.
     """
     from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
-    from x402sim.experiments.frame import whole_frame
+    from x402sim.experiments.tables import whole_frame
 
     folder = Folder(out, keys)
     with as_misuse(TypeError, ValueError, begin=f"{out}: "):

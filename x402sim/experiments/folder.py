@@ -103,8 +103,8 @@ class Folder:
 
     def _refuse(self, changed: Sequence[str]) -> None:
         more = f"; and {len(changed) - _MOST_TOLD} more" if len(changed) > _MOST_TOLD else ""
-        told = "; ".join(changed[:_MOST_TOLD]) + more
-        raise ValueError(f"{self.path} has results of another sweep ({told}): {AGAIN}")
+        changes = "; ".join(changed[:_MOST_TOLD]) + more
+        raise ValueError(f"{self.path} has results of another sweep ({changes}): {AGAIN}")
 
     def note_worlds(self, tables: Sequence[Done]) -> None:
         """Write the options of the worlds that were played."""
@@ -134,9 +134,9 @@ class Folder:
             except ValueError as error:
                 raise ValueError(f"{file}: {error}; delete it") from error
             if done is not None:
-                seen, wanted = sorted(labels_of(done.cell)), self._parameters
-                if seen != wanted:
-                    was, is_now = _listed(seen), _listed(wanted)
+                found, wanted = sorted(labels_of(done.cell)), self._parameters
+                if found != wanted:
+                    was, is_now = _listed(found), _listed(wanted)
                     self._refuse([f"the list of parameters was {was}, is {is_now}"])
                 yield done
 

@@ -121,11 +121,9 @@ def play(
     `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
-    from x402sim.experiments.drive import Batches, drive
-    from x402sim.experiments.executors import pool_of
+    from x402sim.experiments.drive import Batches, drive, pool_of
     from x402sim.experiments.folder import file_of
-    from x402sim.experiments.frame import frame_of
-    from x402sim.experiments.tables import Work, decoded
+    from x402sim.experiments.tables import Work, decoded, frame_of
     from x402sim.experiments.worker import pickled
     from x402sim.report.progress import Bar
 

@@ -34,7 +34,7 @@ _HERE = tracebacks.shown(__file__)
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-    """cloudpickle's, which drops the file names of functions: a failure is told with its line."""
+    """cloudpickle's, which drops the file names of functions: a failure is text with its line."""
 
     dispatch_table: ClassVar = ChainMap(
         {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
@@ -67,7 +67,7 @@ def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
 def warm(experiment: bytes) -> None:
     """Prepare a worker's process: import what tasks need, once."""
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
-    for module in "x402sim.world.story.live", "x402sim.report.frames":
+    for module in "x402sim.world.live", "x402sim.report.frames":
         importlib.import_module(module)
     with suppress(Exception):  # the first task raises it again, and the sweep tells it
         _loaded(experiment)
@@ -116,10 +116,10 @@ def _failed(error: Exception, seed: int, file: str) -> Point:
     place = tracebacks.place(error, file)
     if isinstance(error, RunFailed):
         place = error.run.place
-    told = f"{_text(error)} ({place})" if place else _text(error)
+    text = f"{_text(error)} ({place})" if place else _text(error)
     lines = [line for line in tracebacks.lines(error) if not line.startswith(_HERE)]
     trace = "\n".join((*lines, f"{type(error).__name__}: {error}"))
-    return Point(seed, None, told, trace)
+    return Point(seed, None, text, trace)
 
 
 def _text(error: BaseException) -> str:
@@ -138,6 +138,6 @@ def _text(error: BaseException) -> str:
 
 def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
     """Return the table of points whose worker died, or could not return the results."""
-    told, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
-    points = [Point(seed, None, told, trace) for seed in seeds]
+    text, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
+    points = [Point(seed, None, text, trace) for seed in seeds]
     return table_of(points, work)

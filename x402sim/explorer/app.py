@@ -11,8 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.explorer import blockscout, cronos, etherscan
-from x402sim.explorer.index import Index
-from x402sim.explorer.objects import Answer
+from x402sim.explorer.index import Answer, Index
 from x402sim.http import page, web
 
 DIALECTS = (etherscan, cronos, blockscout)

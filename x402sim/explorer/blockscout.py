@@ -6,8 +6,7 @@ transaction that waits is not found, as an unknown one is.
 """
 
 from x402sim.chain.base import Log
-from x402sim.explorer.index import Index
-from x402sim.explorer.objects import OUTCOMES, Answer, ByHash, Fields, ok
+from x402sim.explorer.index import OUTCOMES, Answer, ByHash, Fields, Index, ok
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash
 

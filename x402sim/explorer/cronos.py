@@ -5,8 +5,16 @@ A bad hash is a 400; an `apikey` is ignored.
 
 from collections.abc import Callable
 
-from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, Answer, ByHash, Fields, block, execution_status, ok
+from x402sim.explorer.index import (
+    BY_HASH,
+    Answer,
+    ByHash,
+    Fields,
+    Index,
+    block,
+    execution_status,
+    ok,
+)
 from x402sim.http import web
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 

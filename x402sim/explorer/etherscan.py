@@ -10,8 +10,7 @@ from typing import Any
 
 from x402sim.chain.rpc.jsonrpc import error, result
 from x402sim.explorer import blockscout
-from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, OUTCOMES, Answer, ByHash, Fields, block, ok
+from x402sim.explorer.index import BY_HASH, OUTCOMES, Answer, ByHash, Fields, Index, block, ok
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _ID = 1  # a query in a URL has no JSON-RPC id, so every answer has this one

@@ -67,7 +67,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
         return web.answer(cronos.Health(status="success", results=results))
 
     async def supported(_: Request) -> Response:
-        kind = cronos.CronosKind(
+        kind = cronos.SupportedKind(
             x402_version=cronos.VERSION, scheme="exact", network=facilitator.network.name
         )
         return web.answer(cronos.Supported(kinds=[kind]))

@@ -90,11 +90,11 @@ class Catalogue:
         if not words:
             raise ValueError("query must have a word to search for")
         limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
-        said = [
+        texts = [
             (f"{item.resource} {item.description or ''}".lower(), item)
             for item in self._filtered(query)
         ]
-        hits = [(sum(word in text for word in words), item) for text, item in said]
+        hits = [(sum(word in text for word in words), item) for text, item in texts]
         found = [item for count, item in sorted(hits, key=lambda hit: -hit[0]) if count]
         return Found(2, found[:limit], partial_results=len(found) > limit)
 
@@ -132,16 +132,16 @@ def _item(payment: StandardPayment, accepted: AnyRequirements, at_s: int) -> Ite
 
 
 def _passes(item: Item, query: Mapping[str, str]) -> bool:
-    def asks(name: str, *has: str) -> bool:
+    def fits(name: str, *has: str) -> bool:
         return name not in query or query[name].lower() in (each.lower() for each in has)
 
     ways = item.accepts
     return (
-        asks("type", item.type)
-        and asks("payTo", *(way.pay_to for way in ways))
-        and asks("scheme", *(way.scheme for way in ways))
-        and asks("network", *(way.network for way in ways))
-        and asks("extensions", *(item.extensions or {}))
+        fits("type", item.type)
+        and fits("payTo", *(way.pay_to for way in ways))
+        and fits("scheme", *(way.scheme for way in ways))
+        and fits("network", *(way.network for way in ways))
+        and fits("extensions", *(item.extensions or {}))
     )
 
 

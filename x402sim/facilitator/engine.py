@@ -129,8 +129,9 @@ async def verify(facilitator: Facilitator, requested: Requested) -> InvalidPayme
     broken = first_broken(rules, case)
     if broken is None:
         return None
-    told = difference(broken.refusal, case) if case.terms else None  # Cronos's has no field for it
-    return InvalidPayment(broken.refusal, broken.reason(case), told)
+    # the answer of Cronos's has no field for it
+    detail = difference(broken.refusal, case) if case.terms else None
+    return InvalidPayment(broken.refusal, broken.reason(case), detail)
 
 
 async def _without_wrapper(facilitator: Facilitator, requested: Requested) -> Requested:
@@ -262,9 +263,9 @@ async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> 
     If it is late in the newest block, it stays late. Otherwise our clock decides, which may differ
     from the chain's: if the window is open by our clock, the nearer end counts.
     """
-    seen = cause(reason)
-    if seen is not Cause.WINDOW:
-        return seen
+    revert = cause(reason)
+    if revert is not Cause.WINDOW:
+        return revert
     chain, now_s, head = facilitator.chain, facilitator.clock.now_s(), None
     with suppress(ChainError):  # of a node that does not answer, our clock decides
         head = await chain.block(await chain.height())

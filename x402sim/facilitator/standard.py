@@ -103,9 +103,9 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
         body: x402.FacilitatorRequest
         body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
-        said = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
+        sent = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
         known = {each.network.name: each.network for each in facilitators}
-        named = network_called((said or {}).get("network"), known)
+        named = network_called((sent or {}).get("network"), known)
         chosen = (each for each in facilitators if each.network == named)
         return next(chosen, facilitators[0]), body
 
@@ -198,8 +198,8 @@ async def _why(
         case Cause.BALANCE:
             return x402_reasons.FUNDS, await _balance(facilitator, auth)
         case Cause.NONCE:
-            told = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
-            return x402_reasons.NONCE_USED[read.payment.version], told
+            detail = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
+            return x402_reasons.NONCE_USED[read.payment.version], detail
         case Cause.EARLY:
             return x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
         case Cause.LATE:
@@ -211,7 +211,7 @@ async def _why(
 
 
 async def _balance(facilitator: Facilitator, auth: Authorization) -> str:
-    """Return how much the payer lacks, if the chain tells."""
+    """Return how much the payer lacks, if the chain reports it."""
     chain = facilitator.chain
     reads = Call(facilitator.account, chain.token, abi.balance_of(auth.from_))
     try:
@@ -273,22 +273,22 @@ class _RequestedV1(RequirementsV1, frozen=True):
     description: str
 
 
-def _payment(version: Version, said: bytes, ours: str) -> StandardPayment:
+def _payment(version: Version, sent: bytes, ours: str) -> StandardPayment:
     """Read the payment in a request; raises `_Unread`.
 
     One of another network, which we cannot read, is refused for its network.
     """
     try:
-        return x402.payment_of(version, said)
+        return x402.payment_of(version, sent)
     except Unsupported as other:
         raise _Unread(other.reason, str(other)) from None
     except BadMessage as wrong:
-        terms: Any = object_in(said) or {}
+        terms: Any = object_in(sent) or {}
         terms = terms if version == 1 else terms.get("accepted")
         network = terms.get("network") if isinstance(terms, dict) else None
         if isinstance(network, str) and network != ours:
-            told = f"network: wanted {ours}, got {network[:80]}"
-            raise _Unread(x402_reasons.NETWORK, told) from None
+            detail = f"network: wanted {ours}, got {network[:80]}"
+            raise _Unread(x402_reasons.NETWORK, detail) from None
         raise _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
 
 

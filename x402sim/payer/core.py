@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import routes
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, encode_header
@@ -50,7 +51,7 @@ class SpendingCapExceeded(PaymentFailed):
 
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
-PAY_PATH = "/api/pay"
+PAY_PATH = routes.PAY
 """Where a payment in two steps is settled, unless a payer sets another path."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 """The errors that say that a payment is made: nonces are random, so only this payer has used it."""
@@ -126,7 +127,9 @@ def signed_header(
     return encode_header(auth, signature, network, spelling)
 
 
-def forged_header(header: str, network: Network, spelling: Spelling = "hex", **changes: Any) -> str:
+def rewritten_header(
+    header: str, network: Network, spelling: Spelling = "hex", **changes: Any
+) -> str:
     """Return a header whose authorization was changed after signing."""
     auth, signature = authorization_of(header)
     return encode_header(changed(auth, changes), signature, network, spelling)

@@ -479,9 +479,9 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         yield from _of_header(header)
     if body is None and header is None:
         kind = response.headers.get("content-type", "no Content-Type")
-        seen = f"{kind}: {response.content[:60].decode('utf-8', 'replace')!r}"
+        got = f"{kind}: {response.content[:60].decode('utf-8', 'replace')!r}"
         do = "Answer the requirements as JSON, or in the header PAYMENT-REQUIRED."
-        yield Finding("body", seen, "a JSON object with payment requirements", do)
+        yield Finding("body", got, "a JSON object with payment requirements", do)
     if body is not None:
         yield from _of_body(body, header)
         if (fields := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
@@ -516,9 +516,9 @@ def _of_header(header: str) -> Iterator[Finding]:
         yield Finding(REQUIRED_HEADER, str(wrong), "base64 of JSON", "Encode it as base64.")
         return
     if fields is None or fields.get("x402Version") != 2:
-        seen = "no JSON object" if fields is None else f"x402Version {fields.get('x402Version')!r}"
+        got = "no JSON object" if fields is None else f"x402Version {fields.get('x402Version')!r}"
         do = "Put the requirements of version 2 there; those of version 1 belong into the body."
-        yield Finding(REQUIRED_HEADER, seen, "a JSON object with x402Version 2", do)
+        yield Finding(REQUIRED_HEADER, got, "a JSON object with x402Version 2", do)
 
 
 def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
@@ -526,22 +526,22 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
     if version == 2 and header is None:
         yield IN_THE_BODY
     if isinstance(listed, list) and version not in (1, 2):
-        seen = f"x402Version {version!r}" if "x402Version" in body else "no x402Version"
+        got = f"x402Version {version!r}" if "x402Version" in body else "no x402Version"
         do = "Add it: clients choose their version by it."
-        yield Finding("body", seen, "x402Version 1", do)
+        yield Finding("body", got, "x402Version 1", do)
     if listed == []:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     wanted = body.get("paymentRequirements")
     if isinstance(wanted, dict):
         payment_id, network = body.get("paymentId"), body.get("network")
         if not isinstance(payment_id, str) or not is_header_value(payment_id):
-            seen = repr(payment_id)[:80] if "paymentId" in body else "nothing"
+            got = repr(payment_id)[:80] if "paymentId" in body else "nothing"
             do = "Answer one with each 402: the payer settles it, and shows it in X-Payment-Id."
-            yield Finding("paymentId", seen, "1 to 256 visible characters", do)
+            yield Finding("paymentId", got, "1 to 256 visible characters", do)
         if network != wanted.get("network"):
-            seen, named = repr(network)[:80], repr(wanted.get("network"))[:80]
+            got, named = repr(network)[:80], repr(wanted.get("network"))[:80]
             do = "Name the same network beside the requirements and in them."
-            yield Finding("network", seen, named, do, stops=False)
+            yield Finding("network", got, named, do, stops=False)
         missing = [each for each in ("error", "message") if not isinstance(body.get(each), str)]
         if missing:
             do = "Add them: the body of a 402 in two steps has both."

@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.flow import Turn
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import Turn, origin_of
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Receipt

@@ -13,10 +13,10 @@ from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
-from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
-from x402sim.payer.guard import origin_of
+from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, origin_of, post, send
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import routes
 from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
@@ -74,7 +74,7 @@ class SessionAuth(FlowAuth):
         max_sessions: int | None = None,
         session_id: str | None = None,
         network: Network = TESTNET,
-        create_path: str = "/api/sessions/create",
+        create_path: str = routes.SESSIONS,
         pay_path: str = PAY_PATH,
         clock: Clock | None = None,
         max_unserved: int = 1,

@@ -60,7 +60,7 @@ class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
 SettleAnswer = Settled | Failed
 
 
-class CronosKind(Wire, frozen=True):
+class SupportedKind(Wire, frozen=True):
     """One kind of payment that a facilitator settles."""
 
     x402_version: int
@@ -71,7 +71,7 @@ class CronosKind(Wire, frozen=True):
 class Supported(Wire, frozen=True):
     """The answer of supported."""
 
-    kinds: list[CronosKind]
+    kinds: list[SupportedKind]
 
 
 class Uptime(Wire, frozen=True):

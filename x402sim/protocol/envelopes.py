@@ -155,9 +155,9 @@ def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
     if root is fields and _ERROR in fields:
         return
     if root.get("isError") is not True:
-        seen = repr(root["isError"])[:80] if "isError" in root else "nothing"
+        got = repr(root["isError"])[:80] if "isError" in root else "nothing"
         do = "Set it: clients look for a 402 in results that are errors."
-        yield Finding("isError", seen, "true", do)
+        yield Finding("isError", got, "true", do)
     if not any("content[" in each.where for each in copies):
         do = "Put the same 402 there, too, as JSON in the text: some clients read nothing else."
         yield Finding("content[0].text", "no 402", "the 402 as JSON", do, stops=False)
@@ -169,9 +169,9 @@ def of_copies(copies: Sequence[Enclosed]) -> Iterator[Finding]:
     for other in others:
         paths = list(differences(first.fields, other.fields))
         if paths:
-            seen = f"{other.where} differs from {first.where} in {', '.join(paths[:6])}"
+            got = f"{other.where} differs from {first.where} in {', '.join(paths[:6])}"
             do = "Write both from one object: clients read either, and pay what they read."
-            yield Finding("copies", seen, "two equal copies", do)
+            yield Finding("copies", got, "two equal copies", do)
 
 
 def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
@@ -199,9 +199,9 @@ def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
             break
     status = metadata.get("x402.payment.status")
     if not isinstance(status, str) or status not in _STATUSES:
-        seen = repr(status)[:80] if status is not None else "nothing"
+        got = repr(status)[:80] if status is not None else "nothing"
         do = "Write it: an agent knows by it what the message is."
-        yield Finding("x402.payment.status", seen, ", ".join(_STATUSES), do)
+        yield Finding("x402.payment.status", got, ", ".join(_STATUSES), do)
         return
     name, state = _STATUSES[status]
     if name and not metadata.get(name):
@@ -214,6 +214,6 @@ def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
     success = last.get("success") if isinstance(last, dict) else None
     is_over = isinstance(success, bool) and status in ("payment-completed", "payment-failed")
     if is_over and success != (status == "payment-completed"):
-        seen = f"{status}, and the last receipt says {str(success).lower()}"
+        got = f"{status}, and the last receipt says {str(success).lower()}"
         do = "Let both say the same."
-        yield Finding("x402.payment.status", seen, "what the receipt says", do)
+        yield Finding("x402.payment.status", got, "what the receipt says", do)

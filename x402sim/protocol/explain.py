@@ -6,6 +6,7 @@ are texts, or values of `protocol.values`, in the order of the message.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from x402sim.protocol.findings import (
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import MessageKind, Recognized, recognize, recognized
+from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
@@ -52,26 +53,11 @@ def facts_of(
     found: Recognized, known: Mapping[str, Network], now_s: int
 ) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a message, those of a payment with their meaning."""
-    if found.signed is not None:
-        yield from _payment_facts(found, found.signed, known, now_s)
+    if (signed := found.signed) is None:
+        for name, value in found.fields.items():
+            if name not in _PARTS or not isinstance(value, dict | list):
+                yield name, _value(name, value, now_s)
         return
-    for name, value in found.fields.items():
-        if name not in _PARTS or not isinstance(value, dict | list):
-            yield name, _value(name, value, now_s)
-
-
-def _value(name: str, value: Any, now_s: int) -> Any:
-    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
-    if name in ("timestamp", "expiresAt") and type(value) is int:
-        return point(value, now_s, is_ms=True)
-    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
-        return shortened(value)
-    return value
-
-
-def _payment_facts(
-    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
-) -> Iterator[tuple[str, Any]]:
     auth, named = signed.authorization, network_called(signed.network, known)
     yield "scheme", signed.scheme
     yield "network", _network_in_words(signed.network, named)
@@ -89,13 +75,20 @@ def _payment_facts(
     yield "signature", _value("signature", to_hex(signed.signature), now_s)
     if (network := network_of(found, signed, known)) is None:
         yield "signed by", meant(None, "unknown: the token's domain is not known")
-        return
-    signer = signer_of(auth, signed.signature, network.domain)
-    is_from = "`from`" if signer == auth.from_ else "not `from`"
-    if signer is None:
+    elif (signer := signer_of(auth, signed.signature, network.domain)) is None:
         yield "signed by", meant(None, "nobody: it is no signature")
     else:
+        is_from = "`from`" if signer == auth.from_ else "not `from`"
         yield "signed by", meant(checksum(signer), is_from, ", ")
+
+
+def _value(name: str, value: Any, now_s: int) -> Any:
+    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
+    if name in ("timestamp", "expiresAt") and type(value) is int:
+        return point(value, now_s, is_ms=True)
+    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
+        return shortened(value)
+    return value
 
 
 def way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
@@ -161,15 +154,15 @@ def explain(
         return
     kind = found.kind
     ways = list(ways_of(found.fields))
-    if kind is not MessageKind.REQUIREMENTS:
+    if kind is not MessageType.REQUIREMENTS:
         title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
         facts = {"header": found.header} if found.header and not place else {}
         facts |= dict(facts_of(found, known, now_s))
         yield Decoded(title, facts, tuple(_of_message(found, known, now_s)))
-    if kind is MessageKind.REQUEST and found.dialect is None:
+    if kind is MessageType.REQUEST and found.dialect is None:
         yield from _of_request(found, known, now_s)
         return
-    if kind is MessageKind.LISTING:
+    if kind is MessageType.LISTING:
         yield from _of_items(found.fields, known)
         return
     for number, way in enumerate(ways, 1):
@@ -181,14 +174,14 @@ def explain(
                 replace(each, about=f"{each.about} {about}", offers=(number,)) for each in findings
             )
         yield Decoded(title, dict(way_facts(way, known)), findings)
-    if kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST) and not found.shape:
+    if kind in (MessageType.SETTLEMENT, MessageType.REQUEST) and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
     """Yield what is wrong with a message itself, but for its parts."""
     other = None
-    if found.kind is MessageKind.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
+    if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
         other = of_other_payment(found.fields, found.dialect)
     findings = list(_of_header(found))
@@ -196,14 +189,14 @@ def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
     if other is not None:
         yield other
         return
-    is_reported = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
+    is_reported = findings and found.kind in (MessageType.SETTLEMENT, MessageType.REQUEST)
     if found.shape and not is_reported:
-        offers = ways_of(found.fields) if found.kind is MessageKind.REQUIRED else ()
+        offers = ways_of(found.fields) if found.kind is MessageType.REQUIRED else ()
         if any(each.stops for way in offers for each in of_way(way, known)):
             return  # what is wrong is reported of the offer that is wrong
         do = "Compare it with the message that the other party's documentation shows."
         yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
-    if found.kind is MessageKind.REQUIRED and found.fields.get("accepts") == []:
+    if found.kind is MessageType.REQUIRED and found.fields.get("accepts") == []:
         yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
     if found.signed is not None:
         yield from _of_payment(found, found.signed, known, now_s)
@@ -218,13 +211,13 @@ def _of_header(found: Recognized) -> Iterator[Finding]:
         inner = found.fields["paymentHeader"]
         if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
             yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
-    is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
+    is_named = found.name.lower() in _HEADERS or found.kind is MessageType.PAYMENT
     if not found.name or not is_named:
         return
     place = found.header or "the body, as it is"
     if found.name.lower() != place.lower():
         do_this = f"Send it there: it is a {found.kind.value} in {found.of}."
-        stops = found.kind is not MessageKind.RECEIPT  # a payer may look into both headers
+        stops = found.kind is not MessageType.RECEIPT  # a payer may look into both headers
         yield Finding("header", found.name, place, do_this, stops)
     if found.encoding == "JSON":
         yield Finding("encoding", "JSON", wanted, do)
@@ -264,8 +257,11 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         dialect = inner.dialect if inner and inner.dialect else dialect_of(wanted)
         way = Way(dialect, wanted, wanted.get("resource"))
     if inner is not None:
-        if inner.signed is not None and inner.dialect is Dialect.V1 and way is not None:
-            inner = _with_domain(inner, way)
+        asset = way.fields.get("asset") if way is not None else None
+        if inner.signed is not None and inner.dialect is Dialect.V1 and isinstance(asset, str):
+            with suppress(ValueError):  # version 1 does not name its token: the requirements do
+                parse_address(asset)
+                inner = replace(inner, signed=structs.replace(inner.signed, asset=asset))
         terms = list(_of_pair(found.fields, inner, way))
         for number, each in enumerate(explain(inner, known, now_s, ", in paymentPayload")):
             own = terms if number == 0 else ()
@@ -275,21 +271,9 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         yield Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
 
 
-def _with_domain(inner: Recognized, way: Way) -> Recognized:
-    """Return a payment of version 1 with the token of its requirements, which it does not name."""
-    asset = way.fields.get("asset")
-    if inner.signed is None or not isinstance(asset, str):
-        return inner
-    try:
-        parse_address(asset)
-    except ValueError:
-        return inner
-    return replace(inner, signed=structs.replace(inner.signed, asset=asset))
-
-
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
     """Yield where a payment differs from the requirements that stand beside it."""
-    if inner.kind is not MessageKind.PAYMENT:
+    if inner.kind is not MessageType.PAYMENT:
         do = "Send the payment that the client sent, decoded."
         yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
         return
@@ -309,8 +293,8 @@ def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> I
     if isinstance(accepted, dict):
         paths = list(differences(accepted, dict(way.fields)))
         if paths:
-            seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
-            yield Finding("accepted", seen, "the same requirements", do)
+            got = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
+            yield Finding("accepted", got, "the same requirements", do)
         return
     for name in ("scheme", "network"):
         if inner.fields.get(name) != way.fields.get(name):
@@ -325,10 +309,10 @@ def _of_envelope(
     title = f"Message of {envelope.protocol}, {encoding}"
     if not envelope.enclosed:
         title += ": no payment is in it"
-        seen = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
+        got = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
         do = "Look at the error: it is not about a payment, or it does not say so in data."
         is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
-        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=is_402)
+        finding = Finding("message", got, "a 402, a payment or a receipt", do, stops=is_402)
         yield Decoded(title, envelope.facts, (finding,))
         return
     places = {each.where: each for each in envelope.enclosed}

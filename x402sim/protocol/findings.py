@@ -80,9 +80,9 @@ IN_THE_BODY = Finding(
 """A 402 of version 2 that lacks its header."""
 
 
-def _skip(about: str, seen: Any, wanted: str, whose: str) -> Finding:
+def _skip(about: str, sent: Any, wanted: str, whose: str) -> Finding:
     do = f"Nothing, if you mean it: {whose} read it."
-    return Finding(about, repr(seen)[:120], wanted, do, stops=False, skipped=True)
+    return Finding(about, repr(sent)[:120], wanted, do, stops=False, skipped=True)
 
 
 # --- a way to pay ------------------------------------------------------------------------
@@ -102,7 +102,13 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
     yield from _of_token(way, network)
     yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
-    yield from _of_timeout(fields)
+    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
+    if type(seconds) is not int or not 1 <= seconds < 2**31:
+        do = "Write a number, such as 300."
+        yield Finding("maxTimeoutSeconds", sent, "a whole number of seconds", do)
+    elif seconds <= GRACE_S:
+        do = f"Allow more: facilitators refuse what ends within {GRACE_S} s. Usual are 60 to 300."
+        yield Finding("maxTimeoutSeconds", sent, f"more than {GRACE_S}", do)
     if url is not None:
         yield from _of_resource(way, url)
 
@@ -282,23 +288,12 @@ def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
         yield Finding(name, shown, wanted, do, stops=False)
 
 
-def _of_timeout(fields: Mapping[str, Any]) -> Iterator[Finding]:
-    seconds = fields.get("maxTimeoutSeconds")
-    seen, name = _shown(fields, "maxTimeoutSeconds"), "maxTimeoutSeconds"
-    if type(seconds) is not int or not 1 <= seconds < 2**31:
-        yield Finding(name, seen, "a whole number of seconds", "Write a number, such as 300.")
-    elif seconds <= GRACE_S:
-        wanted = f"more than {GRACE_S}"
-        do = f"Allow more: facilitators refuse what ends within {GRACE_S} s. Usual are 60 to 300."
-        yield Finding(name, seen, wanted, do)
-
-
 def _of_resource(way: Way, url: str) -> Iterator[Finding]:
     """Yield what is wrong with what a payment is for: it must be what was requested."""
     requested, named = urlsplit(url), way.resource
     if way.dialect is Dialect.TWO_STEPS and not way.is_paywall:
         if named != requested.path:
-            do = "Name the path that was asked for: a payer pays for nothing else."
+            do = "Name the path that was requested: a payer pays for nothing else."
             yield Finding("resource", repr(named)[:120], repr(requested.path), do)
         return
     wanted = repr(f"{requested.scheme}://{requested.netloc}{requested.path}")
@@ -311,7 +306,7 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
     except ValueError:
         shown = urlsplit("")
     if shown[:3] != requested[:3]:  # scheme, host and path
-        do = "Name the URL that was asked for; some clients and facilitators compare it."
+        do = "Name the URL that was requested; some clients and facilitators compare it."
         if shown.netloc and shown.scheme != requested.scheme and shown.path == requested.path:
             do = "Behind a proxy, build the URL from X-Forwarded-Proto or the public address."
         yield Finding("resource", repr(named)[:120], wanted, do, stops=False)
@@ -345,7 +340,7 @@ def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
 
 def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     """Yield where an authorization differs from the requirements it is sent with."""
-    do = "Sign exactly what the 402 asks for."
+    do = "Sign exactly what the 402 requires."
     if str(auth.value) != str(way.amount):
         yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
     to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
@@ -372,8 +367,8 @@ def of_signature(
         if canonical(signature) != signature:
             do = "Write r, s and v as 65 bytes, with a low s and v 27 or 28."
             v = low_v(signature)
-            seen = f"another form of it, {len(signature)} bytes" if v is None else f"v is {v}"
-            yield Finding("signature", seen, "the form that the token accepts", do)
+            form = f"another form of it, {len(signature)} bytes" if v is None else f"v is {v}"
+            yield Finding("signature", form, "the form that the token accepts", do)
         return
     wanted = (
         f"a signature of {payer} (`from`) for {network.token_name} version "
@@ -383,8 +378,8 @@ def of_signature(
         do = "Sign the EIP-712 domain of the token that is to be paid."
         yield Finding("signature", f"`from` has signed it, but for {other}", wanted, do)
     elif signer is None:
-        seen = f"{len(signature)} bytes that no key gives"
-        yield Finding("signature", seen, wanted, "Send the 65 bytes r, s, v of the signature.")
+        form = f"{len(signature)} bytes that no key gives"
+        yield Finding("signature", form, wanted, "Send the 65 bytes r, s, v of the signature.")
     else:
         do = (
             "Sign with the key of `from`, and change nothing afterwards: any change lets another "
@@ -509,10 +504,7 @@ _ADVICE = (
         "before you sign another.",
     ),
     (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
-    (
-        r"valid_before|expired",
-        "It has expired, or soon will: sign a new one, and send it at once.",
-    ),
+    (r"valid_before|expired", "It has expired, or soon will: sign a new one, and send it at once."),
     (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
     (
         r"unsupported|invalid_network|invalid_scheme|version",

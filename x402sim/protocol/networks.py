@@ -5,14 +5,17 @@ Those that the public clients know are built in; any other is a row in a file of
 Clauses: 2.8/networks.
 
 A user's file of networks is TOML, one table `[[network]]` for each: name, chain_id, asset,
-token_name, token_symbol, token_version and decimals. The name is the network's name in x402
-version 1. Names and hashes of other chains are recognized, so that nobody calls them wrong.
+token_name, token_symbol, token_version and decimals, and, if it is not 1, base_fee_gwei. The name
+is the network's name in x402 version 1. Names and hashes of other chains are recognized, so that
+nobody calls them wrong.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +38,8 @@ class Network:
     token_symbol: str
     token_version: str
     decimals: int = 6
+    base_fee_gwei: float = field(default=1.0, compare=False)
+    """What a unit of gas costs on its chain, and on a simulated one if nothing else is said."""
     domain: Domain = field(init=False, repr=False, compare=False)
     """The token's EIP-712 domain."""
 
@@ -51,51 +56,43 @@ class Network:
         return f"eip155:{self.chain_id}"
 
     @property
+    def base_fee_wei(self) -> int:
+        """The base fee of its blocks."""
+        return round(self.base_fee_gwei * 10**9)
+
+    @property
     def is_test(self) -> bool:
         """Whether its chain id is that of a known test network, whose money is worth nothing."""
         return self.chain_id in TEST_CHAIN_IDS
 
 
-TESTNET = Network(
-    name="cronos-testnet",
-    chain_id=338,
-    asset=parse_address("0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"),
-    token_name="Bridged USDC (Stargate)",  # noqa: S106 - a token's name, not a password
-    token_symbol="devUSDC.e",  # noqa: S106
-    token_version="1",  # noqa: S106
-)
-MAINNET = Network(
-    name="cronos-mainnet",
-    chain_id=25,
-    asset=parse_address("0xf951eC28187D9E5Ca673Da8FE6757E6f0Be5F77C"),
-    token_name="Bridged USDC (Stargate)",  # noqa: S106
-    token_symbol="USDC.e",  # noqa: S106
-    token_version="2",  # noqa: S106 - see decision 2.8/mainnet-domain
-)
-BASE_SEPOLIA = Network(
-    name="base-sepolia",
-    chain_id=84532,
-    asset=parse_address("0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
-    token_name="USDC",  # noqa: S106
-    token_symbol="USDC",  # noqa: S106
-    token_version="2",  # noqa: S106
-)
-"""The test network that the public x402 clients and servers know by default."""
+class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A network in a file of the user's; the address is 0x and 40 hex digits."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
+    asset: str
+    token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
+    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
+    base_fee_gwei: Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)] = 1.0
 
 
-def _usdc(name: str, chain_id: int, asset: str) -> Network:
-    """Return a network with Circle's own USDC."""
-    return Network(name, chain_id, parse_address(asset), "USD Coin", "USDC", "2")
+def _network(row: _Row) -> Network:
+    """Return the network of a row; raises `ValueError` for an address that is none."""
+    try:
+        asset = parse_address(row.asset)
+    except ValueError as wrong:
+        raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
+    return Network(**{**msgspec.structs.asdict(row), "asset": asset})
 
 
-BASE = _usdc("base", 8453, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
-POLYGON = _usdc("polygon", 137, "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359")
-AVALANCHE = _usdc("avalanche", 43114, "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E")
-FUJI = _usdc("avalanche-fuji", 43113, "0x5425890298aed601595a70AB815c96711a31Bc65")
-NETWORKS: Mapping[str, Network] = {
-    network.name: network
-    for network in (TESTNET, MAINNET, BASE_SEPOLIA, BASE, POLYGON, AVALANCHE, FUJI)
-}
+_BUILT_IN = tomllib.loads((files(__package__) / "networks.toml").read_text("utf-8"))
+_ROWS = msgspec.convert(_BUILT_IN["network"], list[_Row])
+NETWORKS: Mapping[str, Network] = {row.name: _network(row) for row in _ROWS}
+TESTNET, MAINNET = NETWORKS["cronos-testnet"], NETWORKS["cronos-mainnet"]
+BASE_SEPOLIA, BASE = NETWORKS["base-sepolia"], NETWORKS["base"]
 TEST_CHAIN_IDS = frozenset({338, 84532, 43113, 11155111, 1337, 31337})
 """Cronos testnet, Base Sepolia, Fuji, Sepolia, and what local nodes use."""
 
@@ -120,18 +117,6 @@ def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]
     return found
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A network in a file of the user's; the address is 0x and 40 hex digits."""
-
-    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
-    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-    asset: str
-    token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
-    token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
-    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
-
-
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a file of networks: rows `[[network]]`."""
 
@@ -150,11 +135,7 @@ def known_networks(file: Path | None) -> Mapping[str, Network]:
                 if row.name in NETWORKS:
                     where = "built in: choose another name"
                 raise ValueError(f"network {row.name!r} is {where}")
-            try:
-                asset = parse_address(row.asset)
-            except ValueError as wrong:
-                raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
-            found[row.name] = Network(**{**msgspec.structs.asdict(row), "asset": asset})
+            found[row.name] = _network(row)
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from error
     except (msgspec.ValidationError, ValueError) as wrong:
@@ -190,27 +171,10 @@ class Family(Enum):
 _CAIP2 = re.compile(r"[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,64}")
 """CAIP-2 allows 32 characters after the colon; some chains take more."""
 _EIP155 = re.compile(r"eip155:[1-9][0-9]{0,19}")
-_V1_IDS = {
-    "abstract": 2741,
-    "abstract-testnet": 11124,
-    "celo": 42220,
-    "educhain": 656476,
-    "ethereum": 1,
-    "flare": 14,
-    "iotex": 4689,
-    "megaeth": 4326,
-    "monad": 143,
-    "monad-testnet": 10143,
-    "peaq": 3338,
-    "polygon-amoy": 80002,
-    "sei": 1329,
-    "sei-testnet": 1328,
-    "skale-base-sepolia": 1444673419,
-    "stable": 988,
-    "stable-testnet": 2201,
-    "story": 1513,
+V1_IDS: Mapping[str, int] = {
+    **{each.name: each.chain_id for each in NETWORKS.values()},
+    **_BUILT_IN["v1_ids"],
 }
-V1_IDS = {each.name: each.chain_id for each in NETWORKS.values()} | _V1_IDS
 """The chain ids of the names of version 1, those of the public libraries among them."""
 _OTHERS = re.compile(
     r"(algorand|aptos|avm|bitcoin|cardano|concordium|cosmos|hedera|hypercore|icp|keeta|lightning|"

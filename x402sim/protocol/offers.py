@@ -30,7 +30,7 @@ PAYMENT_ID = "paymentId"
 
 
 class OfferBody(PaymentRequired, frozen=True, omit_defaults=True):
-    """The body of a 402; `reason` tells what was wrong with the payment in the request."""
+    """The body of a 402; `reason` states what was wrong with the payment in the request."""
 
     x402_version: int
     accepts: list[RequirementsV1]

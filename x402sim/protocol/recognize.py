@@ -35,7 +35,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
 
 
-class MessageKind(Enum):
+class MessageType(Enum):
     """What a message is; the value says it to people."""
 
     PAYMENT = "payment"
@@ -67,7 +67,7 @@ Check = Callable[[Fields, Mapping[str, Network]], Iterator[Finding]]
 class Row:
     """One kind of message: by which fields it is known, who reads it strictly, what is checked."""
 
-    kind: MessageKind
+    kind: MessageType
     dialect: Dialect | None
     marks: Callable[[Fields], bool]
     shape: Any = None
@@ -82,9 +82,8 @@ def _has(*names: str) -> Callable[[Fields], bool]:
     return lambda fields: all(name in fields for name in names)
 
 
-def _version(number: int, marks: Callable[[Fields], bool]) -> Callable[[Fields], bool]:
-    """Return marks of version 2, or of version 1, which is what names no version, too."""
-    return lambda fields: marks(fields) and (fields.get("x402Version") == 2) == (number == 2)
+def _lists(*names: str) -> Callable[[Fields], bool]:
+    return lambda fields: all(isinstance(fields.get(name), list) for name in names)
 
 
 def _is_payment(fields: Fields) -> bool:
@@ -113,135 +112,53 @@ class _RequestBody(Wire, frozen=True):
     x402_version: int | None = None
 
 
+def _is_cronos_request(fields: Fields) -> bool:
+    names = "paymentHeader", "paymentRequirements", "x402Version"
+    return _has(*names)(fields) and "paymentId" not in fields
+
+
+def _is_payment_v2(fields: Fields) -> bool:
+    return "accepted" in fields or (_is_payment(fields) and fields.get("x402Version") == 2)
+
+
+def _is_settled(fields: Fields) -> bool:
+    return str(fields.get("event")).startswith("payment.")
+
+
+def _is_receipt_v2(fields: Fields) -> bool:
+    return "success" in fields and ":" in str(fields.get("network"))
+
+
+def _is_listing(fields: Fields) -> bool:
+    is_marked = not {"x402Version", "pagination"}.isdisjoint(fields)
+    return is_marked and findings.listed_in(fields) is not None
+
+
+_is_402 = _lists("accepts")
+T, (TWO, V1, V2) = MessageType, Dialect
 TABLE: tuple[Row, ...] = (
-    Row(
-        MessageKind.REQUEST,
-        Dialect.TWO_STEPS,
-        lambda fields: (
-            _has("paymentHeader", "paymentRequirements", "x402Version")(fields)
-            and "paymentId" not in fields
-        ),
-        cronos.FacilitatorRequest,
-        of=CRONOS,
-    ),
-    Row(
-        MessageKind.SETTLEMENT,
-        Dialect.TWO_STEPS,
-        _has("paymentHeader", "paymentRequirements"),
-        SettlementRequest,
-    ),
-    Row(
-        MessageKind.REQUEST,
-        None,
-        _has("paymentPayload"),
-        _RequestBody,
-        of=STANDARD,
-    ),
-    Row(MessageKind.PAYMENT, Dialect.TWO_STEPS, _is_flat, PaymentHeader),
-    Row(
-        MessageKind.PAYMENT,
-        Dialect.V2,
-        lambda fields: "accepted" in fields or _version(2, _is_payment)(fields),
-        x402.PaymentV2,
-    ),
-    Row(MessageKind.PAYMENT, Dialect.V1, _is_payment, x402.PaymentV1),
-    Row(
-        MessageKind.REQUIRED,
-        Dialect.TWO_STEPS,
-        lambda fields: isinstance(fields.get("paymentRequirements"), dict),
-    ),
-    Row(
-        MessageKind.LISTING,
-        None,
-        lambda fields: (
-            findings.listed_in(fields) is not None
-            and not {"x402Version", "pagination"}.isdisjoint(fields)
-        ),
-        check=findings.of_listing,
-        of=STANDARD,
-    ),
-    Row(
-        MessageKind.WELL_KNOWN,
-        None,
-        lambda fields: (
-            isinstance(fields.get("resources"), list) and isinstance(fields.get("accepts"), list)
-        ),
-        of="HTTP",
-    ),
-    Row(
-        MessageKind.SUPPORTED,
-        None,
-        lambda fields: isinstance(fields.get("kinds"), list),
-        cronos.Supported,
-        findings.of_supported,
-        of=STANDARD,
-    ),
-    Row(
-        MessageKind.REQUIRED,
-        Dialect.V2,
-        _version(2, lambda fields: isinstance(fields.get("accepts"), list)),
-        x402.RequiredV2,
-    ),
-    Row(
-        MessageKind.REQUIRED,
-        Dialect.V1,
-        lambda fields: isinstance(fields.get("accepts"), list),
-        x402.RequiredV1,
-    ),
-    Row(
-        MessageKind.VERIFIED,
-        None,
-        _has("isValid"),
-        x402.Verified,
-        findings.of_verified,
-        of=STANDARD,
-    ),
-    Row(
-        MessageKind.SETTLED,
-        None,
-        lambda fields: str(fields.get("event")).startswith("payment."),
-        cronos.SettleAnswer,
-        findings.of_cronos_settled,
-        of=CRONOS,
-    ),
-    Row(
-        MessageKind.RECEIPT,
-        Dialect.TWO_STEPS,
-        _has("success", "txHash"),
-        Receipt,
-        findings.of_receipt,
-    ),
-    Row(
-        MessageKind.RECEIPT,
-        Dialect.V2,
-        lambda fields: "success" in fields and ":" in str(fields.get("network")),
-        x402.Settlement,
-        findings.of_settlement,
-    ),
-    Row(
-        MessageKind.RECEIPT,
-        Dialect.V1,
-        _has("success"),
-        x402.Settlement,
-        findings.of_settlement,
-    ),
-    Row(MessageKind.SESSION, Dialect.TWO_STEPS, _has("sessionId", "remaining"), SessionView),
-    Row(MessageKind.RECORD, Dialect.TWO_STEPS, _has("payment_id", "tx_hash"), PaymentRecord),
-    Row(
-        MessageKind.AGENTS,
-        Dialect.TWO_STEPS,
-        lambda fields: isinstance(fields.get("agents"), list),
-        AgentList,
-    ),
-    *(
-        Row(
-            MessageKind.REQUIREMENTS,
-            dialect,
-            partial(_is_way, dialect),
-        )
-        for dialect in Dialect
-    ),
-    Row(MessageKind.ERROR, Dialect.TWO_STEPS, lambda fields: isinstance(fields.get("error"), str)),
+    Row(T.REQUEST, TWO, _is_cronos_request, cronos.FacilitatorRequest, of=CRONOS),
+    Row(T.SETTLEMENT, TWO, _has("paymentHeader", "paymentRequirements"), SettlementRequest),
+    Row(T.REQUEST, None, _has("paymentPayload"), _RequestBody, of=STANDARD),
+    Row(T.PAYMENT, TWO, _is_flat, PaymentHeader),
+    Row(T.PAYMENT, V2, _is_payment_v2, x402.PaymentV2),
+    Row(T.PAYMENT, V1, _is_payment, x402.PaymentV1),
+    Row(T.REQUIRED, TWO, lambda it: isinstance(it.get("paymentRequirements"), dict)),
+    Row(T.LISTING, None, _is_listing, check=findings.of_listing, of=STANDARD),
+    Row(T.WELL_KNOWN, None, _lists("resources", "accepts"), of="HTTP"),
+    Row(T.SUPPORTED, None, _lists("kinds"), cronos.Supported, findings.of_supported, STANDARD),
+    Row(T.REQUIRED, V2, lambda it: _is_402(it) and it.get("x402Version") == 2, x402.RequiredV2),
+    Row(T.REQUIRED, V1, _is_402, x402.RequiredV1),
+    Row(T.VERIFIED, None, _has("isValid"), x402.Verified, findings.of_verified, STANDARD),
+    Row(T.SETTLED, None, _is_settled, cronos.SettleAnswer, findings.of_cronos_settled, CRONOS),
+    Row(T.RECEIPT, TWO, _has("success", "txHash"), Receipt, findings.of_receipt),
+    Row(T.RECEIPT, V2, _is_receipt_v2, x402.Settlement, findings.of_settlement),
+    Row(T.RECEIPT, V1, _has("success"), x402.Settlement, findings.of_settlement),
+    Row(T.SESSION, TWO, _has("sessionId", "remaining"), SessionView),
+    Row(T.RECORD, TWO, _has("payment_id", "tx_hash"), PaymentRecord),
+    Row(T.AGENTS, TWO, _lists("agents"), AgentList),
+    *(Row(T.REQUIREMENTS, dialect, partial(_is_way, dialect)) for dialect in Dialect),
+    Row(T.ERROR, TWO, lambda it: isinstance(it.get("error"), str)),
 )
 """Every kind of message that is read by itself, in the order in which they are distinguished."""
 
@@ -263,8 +180,8 @@ _WHOLE = "copy the value of the header, or the body, from its first character to
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
-_ENVELOPE = Row(MessageKind.ENVELOPE, None, lambda _: True)
-_FOREIGN = Row(MessageKind.FOREIGN, None, lambda _: True, of="HTTP")
+_ENVELOPE = Row(MessageType.ENVELOPE, None, lambda _: True)
+_FOREIGN = Row(MessageType.FOREIGN, None, lambda _: True, of="HTTP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +201,7 @@ class Recognized:
     foreign: Foreign | None = None
 
     @property
-    def kind(self) -> MessageKind:
+    def kind(self) -> MessageType:
         """What it is."""
         return self.row.kind
 
@@ -304,11 +221,11 @@ class Recognized:
     def header(self) -> str:
         """The header that such a message is sent in; "" if it is a body."""
         version = self.dialect.version if self.dialect else None
-        if self.kind is MessageKind.PAYMENT:
+        if self.kind is MessageType.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
-        if self.kind is MessageKind.REQUIRED:
+        if self.kind is MessageType.REQUIRED:
             return x402.REQUIRED_HEADER if version == 2 else ""
-        has_header = version is not None and self.kind is MessageKind.RECEIPT
+        has_header = version is not None and self.kind is MessageType.RECEIPT
         return x402.RESPONSE_HEADERS[version] if version and has_header else ""
 
 
@@ -384,8 +301,8 @@ def recognize(text: str) -> Recognized:
         encoding += ", the list of a 402"
     if not isinstance(fields, dict):
         words = {list: "an array", str: "a string", bool: "true or false"}
-        seen = words.get(type(fields), "a number")
-        raise BadMessage(f"JSON, but {seen}; every message of a payment is an object")
+        type_name = words.get(type(fields), "a number")
+        raise BadMessage(f"JSON, but {type_name}; every message of a payment is an object")
     return recognized(fields, encoding, named[1] if named else "")
 
 
@@ -404,7 +321,7 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
     try:
         if row.shape is not None:
             msgspec.convert(fields, row.shape)
-        if row.kind is MessageKind.PAYMENT and row.dialect is not None:
+        if row.kind is MessageType.PAYMENT and row.dialect is not None:
             body, version = msgspec.json.encode(fields), row.dialect.version
             if version is None:
                 signed = header.signed_in(decode(body, PaymentHeader))

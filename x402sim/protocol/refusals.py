@@ -34,18 +34,24 @@ class ChainFinding(Enum):
     """The chain cannot be queried, or its answer is incomplete."""
 
 
+class Finality(Enum):
+    """Whether a refusal ends its attempt: it has charged nothing, and never will."""
+
+    FINAL = auto()
+    OPEN = auto()
+    """It may still be paid."""
+    STATED = auto()
+    """Either: each answer states it in `final`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRow:
-    """The properties of one refusal.
-
-    `final` says whether the refused attempt is over: it has charged nothing and never will. If
-    None, the `final` of each answer says so.
-    """
+    """The properties of one refusal."""
 
     status: Status
     cause: str
     remedy: str
-    final: bool | None = True
+    final: Finality = Finality.FINAL
     resend: bool = False
     """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
@@ -157,7 +163,7 @@ class Refusal(_Error):
             cause="The outcome of a payment header sent for this payment id is not known yet: "
             "it may still be paid.",
             remedy=_AGAIN.capitalize(),
-            final=False,
+            final=Finality.OPEN,
             resend=True,
             example="an earlier payment header may still settle",
         ),
@@ -168,9 +174,20 @@ class Refusal(_Error):
             status=lambda decisions: decisions.facilitator_unreachable_status,
             cause="The facilitator could not be reached, or its answer makes no sense.",
             remedy=_AGAIN.capitalize(),
-            final=None,
+            final=Finality.STATED,
             resend=True,
             example="the facilitator did not answer; it may still be paid",
+        ),
+    )
+    CHAIN_UNREACHABLE = (
+        "Chain unreachable",
+        ErrorRow(
+            status=lambda decisions: decisions.facilitator_unreachable_status,
+            cause="The chain's node did not answer, so nothing was sent to the facilitator.",
+            remedy=_AGAIN.capitalize(),
+            final=Finality.STATED,
+            resend=True,
+            example="the chain's node did not answer, so nothing was sent to the facilitator",
         ),
     )
     FAILED = (
@@ -180,7 +197,7 @@ class Refusal(_Error):
             cause="The transfer was refused or reverted for another reason, which `reason` gives.",
             remedy="If `final` is true, resolve that reason and ask for a new 402. Otherwise "
             + _AGAIN,
-            final=None,
+            final=Finality.STATED,
             example="Transaction failed on-chain; it may still be paid",
         ),
     )
@@ -190,7 +207,7 @@ class SettlementRefused(Exception):
     """A refused settlement.
 
     `reason` gives details. `final` says whether the attempt is over; by default as in the table,
-    and False if the table says None.
+    and False if the table leaves it to the answer.
     """
 
     def __init__(
@@ -341,4 +358,4 @@ def is_final(error: str, stated: bool | None = None) -> bool:
     if stated is not None:
         return stated
     known = Refusal.named(error)
-    return known is not None and known.row.final is True
+    return known is not None and known.row.final is Finality.FINAL

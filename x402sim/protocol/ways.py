@@ -133,7 +133,7 @@ def ways_of(fields: Mapping[str, Any]) -> Iterator[Way]:
 
 
 def dialect_of(requirements: Mapping[str, Any]) -> Dialect:
-    """Return whose requirements these are, if nothing around them says so."""
+    """Return whose requirements these are, if nothing around them names it."""
     if "maxAmountRequired" not in requirements:
         return Dialect.V2
     is_path = str(requirements.get("resource", "")).startswith("/")
@@ -181,7 +181,7 @@ def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
 
 
 def challenged(challenge: str) -> Foreign:
-    """Return what the value of WWW-Authenticate asks for."""
+    """Return which payment the value of WWW-Authenticate requires."""
     challenge = challenge[:MOST]
     unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
     schemes = [each[1] for each in _SCHEME.finditer(unquoted)]

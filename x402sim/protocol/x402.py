@@ -109,7 +109,7 @@ VERSIONS: tuple[Version, ...] = (1, 2)
 PAYMENT_HEADERS: dict[Version, str] = {1: "X-PAYMENT", 2: "PAYMENT-SIGNATURE"}
 """The request header that carries a payment."""
 RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
-"""The response header that tells what became of it."""
+"""The response header that reports what became of it."""
 REQUIRED_HEADER = "PAYMENT-REQUIRED"
 """The header of a 402 in version 2."""
 MIME_TYPE = "application/json"

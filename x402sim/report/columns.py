@@ -12,10 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from x402sim.events import KINDS, TransactionMined, TransactionUndone
-from x402sim.events.base import BaseEvent, name_of
-from x402sim.journal import Journal
-from x402sim.journal.columns import Batch, Texts, texts_of
+from x402sim.events import KINDS, BaseEvent, TransactionMined, TransactionUndone, name_of
+from x402sim.journal import Batch, Journal, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
+from x402sim.protocol.routes import PAY, SESSIONS
 from x402sim.report.columns import Table, since, tables, words
-from x402sim.report.reading import PAY, Reading, once, reading_of
+from x402sim.report.reading import Reading, once, reading_of
 
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
 """What an exchange came to, as its caller saw it:
@@ -26,7 +27,6 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 - lost: the connection broke, or the caller's timeout passed
 - open: neither answered nor lost when the journal ended
 """
-CREATE_SESSION = "/api/sessions/create"
 _NEVER = 1 << 62
 _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
@@ -165,7 +165,7 @@ class Exchanges:
                          "authorization"),
             *ended.all_of("seq", "at_ms", "status", "payment_id", "tx_hash"),
             self.pays[wanted],
-            sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
+            sent.those("path", lambda path: path.endswith(SESSIONS)),
             sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
         )  # fmt: skip
         return list(map(AskedService, *(column.tolist() for column in columns)))

@@ -9,7 +9,6 @@ from x402sim.journal import Journal
 from x402sim.report.summary import Summary
 
 Made = TypeVar("Made")
-PAY = "/api/pay"
 SERVICES = frozenset(service_name(number + 1) for number in range(MOST_SERVICES))
 """The services of any journal; a world may have others, with names of their own."""
 MINT = "mint"

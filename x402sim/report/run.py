@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from x402sim.events import Begin, StoryRaised
-from x402sim.journal import Journal
-from x402sim.journal.maker import read as read_maker
+from x402sim.journal import Journal, read_maker
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
 from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.http import web
+from x402sim.protocol import routes
 from x402sim.protocol.messages import (
     AgentList,
     ErrorBody,
@@ -25,9 +26,9 @@ from x402sim.protocol.messages import (
     SettlementRequest,
 )
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service import content, gate, one_step, payments, proofs, sessions
 from x402sim.service.docs.routes import documentation
-from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service.policies import NoStore
 from x402sim.service.state import Service
 
@@ -66,7 +67,7 @@ async def sell(
     # is looked at; but a payment flow demands that the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
     prepared = None if is_later else prepare()
-    if not (shown := gate.shown(request)):
+    if not (shown := gate.proof_headers(request)):
         return gate.payment_required(service, request, resource, price)
 
     def work() -> Response:
@@ -86,8 +87,8 @@ async def sell(
                 return await _sell_in_one_step(service, request, found, work)
             case _:
                 assert_never(found)
-    except one_step.Repeated as known:
-        return known.answer
+    except one_step.IdempotentReplay as replay:
+        return replay.response
     except Unpaid as why:
         return gate.payment_required(service, request, resource, price, why)
 
@@ -109,7 +110,7 @@ async def _sell_from_session(
     try:
         answer = work()
     except web.Refused:  # reported only to who can pay: decision 4.2/gate-before-body
-        if await proofs.can_pay(service, session.session_id, session.amount_base):
+        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
         raise Unpaid from None
     await gate.spend(service, session, answer, web.connection(request))
@@ -168,7 +169,7 @@ async def show_session(service: Service, request: Request) -> Response:
 
 async def show_payment(service: Service, request: Request) -> Response:
     """GET /api/payments/{id}: the stored record (2.4/record)."""
-    attempt = service.store.payments.shown(request.path_params["payment_id"])
+    attempt = service.store.payments.find_for_client(request.path_params["payment_id"])
     if attempt is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
     return web.answer(msgspec.convert(attempt, PaymentRecord, from_attributes=True))
@@ -203,8 +204,8 @@ def service_app(service: Service) -> Starlette:
             route(MARKET, perp_market),
             route(PAY, pay, "POST"),
             route(SESSIONS, create_session, "POST"),
-            route("/api/sessions/session_{rest}", show_session),
-            route("/api/payments/{payment_id}", show_payment),
+            route(routes.SESSION + "session_{rest}", show_session),
+            route(routes.PAYMENTS + "{payment_id}", show_payment),
             route(AGENTS, list_agents),
             route("/healthz", health),
             *documentation(service),

@@ -34,11 +34,14 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     """
     settings = service.settings
 
+    async def sweep(service: Service) -> None:
+        service.entitlements.sweep(service.clock.now_ms())
+
     jobs: list[tuple[str, float, Work, Waiting | None]] = [
         ("reconcile", settings.reconcile_interval_s, reconcile, "payments"),
         ("expire", settings.session_sweep_s, sessions.expire, "refunds"),
         ("index", settings.indexer_interval_s, indexer.run, None),
-        ("sweep", settings.entitlement_sweep_s, _sweep, None),
+        ("sweep", settings.entitlement_sweep_s, sweep, None),
     ]
     async with asyncio.TaskGroup() as group:
         for name, interval_s, work, waiting in jobs:
@@ -47,16 +50,8 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
             group.create_task(loop, name=f"background work: {name}")
 
 
-async def _sweep(service: Service) -> None:
-    service.entitlements.sweep(service.clock.now_ms())
-
-
 async def _every(
-    service: Service,
-    interval_s: float,
-    first_s: float,
-    work: Work,
-    waiting: Waiting | None,
+    service: Service, interval_s: float, first_s: float, work: Work, waiting: Waiting | None
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from x402sim.http.web import bad_body
 from x402sim.protocol.crypto import checksum, keccak256
 from x402sim.protocol.messages import Agent, Market, MarketPair, Quote, QuoteRequest
-from x402sim.service.issue import QUOTE
+from x402sim.protocol.routes import QUOTE
 from x402sim.service.policies import Track
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service

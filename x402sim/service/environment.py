@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import Address, PrivateKey, parse_address, parse_ke
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
-from x402sim.service.settings import Settings, settings_from_env
+from x402sim.service.settings import Settings
 from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
@@ -122,6 +122,9 @@ def read_environment(env: Mapping[str, str], network: Network | None = None) -> 
         network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
     if env.get("TOKEN_ADDRESS"):
         network = replace(network, asset=_read(env, "TOKEN_ADDRESS", parse_address))
+    depth = env.get("FINAL_DEPTH") or str(Settings.final_depth)
+    if not (depth.isascii() and depth.isdigit()):
+        raise ValueError(f"the environment variable FINAL_DEPTH is a number from 0, not {depth!r}")
     return Environment(
         private_key=_read(env, "PRIVATE_KEY", parse_key),
         facilitator_url=_read(env, "FACILITATOR_URL", _url),
@@ -131,7 +134,7 @@ def read_environment(env: Mapping[str, str], network: Network | None = None) -> 
         recipient=_read(env, "MERCHANT_ADDRESS", parse_address)
         if env.get("MERCHANT_ADDRESS")
         else None,
-        settings=settings_from_env(env),
+        settings=Settings(final_depth=int(depth), phase=0),
     )
 
 

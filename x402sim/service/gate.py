@@ -26,7 +26,7 @@ from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, s
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.service import one_step
 from x402sim.service.policies import ServeSettled
-from x402sim.service.proofs import can_pay, served_id
+from x402sim.service.proofs import served_id, session_has_budget
 from x402sim.service.state import Service
 
 log = logging.getLogger("x402sim")
@@ -49,7 +49,7 @@ class SessionPass(msgspec.Struct, frozen=True):
     amount_base: int
 
 
-def shown(request: Request) -> dict[str, str]:
+def proof_headers(request: Request) -> dict[str, str]:
     """Return the headers that hold a proof, by names in lower case; of equal ones the first."""
     return {
         name.decode(): value.decode("latin-1")
@@ -76,7 +76,7 @@ async def find_pass(
     if session_id is not None:
         # where nothing else could pay, its debit finds out whether it can: that saves one statement
         is_alone = len(headers) == 1 and type(service.settings.policy.serve) is ServeSettled
-        if is_alone or await can_pay(service, session_id, amount_base):
+        if is_alone or await session_has_budget(service, session_id, amount_base):
             return SessionPass(session_id, resource, amount_base)
     if payment_id is not None:
         return PaymentPass(payment_id)
@@ -157,7 +157,7 @@ def payment_required(
         error=why.code,
         reason=why.summary,
         flow=settings.payment_flow,
-        version=one_step.version_of(shown(request)) if why.code else None,
+        version=one_step.version_of(proof_headers(request)) if why.code else None,
     )
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
 

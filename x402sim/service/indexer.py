@@ -1,6 +1,6 @@
 """The payment indexer: completes settled payments with the block they are in.
 
-Every 300 s it takes at most 100 settled records without a block, newest first, asks
+Every 300 s it takes at most 100 settled records without a block, newest first, queries
 the chain explorer for each transaction, and afterwards updates the reputations. It looks again at
 payments and refunds whose block is not deep enough yet, because a reorganisation may undo them.
 Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-query.
@@ -11,14 +11,7 @@ from typing import Literal
 
 from x402sim import events
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.reconcile import (
-    ask_chain,
-    follow,
-    follow_chain,
-    is_deep,
-    pays_for,
-    set_block,
-)
+from x402sim.service.reconcile import ask_chain, follow, follow_chain, is_deep, pays_for, set_block
 from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
@@ -33,7 +26,7 @@ async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
     What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
-    the next run asks the node about, when its block may be deep enough. Of each, one run takes a
+    the next run queries the node about, when its block may be deep enough. Of each, one run takes a
     batch at most. A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
@@ -73,7 +66,7 @@ async def _index(service: Service, listed: Attempt) -> Result:
     explorer may be behind, and a transaction that is in no block may still come.
     """
     async with service.locks.hold(listed.payment_id):
-        attempt = service.store.payments.now(listed)
+        attempt = service.store.payments.reload(listed)
         if attempt is None or attempt.status != "settled":
             return "unknown"
         tx_hash = str(attempt.tx_hash)
@@ -101,7 +94,7 @@ async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
     """Look again at a payment that has a block, or has failed; tell whether its status changes."""
     status, payments = listed.status, service.store.payments
     async with service.locks.hold(listed.payment_id):
-        attempt = payments.now(listed)
+        attempt = payments.reload(listed)
         if attempt is None or attempt.status != status:
             return False
         if status == "settled" and not await _is_undone(service, attempt, height):

@@ -19,15 +19,10 @@ from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
 from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
 from x402sim.service.environment import Environment
-
-PAY = "/api/pay"
-QUOTE = "/api/perp/quote"
-SESSIONS = "/api/sessions/create"
-AGENTS = "/api/agents"
-MARKET = "/api/perp/market"
 
 
 class ForSale(msgspec.Struct, frozen=True):
@@ -70,7 +65,7 @@ class IssuedTerms(msgspec.Struct, frozen=True):
 def required_without_id(
     network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
 ) -> PaymentRequired:
-    """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
+    """Return the 402 of a resource at one price, without a payment id (2.1/requirements).
 
     Its requirements have a description (2.1/description-shown).
     """

@@ -30,7 +30,7 @@ from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import BadMessage, SettlementRequest, decode
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
+from x402sim.protocol.refusals import Finality, Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import (
     GRACE_S,
     VERIFICATION,
@@ -55,10 +55,10 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.payments import accept, name_ends_s, pay, record_refusal, reserve_name
-from x402sim.service.proofs import is_entitled
+from x402sim.service.payments import accept, key_ends_s, pay, record_refusal, reserve_key
+from x402sim.service.proofs import awaits_confirmations, is_entitled
 from x402sim.service.state import Service
-from x402sim.service.store.served import KeptAnswer, Named
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""
@@ -68,8 +68,8 @@ HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 class OneStep(msgspec.Struct, frozen=True):
     """A payment in one step: its payer's address, what it buys, and how it is settled (4.1).
 
-    `offered_id` is the payment id of the 402 that it answers, if its payer shows it, and `named`
-    what its payer calls it, with the digest of the whole payment.
+    `offered_id` is the payment id of the 402 that it answers, if its payer sends it, and `key` the
+    payer's own id of it, with the digest of the whole payment.
     """
 
     version: Version
@@ -78,16 +78,16 @@ class OneStep(msgspec.Struct, frozen=True):
     valid_before: int
     settlement: SettlementRequest
     offered_id: str | None
-    named: Named | None
+    key: IdempotencyKey | None
 
 
-class Repeated(Exception):
-    """A payment whose `answer` is kept, as its payer named it (decision 5/payment-identifier)."""
+class IdempotentReplay(Exception):
+    """A payment that was answered before: the stored `response` (decision 5/payment-identifier)."""
 
-    def __init__(self, kept: KeptAnswer) -> None:
+    def __init__(self, stored: StoredResponse) -> None:
         super().__init__()
-        self.answer = Response(kept.body)
-        self.answer.raw_headers = list(kept.headers)
+        self.response = Response(stored.body)
+        self.response.raw_headers = list(stored.headers)
 
 
 def version_of(headers: Mapping[str, str]) -> Version:
@@ -99,17 +99,18 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     """Return the payment that a request's headers hold, whose names are in lower case.
 
     Raises `Unpaid` if there is none, or if it differs from the requirements, `Refused` 400 for one
-    that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
+    that cannot be read, 409 if another one has its key, and `IdempotentReplay` if its response is
+    stored.
     """
-    version, named = version_of(headers), None
+    version, key = version_of(headers), None
     if HEADERS[version] not in headers or not service.settings.one_step:
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
     if payment.identifier is not None:  # looked up first: its authorization may be used by now
-        named = Named(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
-        if (kept := service.store.served.kept(named)) is not None:
-            raise Repeated(kept)
-        if service.store.served.is_taken(named):
+        key = IdempotencyKey(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
+        if (stored := service.store.served.stored(key)) is not None:
+            raise IdempotentReplay(stored)
+        if service.store.served.is_taken(key):
             raise web.refused(RequestError.IDENTIFIER_TAKEN)
     return OneStep(
         version=version,
@@ -118,7 +119,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         valid_before=payment.signed.authorization.valid_before,
         settlement=_match(service, payment, resource, amount_base),
         offered_id=_offered_id(service, payment, headers, resource),
-        named=named,
+        key=key,
     )
 
 
@@ -250,37 +251,37 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
     What the chain has shown, anybody can send again, so it is served once: once means that the
     answer was written to a client that was still there (decision 5/authorization-once). Raises
     `Unpaid` if it is not settled, or was served before, `Refused` 409 if another payment has its
-    name, and `ClientDisconnect`.
+    key, and `ClientDisconnect`.
     """
     await _settle(service, paid)
     await web.require_client(connection)
     payment_id, served = paid.settlement.payment_id, service.store.served
-    policy, named = service.settings.policy, paid.named
+    policy, key = service.settings.policy, paid.key
     content.headers.update(_receipt(service, paid))
     if not policy.reserves:
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if named is not None:
-        reserve_name(service, payment_id, named, paid.valid_before)
+    if key is not None:
+        reserve_key(service, payment_id, key, paid.valid_before)
     if payment_id in service.answering or not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
             return
-        is_kept = named is not None and served.kept(named) is not None
-        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
+        is_stored = key is not None and served.stored(key) is not None
+        if served.is_marked(payment_id) and not is_stored:  # sent again, it gets what is stored
             again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
         else:
             again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
         raise _refused(service, paid, again)
     service.answering.add(payment_id)
     content.headers["X-Payment-Id"] = payment_id
-    if named is not None:  # its payer can ask for the answer again: decision 5/payment-identifier
-        answer = KeptAnswer(content.raw_headers, bytes(content.body))
-        until_s = name_ends_s(service, paid.valid_before)
+    if key is not None:  # its payer can request the answer again: decision 5/payment-identifier
+        response = StoredResponse(content.raw_headers, bytes(content.body))
+        until_s = key_ends_s(service, paid.valid_before)
         try:
-            served.keep(named, answer, (payment_id, paid.resource), until_s)
+            served.keep(key, response, (payment_id, paid.resource), until_s)
         except sqlite3.OperationalError as failure:  # it can be served, and not repeated
-            log.warning("%s: the answer is not kept: %s", paid.resource, failure)
+            log.warning("%s: the answer is not stored: %s", paid.resource, failure)
     content.background = cast(Any, partial(_conclude, service, paid, connection))
 
 
@@ -299,21 +300,23 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
         if is_short and not service.store.payments.attempts(payment_id):
             raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
         if only_accepts or settings.policy.serves_first:
-            await accept(service, paid.settlement, paid.offered_id, paid.named)
+            await accept(service, paid.settlement, paid.offered_id, paid.key)
             return
         await pay(
             service,
             paid.settlement,
             offered_id=paid.offered_id,
-            named=paid.named,
+            key=paid.key,
             verifies=settings.payment_flow is None,
         )
     except SettlementRefused as why:  # it may be settled all the same, by another request
         record_refusal(service, payment_id, why)
         refused = why
     if not await is_entitled(service, payment_id, paid.resource):
-        is_later = settings.policy.counts_confirmations
-        if refused is None or (is_later and refused.refusal is Refusal.ALREADY_SETTLED):
+        if refused is None or (
+            refused.refusal is Refusal.ALREADY_SETTLED
+            and awaits_confirmations(service, payment_id, paid.resource)
+        ):
             refused = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
         raise _refused(service, paid, refused)
 
@@ -356,7 +359,7 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     row, code = why.refusal.row, _CODES.get(why.refusal, x402_reasons.UNEXPECTED_SETTLE)
     if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
         code = x402_reasons.NONCE_USED[paid.version]
-    is_kept = row.resend or (row.final is None and not why.final)
+    is_kept = row.resend or (row.final is Finality.STATED and not why.final)
     reason = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     is_pending = why.refusal is Refusal.PENDING
     attempt = service.store.payments.get(paid.settlement.payment_id) if is_pending else None

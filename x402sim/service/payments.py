@@ -9,6 +9,7 @@ verifies.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import (
     NOT_ISSUED,
     ChainFinding,
+    Finality,
     Refusal,
     RequestError,
     SettlementRefused,
@@ -43,10 +45,10 @@ from x402sim.protocol.rules import (
     without,
 )
 from x402sim.service.issue import IssuedTerms
-from x402sim.service.reconcile import Unresolved, follow_chain, grant
+from x402sim.service.reconcile import PendingPaymentHandle, follow_chain, grant
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Attempt
-from x402sim.service.store.served import Named
+from x402sim.service.store.payment_records import Attempt, Submission
+from x402sim.service.store.served import IdempotencyKey
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved
 
@@ -61,13 +63,13 @@ _OTHER_MAY_SETTLE = "another payment of its 402 may still settle"
 _PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
 
 
-class Submission(msgspec.Struct, frozen=True):
-    """One request to settle, with everything in it decoded.
+class ValidRequest(msgspec.Struct, frozen=True):
+    """One request to settle, after step 1: with everything in it decoded.
 
     `terms` and `issued` are what this service issued under the payment id; `requirements` are those
-    that the payer sent back, which may differ. `can_pay`: the authorization in the header makes
-    the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that a
-    payment in one step answers, if its payer has shown it, and `named` what its payer calls it.
+    that the payer sent back, which may differ. `is_authorized`: the authorization in the header
+    makes the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that
+    a payment in one step answers, if its payer has sent it, and `key` the payer's own id of it.
     """
 
     payment_id: str
@@ -75,97 +77,106 @@ class Submission(msgspec.Struct, frozen=True):
     terms: IssuedTerms
     requirements: PaymentRequirements
     issued: PaymentRequirements
-    can_pay: bool
+    is_authorized: bool
     offered_id: str | None
-    named: Named | None
+    key: IdempotencyKey | None
 
 
 @dataclass(eq=False)
 class NotSettled(Exception):
-    """The facilitator did not settle. `may_move`: it got the request, and may still do it.
+    """The facilitator did not settle, or was not requested to.
 
-    `is_lost`: its answer is lost, and it may have done it.
+    `maybe_submitted`: it got the request, and may still submit the authorization. `is_lost`: its
+    answer is lost, and it may have done so already.
     """
 
     refusal: Refusal
     reason: str | None
     _: KW_ONLY
-    may_move: bool = False
+    maybe_submitted: bool = False
     is_lost: bool = False
 
 
 async def pay(
     service: Service,
-    request: SettlementRequest,
+    sent: SettlementRequest,
     *,
     offered_id: str | None = None,
-    named: Named | None = None,
+    key: IdempotencyKey | None = None,
     verifies: bool = True,
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
     `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known,
-    `named` what its payer calls it, and `verifies` is False if its flow has verified it, or lets
+    `key` the payer's own id of it, and `verifies` is False if its flow has verified it, or lets
     the settlement do that.
     """
-    policy, payment_id, tx_hash = service.settings.policy, request.payment_id, ""
-    submission = await validate(service, request, offered_id, named)  # step 1
+    policy, payment_id, tx_hash = service.settings.policy, sent.payment_id, ""
+    request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(payment_id):
-        attempt, is_unused = await check(service, submission)
+        attempt, is_unused = await resume_or_reject(service, request)
         if attempt is not None and attempt.status == "settled":
-            return stored_receipt(service, payment_id)
+            return receipt(attempt, str(attempt.tx_hash))
         try:
-            await require_form(service, submission, attempt)
+            await reject_low_v_signature(service, request, attempt)
             for step in policy.steps:  # by default the claim comes first: see above
                 match step:
                     case "claim":
-                        attempt = attempt or claim(service, submission, seen_unused=is_unused)
+                        attempt = attempt or claim(service, request, is_unused=is_unused)
                     case "verify":  # steps 2 and 3
-                        if submission.can_pay and not is_unused:  # `check` refused a used one
-                            raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
-                        if verifies and policy.verify.verifies(submission.terms.amount_base):
-                            await verify(service, submission)
+                        # a used nonce was refused above. If it is not known to be unused, the node
+                        # did not answer: a use by this payment could not be told from one before.
+                        if request.is_authorized and not is_unused:
+                            raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
+                        if verifies and policy.verify.verifies(request.terms.amount_base):
+                            await verify(service, request)
                         if not policy.reserves:
-                            service.presented[payment_id] = submission.terms.resource
+                            service.unreserved_in_flight[payment_id] = request.terms.resource
                     case "settle":  # step 4
-                        tx_hash = await settle(service, submission)
+                        tx_hash = await settle(service, request)
                     case _:
                         assert_never(step)
             assert attempt is not None  # one of the steps is the claim
             if grant(service, attempt, tx_hash):  # steps 5 and 6
                 return receipt(attempt, tx_hash)  # step 7
         except NotSettled as cause:
-            service.presented.pop(payment_id, None)
-            await refuse_unless_paid(service, submission, attempt, cause)
-        return stored_receipt(service, payment_id)
+            service.unreserved_in_flight.pop(payment_id, None)
+            await recover_or_refuse(service, request, attempt, cause)
+        settled = service.store.payments.get(payment_id)
+        if settled is None:
+            raise _record_missing()
+        return receipt(settled, str(settled.tx_hash))
 
 
 async def accept(
-    service: Service, request: SettlementRequest, offered_id: str | None, named: Named | None
+    service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
     """Steps 1 to 3 and the claim: what a service does that works or serves before it settles.
 
     Raises `SettlementRefused`.
     """
-    policy = service.settings.policy
-    submission = await validate(service, request, offered_id, named)
-    async with service.locks.hold(request.payment_id) if policy.reserves else nullcontext():
-        attempt, is_unused = await check(service, submission)
-        if attempt is not None:  # `check` took it for one that is sent now: undo that
-            service.store.payments.set_may_move(attempt.number, attempt.may_move)
+    policy, payments = service.settings.policy, service.store.payments
+    request = await validate(service, sent, offered_id, key)
+    async with service.locks.hold(sent.payment_id) if policy.reserves else nullcontext():
+        attempt, is_unused = await resume_or_reject(service, request)
+        if attempt is not None and attempt.status == "settled":
+            return
+        if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
+            # nothing is sent before the endpoint has worked
+            payments.mark_not_submitted(attempt.number)
         try:
-            await require_form(service, submission, attempt)
-            if policy.verify.verifies(submission.terms.amount_base):
-                await verify(service, submission)
+            await reject_low_v_signature(service, request, attempt)
+            if policy.verify.verifies(request.terms.amount_base):
+                await verify(service, request)
         except NotSettled as cause:  # what was sent before may still be paid
-            is_sent = attempt is not None and attempt.may_move
+            is_sent = attempt is not None and attempt.submission is Submission.MAYBE_SUBMITTED
             refusal = Refusal.PENDING if is_sent else cause.refusal
             final = None if attempt is None else False
             raise SettlementRefused(refusal, cause.reason, final=final) from cause
         if policy.reserves and attempt is None:
-            attempt = claim(service, submission, seen_unused=is_unused)
+            attempt = claim(service, request, is_unused=is_unused)
             if service.settings.payment_flow is not None:  # if the endpoint fails, it is not sent
-                service.store.payments.set_may_move(attempt.number, False)
+                payments.mark_not_submitted(attempt.number)
 
 
 # --- step 1: what was sent, and what was presented before --------------------------------
@@ -173,136 +184,138 @@ async def accept(
 
 async def validate(
     service: Service,
-    request: SettlementRequest,
+    sent: SettlementRequest,
     offered_id: str | None = None,
-    named: Named | None = None,
-) -> Submission:
+    key: IdempotencyKey | None = None,
+) -> ValidRequest:
     """Step 1: the requirements must be those issued under this payment id (4.1/validate).
 
-    Decodes the payment header, once. Raises `SettlementRefused`.
+    Decodes the payment header, once. A payer's contract is queried whether it calls the signature
+    its own. Raises `SettlementRefused`.
     """
-    payment_id, sent = request.payment_id, request.payment_requirements
+    payment_id, requirements = sent.payment_id, sent.payment_requirements
     terms = service.issuer.read(payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
-    payment = present(request.payment_header)
+    payment, network = present(sent.payment_header), service.env.network
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
-    if sent != issued:  # equal ones break no rule
-        require(service, service.settlement_rules, sent, issued, terms)
-    can_pay = await _can_pay(service, payment, issued)
-    return Submission(payment_id, payment, terms, sent, issued, can_pay, offered_id, named)
+    if requirements != issued:  # equal ones break no rule
+        require(service, service.settlement_rules, requirements, issued, terms)
+    signed, is_authorized = payment.signed, False
+    if signed is not None:
+        broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
+        is_authorized = broken is None
+        if broken is not None and broken.refusal is Invalid.SIGNATURE:
+            auth = signed.authorization
+            digest = transfer_digest(auth, network.domain)
+            try:
+                is_authorized = await service.rpc.accepts(auth.from_, digest, signed.signature)
+            except Unavailable as error:
+                raise SettlementRefused(
+                    Refusal.CHAIN_UNREACHABLE, _NODE_SILENT, final=False
+                ) from error
+    return ValidRequest(
+        payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
+    )
 
 
-async def _can_pay(
-    service: Service, payment: PresentedPayment, issued: PaymentRequirements
-) -> bool:
-    """Tell whether an authorization pays, whoever submits it; a payer's contract is queried.
+async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Attempt | None, bool]:
+    """Reject a request whose payment id is not free for the authorization in its header.
 
-    Raises `SettlementRefused` if the node does not answer.
+    Returns the attempt to resume, if the same authorization was presented before, and whether the
+    chain has reported that it is not used yet. The attempt is pending, or settled if the chain
+    reports only now that it was paid. Raises `SettlementRefused` if the id is used
+    (7/payment-already-settled), if another header may still pay for it, if the authorization was
+    used before (7/nonce-already-used), or if it lasts too long (decision 4.1/longest-window).
     """
-    signed, network = payment.signed, service.env.network
-    if signed is None:
-        return False
-    broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
-    if broken is None or broken.refusal is not Invalid.SIGNATURE:
-        return broken is None
-    digest = transfer_digest(signed.authorization, network.domain)
-    try:
-        return await service.rpc.accepts(signed.authorization.from_, digest, signed.signature)
-    except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
-
-
-async def check(service: Service, submission: Submission) -> tuple[Attempt | None, bool]:
-    """Check that the payment id is free for the authorization in the header.
-
-    Returns the record, if the same header was sent before, and whether the chain says that its
-    authorization is not used yet. The record is pending, or settled if the chain says only now
-    that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
-    another header may still pay for it, if the authorization was used before
-    (7/nonce-already-used), or if it lasts too long
-    (decision 4.1/longest-window).
-    """
-    presented = service.store.payments.attempts(submission.payment_id)
-    earlier = await _earlier_attempt(service, submission, presented) if presented else None
+    presented = service.store.payments.attempts(request.payment_id)
+    if any(attempt.status == "settled" for attempt in presented):
+        raise SettlementRefused(Refusal.ALREADY_SETTLED)
+    looked_at = [  # one that has failed for good says nothing about another authorization
+        (attempt, await follow_chain(service, attempt))
+        for attempt in presented
+        if attempt.status != "failed" or _is_same(request, attempt)
+    ]
+    earlier = earlier_attempt(request, looked_at)
     if earlier is not None:
-        return earlier, earlier.seen_unused
-    sent, terms = submission.requirements, submission.terms
-    require(service, service.freshness_rules, sent, submission.issued, terms)
-    until_s, now_s = submission.payment.valid_before, service.clock.now_s()
+        resumed = resume(service, request, earlier)
+        return resumed, resumed.nonce_confirmed_unused
+    if len(presented) >= MAX_ATTEMPTS:
+        reason = f"{len(presented)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
+    sent, terms = request.requirements, request.terms
+    require(service, service.freshness_rules, sent, request.issued, terms)
+    until_s, now_s = request.payment.valid_before, service.clock.now_s()
     most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
     if until_s - now_s > most_s:
         too_long = f"{times('validBefore', until_s, now_s)}; at most {most_s:.0f} s ahead of that"
         raise SettlementRefused(Refusal.INVALID_SIGNATURE, f"{too_long} are taken")
-    return None, await _is_unused(service, submission)
+    return None, await _is_unused(service, request)
 
 
-async def _earlier_attempt(
-    service: Service, submission: Submission, earlier: list[Attempt]
+def earlier_attempt(
+    request: ValidRequest, looked_at: Iterable[tuple[Attempt, ChainFinding]]
 ) -> Attempt | None:
-    """Return the one of the earlier attempts with the same authorization, as it is by now.
+    """Return which earlier attempt a request resumes, by what the chain reports of each.
 
-    It is pending or settled. None if there is none, or if it can never be paid. Raises
-    `SettlementRefused` if the id is used, or if another header may still be paid.
+    None if it is a new one. Reads and writes nothing. Raises `SettlementRefused` if the id was
+    paid with another authorization, or may still be.
     """
-    payments, same = service.store.payments, None
-    if any(attempt.status == "settled" for attempt in earlier):
-        raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    for attempt in earlier:
-        is_same, has_failed = _is_same(submission, attempt), attempt.status == "failed"
-        if has_failed and not is_same:
-            continue
-        finding = await follow_chain(service, attempt)
+    same, may_settle = None, False
+    for attempt, finding in looked_at:
+        is_same = _is_same(request, attempt)
         if finding is ChainFinding.PAID:
-            if is_same:
-                return payments.now(attempt)
-            raise SettlementRefused(Refusal.ALREADY_SETTLED)
-        if finding is ChainFinding.NEVER or has_failed:
+            if not is_same:
+                raise SettlementRefused(Refusal.ALREADY_SETTLED)
+            return attempt
+        if finding is ChainFinding.NEVER or attempt.status == "failed":
             continue
         if is_same:
             same = attempt
-        elif attempt.may_move:
-            raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
-    if same is not None:
-        return _resumed(service, submission, same)
-    if len(earlier) >= MAX_ATTEMPTS:
-        reason = f"{len(earlier)} payment headers were sent for it; ask for a new payment id"
-        raise SettlementRefused(Refusal.PENDING, reason)
-    return None
+        else:
+            may_settle |= attempt.submission is not Submission.NOT_SUBMITTED
+    if may_settle:
+        raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
+    return same
 
 
-def _resumed(service: Service, submission: Submission, earlier: Attempt) -> Attempt:
-    """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now.
+def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
+    """Write that an earlier attempt is to be sent again, unless it is settled; return it as it is.
 
-    Raises `SettlementRefused` if its 402 was paid otherwise since.
+    Raises `SettlementRefused` if its 402 was paid otherwise since, and `Refused` 409 if another
+    payment has its key.
     """
-    payments, named = service.store.payments, submission.named
-    if named is not None:
-        reserve_name(service, submission.payment_id, named, submission.payment.valid_before)
-    if not earlier.may_move and not payments.resume(earlier, submission.offered_id):
-        raise _claimed_otherwise(service, submission)
-    now = payments.now(earlier) or earlier
-    return msgspec.structs.replace(now, may_move=earlier.may_move)
+    payments = service.store.payments
+    if (now := payments.reload(earlier)) is None:
+        raise _record_missing()
+    if now.status == "settled":
+        return now
+    if request.key is not None:
+        reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
+    submission = payments.resume(now, request.offered_id)
+    if submission is None:
+        raise _claim_conflict(service, request)
+    return msgspec.structs.replace(now, submission=submission)
 
 
-def _is_same(submission: Submission, attempt: Attempt) -> bool:
+def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
     """Tell whether a header holds the authorization of an earlier attempt."""
-    auth = submission.payment.authorization
-    if attempt.header == submission.payment.text:
+    auth = request.payment.authorization
+    if attempt.header == request.payment.text:
         return True
-    if auth is None or not submission.can_pay:
+    if auth is None or not request.is_authorized:
         return False
     return (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
 
 
-async def _is_unused(service: Service, submission: Submission) -> bool:
-    """Tell whether the chain says that the authorization is not used yet; False if it is silent.
+async def _is_unused(service: Service, request: ValidRequest) -> bool:
+    """Tell whether the chain reports that the authorization is unused; False if it is silent.
 
     One that was used before it was presented here may have paid at another service. Raises
-    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events say so as well: a
+    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well: a
     payment that is good needs one call, and only a refusal needs the others.
     """
-    if (authorization := submission.payment.authorization) is None or not submission.can_pay:
+    if (authorization := request.payment.authorization) is None or not request.is_authorized:
         return False
     rpc, payer, nonce = service.rpc, authorization.from_, authorization.nonce
     try:
@@ -310,7 +323,7 @@ async def _is_unused(service: Service, submission: Submission) -> bool:
     except Unavailable:
         return False
     if is_used:
-        _require_unclaimed(service, submission)
+        _require_unclaimed(service, request)
         reason = "the authorization was used before it was presented for this payment id"
         raise SettlementRefused(Refusal.NONCE_USED, reason)
     return True
@@ -329,14 +342,16 @@ def require(
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-async def require_form(service: Service, submission: Submission, attempt: Attempt | None) -> None:
+async def reject_low_v_signature(
+    service: Service, request: ValidRequest, attempt: Attempt | None
+) -> None:
     """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
 
     No token takes one, but anybody who has observed it can add 27. So that is final only if the
     authorization was not sent before (7/invalid-signature). Raises `SettlementRefused`, or
     `NotSettled` if an `attempt` to pay with it is stored.
     """
-    signed = submission.payment.signed
+    signed = request.payment.signed
     if signed is None or (v := low_v(signed.signature)) is None:
         return
     auth = signed.authorization
@@ -344,11 +359,11 @@ async def require_form(service: Service, submission: Submission, attempt: Attemp
         if await service.rpc.has_code(auth.from_):
             return
     except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
+        raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT, final=False) from error
     reason = f"v is {v}: the token takes 27 or 28, so add 27 to the signature's last byte"
     if attempt is not None:
         raise NotSettled(Refusal.INVALID_SIGNATURE, reason)
-    was_sent = submission.can_pay and service.store.payments.is_claimed(auth.from_, auth.nonce)
+    was_sent = request.is_authorized and service.store.payments.is_claimed(auth.from_, auth.nonce)
     if was_sent:
         reason += "; the same authorization was sent before, and may still be paid"
     raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason, final=not was_sent)
@@ -357,17 +372,18 @@ async def require_form(service: Service, submission: Submission, attempt: Attemp
 # --- the claim ------------------------------------------------------------------------
 
 
-def claim(service: Service, submission: Submission, *, seen_unused: bool) -> Attempt:
+def claim(service: Service, request: ValidRequest, *, is_unused: bool) -> Attempt:
     """Claim the payment id for the authorization in the header; return the pending record.
 
-    With it, the name of a payment is reserved: of two payments with one name, the second is refused
-    before anything is settled. Raises `SettlementRefused` if it pays for another payment id
-    (7/nonce-already-used), if its 402 is paid in one step and in two, or if another process on this
-    database was faster, and `Refused` 409 if another payment has its name.
+    `is_unused`: the chain reports that the authorization is unused. The payer's key is reserved
+    with it: of two payments with one key, the second is refused before anything is settled. Raises
+    `SettlementRefused` if it pays for another payment id (7/nonce-already-used), if its 402 is paid
+    in one step and in two, or if another process on this database was faster, and `Refused` 409 if
+    another payment has its key.
     """
-    payment, issued, auth = submission.payment, submission.issued, submission.payment.authorization
+    payment, issued, auth = request.payment, request.issued, request.payment.authorization
     new = Attempt(
-        payment_id=submission.payment_id,
+        payment_id=request.payment_id,
         tx_hash=None,
         from_address=checksum(auth.from_) if auth else "",
         to_address=issued.pay_to,
@@ -380,52 +396,53 @@ def claim(service: Service, submission: Submission, *, seen_unused: bool) -> Att
         nonce=auth.nonce if auth else None,
         valid_before_s=min(payment.valid_before, MAX_STORED) if auth else None,
         header=payment.text,
-        duration=submission.terms.duration,
-        offered_id=submission.offered_id,
-        can_pay=submission.can_pay,
-        seen_unused=seen_unused,
+        duration=request.terms.duration,
+        offered_id=request.offered_id,
+        is_authorized=request.is_authorized,
+        nonce_confirmed_unused=is_unused,
+        submission=Submission.IN_FLIGHT,
     )
-    if submission.named is None:
+    if request.key is None:
         attempt = service.store.payments.insert_pending(new)
     else:
         with service.store.transaction():
-            reserve_name(service, new.payment_id, submission.named, payment.valid_before)
+            reserve_key(service, new.payment_id, request.key, payment.valid_before)
             attempt = service.store.payments.insert_pending(new)
     if attempt is None:
-        _require_unclaimed(service, submission)
-        raise _claimed_otherwise(service, submission)
+        _require_unclaimed(service, request)
+        raise _claim_conflict(service, request)
     return attempt
 
 
-def reserve_name(service: Service, payment_id: str, named: Named, valid_before: int) -> None:
-    """Bind the name of a payment to it, while it may be paid or requested again.
+def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_before: int) -> None:
+    """Reserve a payer's key for its payment, while that may be paid or requested again.
 
     Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
     """
-    now_s, until_s = service.clock.now_s(), name_ends_s(service, valid_before)
-    if not service.store.served.reserve(named, payment_id, until_s, now_s):
+    now_s, until_s = service.clock.now_s(), key_ends_s(service, valid_before)
+    if not service.store.served.reserve(key, payment_id, until_s, now_s):
         raise web.refused(RequestError.IDENTIFIER_TAKEN)
 
 
-def name_ends_s(service: Service, valid_before: int) -> int:
-    """Return until when a payment keeps its name: while it may be paid, or requested again."""
+def key_ends_s(service: Service, valid_before: int) -> int:
+    """Return until when a payment keeps its key: while it may be paid, or requested again."""
     now_s, most_s = service.clock.now_s(), service.settings.max_timeout_s
     return max(min(valid_before, MAX_STORED), now_s + most_s)
 
 
-def _require_unclaimed(service: Service, submission: Submission) -> None:
+def _require_unclaimed(service: Service, request: ValidRequest) -> None:
     """Raise `SettlementRefused` if another process on this database has just claimed it."""
-    sent = service.store.payments.attempts(submission.payment_id)
-    if any(_is_same(submission, each) and each.status != "failed" for each in sent):
+    sent = service.store.payments.attempts(request.payment_id)
+    if any(_is_same(request, each) and each.status != "failed" for each in sent):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 
-def _claimed_otherwise(service: Service, submission: Submission) -> SettlementRefused:
+def _claim_conflict(service: Service, request: ValidRequest) -> SettlementRefused:
     """Return why an authorization cannot be claimed: for its 402, or because of its own use."""
-    rival = service.store.payments.rival(submission.payment_id, submission.offered_id)
+    rival = service.store.payments.rival(request.payment_id, request.offered_id)
     if rival is None:
         return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
-    is_same_way, is_settled = rival.payment_id == submission.payment_id, rival.status == "settled"
+    is_same_way, is_settled = rival.payment_id == request.payment_id, rival.status == "settled"
     if is_settled:
         reason = None if is_same_way else _PAID_OTHERWISE
         return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
@@ -437,57 +454,48 @@ def _claimed_otherwise(service: Service, submission: Submission) -> SettlementRe
 # --- steps 2 to 7 ---------------------------------------------------------------------
 
 
-async def verify(service: Service, submission: Submission) -> None:
+async def verify(service: Service, request: ValidRequest) -> None:
     """Steps 2 and 3: have the facilitator verify the signature (4.1/verify-signature).
 
     Raises `NotSettled` "Invalid signature" if it does not (7/invalid-signature).
     """
     try:
-        verdict = await service.facilitator.verify(submission.payment, submission.requirements)
+        verdict = await service.facilitator.verify(request.payment, request.requirements)
     except Unavailable as error:
         raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
     if not verdict.is_valid:
-        reasons = filter(None, (verdict.reason, _where_it_differs(service, submission)))
+        reasons = filter(None, (verdict.reason, _where_it_differs(service, request)))
         raise NotSettled(Refusal.INVALID_SIGNATURE, "; ".join(reasons))
 
 
-async def settle(service: Service, submission: Submission) -> str:
+async def settle(service: Service, request: ValidRequest) -> str:
     """Step 4: have the facilitator settle; return the transaction hash (4.1/settle-on-chain).
 
     Raises `NotSettled`.
     """
     try:
-        outcome = await service.facilitator.settle(submission.payment, submission.requirements)
+        outcome = await service.facilitator.settle(request.payment, request.requirements)
     except Unavailable as error:
         raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
     except OutcomeUnknown as error:
-        service.record(events.SettlementAnswerLost(payment_id=submission.payment_id))
-        raise NotSettled(Refusal.UNREACHABLE, str(error), may_move=True, is_lost=True) from error
+        service.record(events.SettlementAnswerLost(payment_id=request.payment_id))
+        raise NotSettled(
+            Refusal.UNREACHABLE, str(error), maybe_submitted=True, is_lost=True
+        ) from error
     match outcome:
         case Moved(tx_hash=tx_hash):
             if service.store.payments.paid_by(tx_hash) is not None:
                 reason = f"transaction {tx_hash} already paid for another payment id"
-                raise NotSettled(Refusal.FAILED, reason, may_move=True)
+                raise NotSettled(Refusal.FAILED, reason, maybe_submitted=True)
             return tx_hash
         case NotMoved(refusal=refusal):
             raise NotSettled(
                 refusal,
-                _why_not_moved(service, submission, outcome),
-                may_move=refusal.row.may_have_been_sent,
+                _why_not_moved(service, request, outcome),
+                maybe_submitted=refusal.row.may_have_been_sent,
             )
         case _:
             assert_never(outcome)
-
-
-def stored_receipt(service: Service, payment_id: str) -> Receipt:
-    """Return the receipt of a payment that was settled before.
-
-    Raises `SettlementRefused` if the control API restored an older database meanwhile.
-    """
-    attempt = service.store.payments.get(payment_id)
-    if attempt is None:
-        raise _gone()
-    return receipt(attempt, str(attempt.tx_hash))
 
 
 def receipt(attempt: Attempt, tx_hash: str) -> Receipt:
@@ -499,8 +507,8 @@ def receipt(attempt: Attempt, tx_hash: str) -> Receipt:
 # --- what the facilitator did not settle ----------------------------------------------
 
 
-async def refuse_unless_paid(
-    service: Service, submission: Submission, attempt: Attempt | None, cause: NotSettled
+async def recover_or_refuse(
+    service: Service, request: ValidRequest, attempt: Attempt | None, cause: NotSettled
 ) -> None:
     """Ask the chain, after the facilitator did not settle; after a lost answer, ask the policy.
 
@@ -509,15 +517,16 @@ async def refuse_unless_paid(
     never pay, or if the policy has forgotten the payment.
     """
     if attempt is None:  # not claimed, so there is nothing to look up
-        # A policy that claims last has forgotten what is lost: it never serves it, and says so.
+        # a policy that claims last has forgotten what is lost, and never serves it
         raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
-    payments, may_move = service.store.payments, attempt.may_move or cause.may_move
-    if not submission.can_pay and not may_move:
+    payments, was = service.store.payments, attempt.submission
+    maybe_submitted = was is Submission.MAYBE_SUBMITTED or cause.maybe_submitted
+    if not request.is_authorized and not maybe_submitted:
         payments.drop_claim(attempt.number)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    if (now := payments.now(attempt)) is None:
-        raise _gone()
-    payment = Unresolved(service, now, in_background=False)
+    if (now := payments.reload(attempt)) is None:
+        raise _record_missing()
+    payment = PendingPaymentHandle(service, now, in_background=False)
     if cause.is_lost:
         await service.settings.policy.lost_answer.resolve(payment)
     else:
@@ -527,16 +536,18 @@ async def refuse_unless_paid(
         return
     if finding is ChainFinding.NEVER or payment.is_forgotten:
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    payments.set_may_move(attempt.number, may_move)
-    is_pending = may_move and cause.refusal.row.final is not None
+    if maybe_submitted:
+        payments.mark_maybe_submitted(attempt.number)
+    else:
+        payments.mark_not_submitted(attempt.number)
+    is_pending = maybe_submitted and cause.refusal.row.final is not Finality.STATED
+    advice = _retry_advice(service, request, cause.refusal, finding, maybe_submitted)
     raise SettlementRefused(
-        Refusal.PENDING if is_pending else cause.refusal,
-        f"{cause.reason}; {_what_now(service, submission, cause.refusal, finding, may_move)}",
-        final=False,
+        Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False
     )
 
 
-def _gone() -> SettlementRefused:
+def _record_missing() -> SettlementRefused:
     """Return what refuses a payment if the control API restored an older database meanwhile."""
     return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
 
@@ -553,19 +564,19 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
     service.record(event)
 
 
-def _what_now(
+def _retry_advice(
     service: Service,
-    submission: Submission,
+    request: ValidRequest,
     refusal: Refusal,
     finding: ChainFinding,
-    may_move: bool,
+    maybe_submitted: bool,
 ) -> str:
     """Return what a payer should know and do, while the header may still pay."""
     again = "send the same payment header again"
     if refusal is Refusal.INSUFFICIENT_BALANCE:
         again = f"fund the payer and {again}"
-    signed = submission.payment.signed
-    if refusal is Refusal.INVALID_SIGNATURE and _where_it_differs(service, submission):
+    signed = request.payment.signed
+    if refusal is Refusal.INVALID_SIGNATURE and _where_it_differs(service, request):
         again = "correct the header and send the same authorization again"
     elif (
         refusal is Refusal.INVALID_SIGNATURE
@@ -576,10 +587,10 @@ def _what_now(
             "write the signature as 65 bytes, with a low s and v 27 or 28, and send the same "
             "authorization again"
         )
-    auth = submission.payment.authorization
-    if known := _known_id(service, submission):
+    auth = request.payment.authorization
+    if known := _known_id(service, request):
         again += f", or ask GET /api/payments/{known}"
-    if auth is None or may_move or finding is not ChainFinding.NOT_YET:
+    if auth is None or maybe_submitted or finding is not ChainFinding.NOT_YET:
         return f"it may still be paid: {again}; do not sign another one"
     if refusal is Refusal.EXPIRED:
         return f"not charged by this service, but no block has passed that time yet: {again}"
@@ -593,35 +604,37 @@ def _date(at_s: int) -> str:
     return datetime.fromtimestamp(min(at_s, _LAST_DATE_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _known_id(service: Service, submission: Submission) -> str | None:
+def _known_id(service: Service, request: ValidRequest) -> str | None:
     """Return the payment id that a payer has sent, if any.
 
     That of a payment in one step is sent only with what it buys: it is a proof of payment, and
     whoever reads the chain can send the authorization.
     """
-    auth, terms = submission.payment.authorization, submission.terms
+    auth, terms = request.payment.authorization, request.terms
     if auth is None or auth.value != terms.amount_base:
-        return submission.payment_id
-    is_derived = service.issuer.derive(terms.resource, auth) == submission.payment_id
-    return submission.offered_id if is_derived else submission.payment_id
+        return request.payment_id
+    is_derived = service.issuer.derive(terms.resource, auth) == request.payment_id
+    return request.offered_id if is_derived else request.payment_id
 
 
-def _where_it_differs(service: Service, submission: Submission) -> str:
+def _where_it_differs(service: Service, request: ValidRequest) -> str:
     """Return where a refused payment differs from its requirements; empty if nowhere.
 
     If it can pay, its signature is right, although only its payer's contract may know that.
     """
-    if submission.payment.signed is None:
+    if request.payment.signed is None:
         return ""
-    rules = VERIFICATION if not submission.can_pay else without(VERIFICATION, "5/signature-proves")
-    case = Verification(submission.payment.signed, submission.issued, service.env.network)
+    rules = (
+        VERIFICATION if not request.is_authorized else without(VERIFICATION, "5/signature-proves")
+    )
+    case = Verification(request.payment.signed, request.issued, service.env.network)
     broken = first_broken(rules, case)
     return difference(broken.refusal, case) if broken else ""
 
 
-def _why_not_moved(service: Service, submission: Submission, outcome: NotMoved) -> str:
+def _why_not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> str:
     """Return the facilitator's reason; if it is the time, whose clock says what."""
-    auth, now_s = submission.payment.authorization, service.clock.now_s()
+    auth, now_s = request.payment.authorization, service.clock.now_s()
     if auth is None or outcome.misses is None:
         return outcome.reason
     if outcome.misses == "validAfter":

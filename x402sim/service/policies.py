@@ -202,8 +202,6 @@ class NoClaim:
     `ServeBeforeSettle`, it is served for each payment id for which it is sent before it is settled.
     """
 
-    reserves = False
-
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
         """Always False."""
         return False
@@ -212,8 +210,12 @@ class NoClaim:
 # --- what is served -------------------------------------------------------------------
 
 
+class NeedsConfirmations(Exception):
+    """A policy reads the confirmations of a proof, and the chain was not queried yet."""
+
+
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment id or a session id that a request shows, for the resource that it asks for.
+    """A payment id or a session id that a request shows, for the resource that it requests.
 
     `is_settled`: the money for it has moved, as far as the service knows (section 5).
     """
@@ -229,12 +231,11 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     def confirmations(self) -> int | None:
         """The blocks on top of the transfer that pays for it; None if no block has it.
 
-        For a policy with `counts_confirmations = True` only: the chain is queried at each request.
+        Raises `NeedsConfirmations` as long as the chain was not queried: let it pass, and the
+        policy is called once more. So only a policy that reads it costs requests to the node.
         """
         if self.depth is UNSET:
-            raise TypeError(
-                "a policy that reads proof.confirmations says so: counts_confirmations = True"
-            )
+            raise NeedsConfirmations
         return self.depth
 
 
@@ -261,11 +262,10 @@ class ServeConfirmed:
 
     If before each block the newest ones are replaced with p, and each reorganisation goes one
     deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
-    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
+    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` requests it again.
     """
 
     blocks: WholeFromZero
-    counts_confirmations = True
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, and deep enough in the chain now."""
@@ -281,8 +281,6 @@ class ServeBeforeSettle:
     In two steps, the payment id is served while it is settled; in one, the settlement begins after
     the answer.
     """
-
-    before_settlement = True
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, or may still be."""
@@ -319,7 +317,7 @@ class NoStore:
     """The default: no cache stores it."""
 
     def headers(self) -> dict[str, str]:
-        """Return the header that says so."""
+        """Return the header `no-store`."""
         return {"cache-control": "no-store"}
 
 
@@ -490,7 +488,7 @@ class ServicePolicy:
     @property
     def reserves(self) -> bool:
         """Whether `claim` ever reserves an authorization for one payment id."""
-        return getattr(self.claim, "reserves", True)
+        return not isinstance(self.claim, NoClaim)
 
     @property
     def steps(self) -> tuple[Step, Step, Step]:
@@ -504,12 +502,7 @@ class ServicePolicy:
     @property
     def serves_first(self) -> bool:
         """Whether `serve` serves a payment in one step before it is settled."""
-        return getattr(self.serve, "before_settlement", False)
-
-    @property
-    def counts_confirmations(self) -> bool:
-        """Whether `serve` wants to know confirmations; for any other, the chain is not queried."""
-        return getattr(self.serve, "counts_confirmations", False)
+        return isinstance(self.serve, ServeBeforeSettle)
 
     def __repr__(self) -> str:
         return changed(self)

@@ -4,12 +4,13 @@ The policy `serve` decides it; by default, what is settled is served.
 Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-condition.
 """
 
+from collections.abc import Callable
 from functools import partial
 
-from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.policies import Proof
+from x402sim.service.policies import NeedsConfirmations, Proof
 from x402sim.service.reconcile import ask_chain
 from x402sim.service.state import Service
 
@@ -19,46 +20,66 @@ async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
 
     It is looked up in the cache (5/cache-first), then in the records (5/stored-records).
     """
-    policy, shown = service.settings.policy, (payment_id, resource)
-    depth = await _depth(service, payment_id) if policy.counts_confirmations else UNSET
-    is_cached = service.entitlements.grants(*shown, service.clock.now_ms())
-    proof = Proof(
-        is_settled=is_cached or service.store.payments.grants(*shown),
-        is_claimed=partial(_is_claimed, service, *shown),
-        draw=partial(service.draw, payment_id),
-        depth=depth,
-    )
-    return policy.serve.serves(proof)
+    proof = partial(_of_payment, service, payment_id, resource)
+    return await _is_served(service, proof, payment_id)
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
-    """Return the id shown, or that of the payment in one step for its 402, if it is served."""
+    """Return the id in the request, or that of the payment in one step for its 402, if served."""
     if await is_entitled(service, payment_id, resource):
         return payment_id
     answered = service.store.payments.answer_to(payment_id)
     return answered if answered and await is_entitled(service, answered, resource) else None
 
 
-async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
+async def session_has_budget(service: Service, session_id: str, amount_base: int) -> bool:
     """Tell whether a session is served a request of this amount (5/session-condition)."""
-    policy, sessions = service.settings.policy, service.store.sessions
-    depth: int | None | UnsetType = UNSET
-    if policy.counts_confirmations:
-        session = sessions.get(session_id)
-        depth = await _depth(service, session.payment_id if session else "")
-    proof = Proof(
-        is_settled=sessions.can_pay(session_id, amount_base, service.clock.now_ms()),
-        is_claimed=lambda: False,  # it opens only when its deposit is settled
-        draw=partial(service.draw, session_id),
-        depth=depth,
+    sessions = service.store.sessions
+    session = sessions.get(session_id)
+
+    def proof() -> Proof:
+        return Proof(
+            is_settled=sessions.has_budget(session_id, amount_base, service.clock.now_ms()),
+            is_claimed=lambda: False,  # it opens only when its deposit is settled
+            draw=partial(service.draw, session_id),
+        )
+
+    return await _is_served(service, proof, session.payment_id if session else "")
+
+
+def awaits_confirmations(service: Service, payment_id: str, resource: str) -> bool:
+    """Tell whether a payment is settled, and the policy serves it by its confirmations."""
+    try:
+        service.settings.policy.serve.serves(_of_payment(service, payment_id, resource))
+    except NeedsConfirmations:
+        return True
+    return False
+
+
+def _of_payment(service: Service, payment_id: str, resource: str) -> Proof:
+    now_ms = service.clock.now_ms()
+    is_cached = service.entitlements.grants(payment_id, resource, now_ms)
+    return Proof(
+        is_settled=is_cached or service.store.payments.grants(payment_id, resource),
+        is_claimed=partial(_is_claimed, service, payment_id, resource),
+        draw=partial(service.draw, payment_id),
     )
-    return policy.serve.serves(proof)
+
+
+async def _is_served(service: Service, proof: Callable[[], Proof], payment_id: str) -> bool:
+    """Return what the policy decides; query the chain only if it reads the confirmations."""
+    serve = service.settings.policy.serve
+    try:
+        return serve.serves(proof())
+    except NeedsConfirmations:
+        depth = await _depth(service, payment_id)
+        return serve.serves(replace(proof(), depth=depth))  # what is settled may have changed
 
 
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a header that can pay was presented, and may still be settled."""
-    return service.presented.get(payment_id) == resource or any(
-        attempt.can_pay and attempt.status == "pending" and attempt.resource_url == resource
+    return service.unreserved_in_flight.get(payment_id) == resource or any(
+        attempt.is_authorized and attempt.status == "pending" and attempt.resource_url == resource
         for attempt in service.store.payments.attempts(payment_id)
     )
 

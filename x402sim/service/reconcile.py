@@ -18,17 +18,17 @@ from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.issue import SESSIONS
+from x402sim.protocol.routes import SESSIONS
 from x402sim.service.state import Entitlement, Service
-from x402sim.service.store.database import Wait, after_failure
-from x402sim.service.store.payment_records import Attempt
+from x402sim.service.store.database import Backoff, after_failure
+from x402sim.service.store.payment_records import Attempt, Submission
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import NonceUse, OnChain
 from x402sim.service.upstream.facilitator import Moved, NotMoved
 
 AT_MOST = 100
-"""The pending payments of each kind that one run asks the chain about."""
+"""The pending payments of each kind that one run queries the chain about."""
 
 
 class ChainAnswer(msgspec.Struct, frozen=True):
@@ -60,7 +60,9 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
         return ChainAnswer(ChainFinding.UNKNOWN)
     # Before the facilitator has settled it, only a header that can pay, and a nonce that the chain
     # has called unused, show that this payment used it, and not something before it.
-    is_ours = attempt.status == "settled" or (attempt.can_pay and attempt.seen_unused)
+    is_ours = attempt.status == "settled" or (
+        attempt.is_authorized and attempt.nonce_confirmed_unused
+    )
     is_paid = is_ours and not state.use.canceled and _transfer(attempt) in state.use.transfers
     return ChainAnswer(
         ChainFinding.PAID if is_paid else ChainFinding.NEVER, state.use, state.height
@@ -82,7 +84,7 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     whose transfer was undone is pending while the chain may still make it, and failed when it
     cannot.
     """
-    attempt = service.store.payments.now(listed)
+    attempt = service.store.payments.reload(listed)
     if attempt is None:
         return
     status = attempt.status
@@ -96,8 +98,8 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
         case ChainFinding.NOT_YET:
             if status == "settled":
                 suspend(service, attempt)
-            elif status == "pending" and not attempt.seen_unused:
-                service.store.payments.see_unused(attempt.number)
+            elif status == "pending" and not attempt.nonce_confirmed_unused:
+                service.store.payments.confirm_unused(attempt.number)
         case ChainFinding.UNKNOWN:
             pass
         case _:
@@ -108,19 +110,19 @@ async def reconcile(service: Service) -> int:
     """Resolve the pending payments that can be resolved (3/pending-resolved); return how many.
 
     The policy `lost_answer` does it. One that cannot be resolved yet is looked at less and less
-    often. One run reads and asks about a limited number: those whose money may have moved, and as
+    often. One run reads and queries a limited number: those whose money may have moved, and as
     many of the others; those that have waited longest first. So many hopeless headers delay no
     other.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
-    waits: dict[int | str, Wait] = {}
+    waits: dict[int | str, Backoff] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.locks.hold(due.payment_id):
-                attempt = payments.now(due)
+                attempt = payments.reload(due)
                 if attempt is None or attempt.status != "pending":
                     continue
-                payment = Unresolved(service, attempt, in_background=True)
+                payment = PendingPaymentHandle(service, attempt, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
             if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
@@ -132,7 +134,7 @@ async def reconcile(service: Service) -> int:
     return resolved
 
 
-class Unresolved:
+class PendingPaymentHandle:
     """A pending payment in the hands of the policy; the caller holds the lock of its payment id."""
 
     def __init__(self, service: Service, attempt: Attempt, *, in_background: bool) -> None:
@@ -145,7 +147,7 @@ class Unresolved:
 
     async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says."""
-        attempt = self._service.store.payments.now(self._listed)
+        attempt = self._service.store.payments.reload(self._listed)
         self.finding = (
             await follow_chain(self._service, attempt) if attempt else ChainFinding.UNKNOWN
         )
@@ -154,14 +156,14 @@ class Unresolved:
     async def settle_again(self) -> ChainFinding:
         """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost).
 
-        One whose money cannot move is not sent for the first time here: its endpoint has failed.
+        One that was not submitted is not sent for the first time here: its endpoint has failed.
         """
         service = self._service
-        attempt = service.store.payments.now(self._listed)
+        attempt = service.store.payments.reload(self._listed)
         terms = service.issuer.read(attempt.payment_id) if attempt else None
         if attempt is None or terms is None:
             return self.finding
-        if not attempt.may_move:
+        if attempt.submission is Submission.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
@@ -271,14 +273,14 @@ def suspend(service: Service, attempt: Attempt) -> None:
     """End access while the chain has undone a transfer that it may still make."""
     payment_id = attempt.payment_id
     service.entitlements.remove(payment_id)
-    if service.store.payments.undo(attempt.number):
+    if service.store.payments.mark_reorged(attempt.number):
         service.record(events.PaymentUndone(payment_id=payment_id))
 
 
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
     """Note that an attempt can never be paid any more, and end the access that it gave.
 
-    A chain of this height says so.
+    `height` is that of the chain that reports it.
     """
     payment_id = attempt.payment_id
     is_news = service.store.payments.fail(attempt.number, height)

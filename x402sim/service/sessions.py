@@ -19,11 +19,11 @@ from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
-from x402sim.service.issue import SESSIONS
+from x402sim.protocol.routes import SESSIONS
 from x402sim.service.policies import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
-from x402sim.service.store.database import Wait, after_failure
+from x402sim.service.store.database import Backoff, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved
@@ -90,7 +90,7 @@ async def expire(service: Service) -> int:
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     """Pay these refunds at the same time, as the policy says; return how many were paid."""
-    waits: dict[int | str, Wait] = {}
+    waits: dict[int | str, Backoff] = {}
     due = []
     for each in owed:
         ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
@@ -98,7 +98,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
         after_s = math.inf if paid_back is None else paid_back.after_s
         due_s = each.expires_ms / 1000 + after_s
         if paid_back is None or (after_s and due_s > service.clock.now()):
-            waits[each.session_id] = Wait(due_s, 0.0)  # the policy decides again only then
+            waits[each.session_id] = Backoff(due_s, 0.0)  # the policy decides again only then
         else:
             due.append(replace(each, amount=paid_back.amount_base))
     try:
@@ -108,7 +108,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     return sum(paid)
 
 
-async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
+async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Backoff]) -> bool:
     """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):

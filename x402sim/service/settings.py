@@ -5,7 +5,6 @@ Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-in
 8/indexer-batch.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from x402sim.protocol.money import to_base
@@ -136,14 +135,3 @@ class Settings:
             raise ValueError(
                 f"pending_wait_s: the first wait is longer than the longest, {waits!r}"
             )
-
-
-def settings_from_env(env: Mapping[str, str]) -> Settings:
-    """Return the settings with FINAL_DEPTH from the environment, in blocks; default 12.
-
-    Raises `ValueError` if it is not a number.
-    """
-    depth = env.get("FINAL_DEPTH") or str(Settings.final_depth)
-    if not (depth.isascii() and depth.isdigit()):
-        raise ValueError(f"the environment variable FINAL_DEPTH is a number from 0, not {depth!r}")
-    return Settings(final_depth=int(depth), phase=0)

@@ -114,7 +114,7 @@ class Service:
     locks: KeyedLocks = field(default_factory=KeyedLocks)
     """Held for a payment id while its payment moves, and for a session id while it is refunded."""
     rng: Rng = field(default_factory=Rng)
-    presented: dict[str, str] = field(default_factory=dict)
+    unreserved_in_flight: dict[str, str] = field(default_factory=dict)
     """The payment ids with a header that may still be settled, and their resources, if the policy
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
@@ -155,6 +155,6 @@ def restarted(service: Service) -> Service:
         service,
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
         locks=KeyedLocks(),
-        presented={},
+        unreserved_in_flight={},
         answering=set(),
     )

@@ -107,15 +107,13 @@ def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, t
         is_union = get_origin(hints.get(name)) in (Union, UnionType)
         members = get_args(hints[name]) if is_union else (hints.get(name, Any),)
         is_one = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if is_one and all(map(_is_known, members)):
+        if is_one and all(
+            get_origin(kind) in (Literal, Annotated)
+            or (isinstance(kind, type) and kind not in (object, Any) and get_origin(kind) is None)
+            for kind in members
+        ):
             kinds[name] = members
     return signature, kinds
-
-
-def _is_known(kind: Any) -> bool:
-    if get_origin(kind) in (Literal, Annotated):
-        return True
-    return isinstance(kind, type) and kind not in (object, Any) and get_origin(kind) is None
 
 
 def require_kind(argument: str, value: object, *kinds: Any) -> None:
@@ -143,8 +141,8 @@ def _fits(value: object, kind: Any) -> bool:
 
 def _methods(protocol: type) -> list[str]:
     """Return the public methods of a protocol."""
-    found = {name: each for one in protocol.__mro__ for name, each in vars(one).items()}
-    return [name for name, each in found.items() if name[0] != "_" and inspect.isfunction(each)]
+    found = inspect.getmembers_static(protocol, inspect.isfunction)
+    return [name for name, _ in found if name[0] != "_"]
 
 
 def _in_words(kind: Any) -> str:

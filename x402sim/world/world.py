@@ -4,18 +4,21 @@ from __future__ import annotations  # so that help(World) shows short names of t
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx
 from starlette.types import ASGIApp
 
 from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
-from x402sim.explorer.settings import ExplorerSettings
+from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator
 from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.http.bounded import Limits
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
@@ -25,19 +28,75 @@ from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.printable import changed, described
-from x402sim.text.suggest import unknown
-from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
-from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
-from x402sim.world.chains.gas_prices import GasPrice, Gwei
-from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.chains.reorgs import Reorganises
+from x402sim.text.suggest import near_url, unknown
+from x402sim.world.chain_models import BlockTimes, FixedBlocks, GasPrice, Gwei, Reorganises
+from x402sim.world.chains import ACCOUNTS, DEFAULT_CHAIN, MOST_ACCOUNTS, ChainBackend, parse_chain
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import Latency, LatencySpec, constant, latency_of
-from x402sim.world.where import Deployment, InProcess, Tcp, Where, parse_where
 
 if TYPE_CHECKING:
-    from x402sim.world.story.scenario import Scenario, Story
+    from x402sim.world.scenario import Scenario, ScenarioFunction
+
+MAX_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """Play in this process, in virtual time where the chain allows it."""
+
+    name = "in-process"
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """Play over TCP on this machine, in virtual time."""
+
+    name = "tcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The service at `url`; raises `ValueError` for an invalid URL.
+
+    `payer_key` is the private key of a funded payer, by default that in X402SIM_PAYER_KEY;
+    it pays where the control API cannot fund payers, or where there is none.
+    """
+
+    url: str
+    payer_key: str | None = field(default=None, repr=False)
+    limits: Limits = field(default=Limits(deadline_s=120.0), repr=False)
+    """The limits of the answers of service and facilitator; payers give up after 90 s."""
+
+    def __post_init__(self) -> None:
+        wanted = f"http://HOST:PORT, with a port up to {MAX_PORT}"
+        try:
+            url = httpx.URL(self.url)
+        except httpx.InvalidURL as wrong:
+            raise ValueError(f"a URL is {wanted}, not {self.url!r}: {wrong}") from None
+        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
+            raise ValueError(f"a URL is {wanted}, not {self.url!r}")
+
+    @property
+    def name(self) -> str:
+        """The URL."""
+        return self.url
+
+
+Where = InProcess | Tcp | Deployment
+
+
+def parse_where(text: str) -> Where:
+    """Return what `text` names: "in-process", "tcp", or the URL of a service.
+
+    Raises `ValueError` that lists the possible names and suggests the nearest.
+    """
+    if text.startswith(("http://", "https://")):
+        return Deployment(text)
+    known: dict[str, Where] = {"in-process": InProcess(), "tcp": Tcp()}
+    if text not in known:
+        raise ValueError(unknown("stage", text, [*known, "http://HOST:PORT"]) + near_url(text))
+    return known[text]
+
 
 Part_ = TypeVar("Part_")
 PartSettings = TypeVar("PartSettings", Settings, FacilitatorSettings)
@@ -112,7 +171,8 @@ class World:
     gas_price_gwei
         What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
         a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
-        is drawn from the seed. Default 5000, Cronos's minimum.
+        is drawn from the seed. Default: the network's base fee, 5000 on Cronos, 0.001 on
+        base-sepolia.
     cache
         `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
         requests with what somebody else has paid for. Default: none.
@@ -197,11 +257,32 @@ class World:
     hooks: Hooks = Hooks()
 
     def __post_init__(self) -> None:
-        self._require_own_world()
+        where, chain = self.where, self.backend
+        if isinstance(where, Tcp) and not chain.is_virtual:
+            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
+        if isinstance(where, Deployment):
+            if chain != DEFAULT_CHAIN:
+                wrong = f"chain {chain.name} cannot be combined with {where.name}"
+                raise ValueError(f"{wrong}, which has its own")
+            for option in _OF_OUR_OWN:
+                if getattr(self, option) is not None:
+                    raise ValueError(
+                        f"{option}: {where.name} has its own, which cannot be set here"
+                    )
         _ = self.services, self.facilitators, self.latencies, self.journal_file
         if self.blocks is None and self.reorgs is not None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
-        self._require_own_chains()
+        for what in ("name", "chain_id"):
+            ids = list(map(attrgetter(what), self.networks))
+            if len(ids) != len(set(ids)):
+                raise ValueError(f"networks: each needs a {what} of its own, got {ids}")
+        names = list(map(attrgetter("name"), self.networks))
+        for name, settings in self.services.items():
+            known = names[:1] if name == self.first else names
+            if settings.network is not None and settings.network not in known:
+                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
+        if len(names) > 1 and not chain.is_virtual:
+            raise ValueError(f"networks: {chain.name} is one network, not several")
         price = self.gas_price_gwei
         if price is not None and not callable(price) and not hasattr(price, "prices"):
             require_kind("gas_price_gwei", price, Gwei)
@@ -220,7 +301,7 @@ class World:
     def __repr__(self) -> str:
         return changed(replace(self, mnemonic=None))  # a phrase is a secret
 
-    def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
+    def play(self, scenario: Scenario | ScenarioFunction | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def name(world)`.
 
         A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
@@ -233,7 +314,7 @@ class World:
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
         Ctrl-C ends the scenario; the journal, if it is in a file, says where.
         """
-        from x402sim.world.story.play import play  # it plays what these options describe
+        from x402sim.world.play import play  # it plays what these options describe
 
         return play(self, scenario, progress=progress)
 
@@ -370,41 +451,6 @@ class World:
             if name == table:
                 rules = without(rules, clause)
         return rules
-
-    @property
-    def without_token_rules(self) -> tuple[tuple[str, str], ...]:
-        """The token's rules that are left out: (name of the table, clause)."""
-        return tuple(each for each in self.without if each[0] in TOKEN_TABLES)
-
-    # --- what is impossible ----------------------------------------------------------------
-
-    def _require_own_world(self) -> None:
-        """Raise `ValueError` if an option is given that cannot be used where it is played."""
-        where, chain = self.where, self.backend
-        if isinstance(where, Tcp) and not chain.is_virtual:
-            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
-        if not isinstance(where, Deployment):
-            return
-        if chain != DEFAULT_CHAIN:
-            said = f"chain {chain.name} cannot be combined with {where.name}"
-            raise ValueError(f"{said}, which has its own")
-        for option in _OF_OUR_OWN:
-            if getattr(self, option) is not None:
-                raise ValueError(f"{option}: {where.name} has its own, which cannot be set here")
-
-    def _require_own_chains(self) -> None:
-        """Raise `ValueError` unless each network can have a chain of its own."""
-        for what in ("name", "chain_id"):
-            seen = [getattr(each, what) for each in self.networks]
-            if len(seen) != len(set(seen)):
-                raise ValueError(f"networks: each needs a {what} of its own, got {seen}")
-        names = [each.name for each in self.networks]
-        for name, settings in self.services.items():
-            known = names[:1] if name == self.first else names
-            if settings.network is not None and settings.network not in known:
-                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
-        if len(names) > 1 and not self.backend.is_virtual:
-            raise ValueError(f"networks: {self.backend.name} is one network, not several")
 
 
 _OF_OUR_OWN = (

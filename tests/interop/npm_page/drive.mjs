@@ -21,7 +21,7 @@ page.on("dialog", (dialog) => {
   said.push(`dialog: ${dialog.message()}`);
   dialog.dismiss();
 });
-page.setDefaultTimeout(10_000);
+page.setDefaultTimeout(30_000);
 const Told = Object.getPrototypeOf(async () => {}).constructor;
 try {
   for await (const line of createInterface({ input: process.stdin })) {

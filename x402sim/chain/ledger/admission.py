@@ -1,10 +1,11 @@
 """Rules of the mempool for signed transactions: geth's, in its order and its words.
 
-Two things differ. The ledger has no EVM, so that no transaction can create a contract. And it
-queues nothing behind a gap in an account's nonces, as a test node that mines at once.
+Three things differ. The ledger has no EVM, so that no transaction can create a contract. What bids
+less than the base fee is refused, as by anvil. And where too many transactions wait behind gaps in
+nonces, the newest is refused: geth forgets one without a word.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from x402sim.chain.base import Call, ChainError, Transaction
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
@@ -16,6 +17,8 @@ from x402sim.protocol.raw_transaction import SignedTransaction
 MAX_BYTES = 128 * 1024
 REPLACEMENT_PERCENT = 110
 """A transaction replaces one that waits if it bids this much of its fees."""
+MAX_QUEUED = 1024
+"""The most transactions behind gaps, of all accounts."""
 
 
 def admit(
@@ -25,10 +28,10 @@ def admit(
 
     Raises `ChainError` for one that the mempool does not take.
     """
-    waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
-    same = signed.sender, signed.nonce
-    rival = next((tx for tx in waiting if (tx.call.sender, tx.nonce) == same), None)
-    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival), None)
+    pool = (state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values()))
+    others = {tx.nonce: tx for tx in pool if tx.call.sender == signed.sender}
+    rival = others.pop(signed.nonce, None)
+    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values()), None)
     if fault is not None:
         raise ChainError(fault)
     assert signed.to is not None
@@ -44,8 +47,11 @@ def _faults(
     signed: SignedTransaction,
     base_fee_wei: int,
     rival: Transaction | None,
+    others: Collection[Transaction],
 ) -> Iterator[str]:
-    """Yield what is wrong with a transaction, and the numbers that geth names after it."""
+    """Yield what is wrong with a transaction, and the numbers that geth names after it; `others`
+    of its sender wait already.
+    """
     sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
     if size > MAX_BYTES:
@@ -68,18 +74,25 @@ def _faults(
         yield f"insufficient gas for floor data gas cost: gas {limit}, minimum needed {least}"
     if rival is not None and rival.hash == signed.hash:
         yield "already known"
-    following = state.account_nonces.get(sender, 0)
+    following = state.next_nonces.get(sender, 0)
     if rival is None and nonce < following:
         yield f"nonce too low: next nonce {following}, tx nonce {nonce}"
-    if nonce > following:
-        yield f"nonce too high: address {checksum(sender)}, tx: {nonce} state: {following}"
-    cost, held = limit * fee + signed.value, state.native.get(sender, 0)
-    if cost > held:
-        told = f"balance {held}, tx cost {cost}, overshot {cost - held}"
-        yield f"insufficient funds for gas * price + value: {told}"
+    cost, held = _cost(signed), state.native.get(sender, 0)
+    queued = sum(_cost(tx.signed) for tx in others if tx.signed)
+    if cost + queued > held:
+        told = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
+        over = cost + queued * (cost <= held) - held
+        yield f"insufficient funds for gas * price + value: balance {held}, {told}, overshot {over}"
+    if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
+        yield "txpool is full"
     if rival is not None:
         old, price = rival.signed, rival.gas_price
         old_fee, old_tip = (old.max_fee_wei, old.max_tip_wei) if old else (price, price)
         bids = (fee, old_fee), (tip, old_tip)
         if any(new * 100 < last * REPLACEMENT_PERCENT for new, last in bids):
             yield "replacement transaction underpriced"
+
+
+def _cost(signed: SignedTransaction) -> int:
+    """Return what a transaction can cost at most, in wei."""
+    return signed.gas_limit * signed.max_fee_wei + signed.value

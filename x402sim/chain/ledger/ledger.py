@@ -8,7 +8,7 @@ disk is full, does not run and raises `ChainUnavailable`.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from x402sim.chain.base import (
     Block,
@@ -21,7 +21,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import PLENTY_WEI, usual_gas_price
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.frame import Frame, Token
@@ -29,11 +29,18 @@ from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
+
+FIRST_WEI = 5_000 * 10**9
+"""The base fee of a chain whose file names none: Cronos's, and every network's in older files."""
+PENDING: Final = "pending"
+Which = int | Literal["pending"] | None
+"""A state: after a block, after the one that would be mined now, or None for the newest block."""
 
 
 class LedgerChain:
@@ -57,7 +64,7 @@ class LedgerChain:
         accounts: bytes = b"",
         has_history: bool = False,
         left_out: Iterable[tuple[str, str]] = (),
-        gas_price: Callable[[], int] = usual_gas_price,
+        gas_price: Callable[[], int] | None = None,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -65,13 +72,15 @@ class LedgerChain:
         self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
         """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
-        self._gas_price = gas_price
+        self._base_fee_wei = network.base_fee_wei
+        self._gas_price = gas_price or (lambda: network.base_fee_wei)
         self._clock = clock
-        self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
+        self._new_machine: Callable[[int, int], Machine] = lambda genesis_s, most_wei: Machine(
             Token(network, owner, left_out),
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
+            most_wei,
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
@@ -109,11 +118,11 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call, block: int | None = None) -> bytes:
+    async def call(self, call: Call, block: Which = None) -> bytes:
         """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
         return self._call(call, block)[0]
 
-    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
+    async def estimate_gas(self, call: Call, block: Which = None) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
         _, frame = self._call(call, block)
         if call.to == MULTICALL:
@@ -121,13 +130,17 @@ class LedgerChain:
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
+    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
-        if block is None:
-            return self.machine.call(call, self._clock.now_s())
-        with self.machine.at(block) as is_newest:
-            at_s = self._clock.now_s() if is_newest else self.machine.state.head.timestamp_s
-            return self.machine.call(call, at_s)
+        state = self.after(block)
+        is_now = block == PENDING or state is self.machine.state
+        return self.machine.call(call, self._clock.now_s() if is_now else 0, state)
+
+    def after(self, block: Which) -> LedgerState:
+        """Return the state after a block; raises `ChainError` for one that is not mined."""
+        if isinstance(block, str):
+            return self.machine.pending(self._clock.now_s())
+        return self.machine.at(block)
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction into the mempool; raises `ChainError`."""
@@ -166,31 +179,25 @@ class LedgerChain:
         finally:
             del self._waiters[waiter]
 
-    async def native_balance(self, account: Address, block: int | None = None) -> int:
+    async def native_balance(self, account: Address, block: Which = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
-        with self.machine.at(block):
-            return self.machine.state.native.get(account, 0)
+        return self.after(block).native.get(account, 0)
 
-    async def account_nonce(self, account: Address, block: int | None = None) -> int:
-        """Return the number of transactions an account has sent, in the newest state waiting ones
-        included; raises `ChainError` for the block.
-        """
-        with self.machine.at(block):
-            return self.machine.sent(account, and_waiting=block is None)
+    async def account_nonce(self, account: Address, block: Which = PENDING) -> int:
+        """Return how many transactions an account has sent; raises `ChainError` for the block."""
+        if block == PENDING:
+            return self.machine.state.next_nonces.get(account, 0)
+        return self.after(block).account_nonces.get(account, 0)
 
-    async def code(self, account: Address, block: int | None = None) -> bytes:
+    async def code(self, account: Address, block: Which = None) -> bytes:
         """Return a contract's code, of the token a placeholder; raises `ChainError`."""
-        if block is None:
-            return self.machine.state.codes.get(account, b"")
-        with self.machine.at(block):
-            return self.machine.state.codes.get(account, b"")
+        return self.after(block).codes.get(account, b"")
 
-    async def storage(self, account: Address, slot: bytes, block: int | None = None) -> bytes:
+    async def storage(self, account: Address, slot: bytes, block: Which = None) -> bytes:
         """Return a word of a contract's storage, zero for any other account; raises `ChainError`
         for the block.
         """
-        with self.machine.at(block):
-            return word_at(self.machine.state, self.machine.token, account, slot)
+        return word_at(self.after(block), self.machine.token, account, slot)
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the transactions that wait."""
@@ -218,7 +225,7 @@ class LedgerChain:
 
     async def waiting(self) -> int:
         """Return how many transactions wait in the mempool."""
-        return len(self.machine.state.waiting)
+        return len(self.machine.pool())
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
@@ -251,9 +258,12 @@ class LedgerChain:
         """Replace the last `depth` blocks by as many new ones; raises `ChainError`."""
         await self._apply("reorg", depth, sorted(drop))
 
-    async def drop(self) -> None:
-        """Drop every transaction from the mempool, as a node short of memory does."""
-        await self._apply("drop")
+    async def drop(self, only: Hash | None = None) -> bool:
+        """Drop every transaction from the mempool, as a node short of memory does, or one, and
+        those of its account that a block takes only after it. Return whether there was any.
+        """
+        dropped: bool = await self._apply("drop", *([] if only is None else [only]))
+        return dropped
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
@@ -301,15 +311,18 @@ class LedgerChain:
     def _begin(self) -> Machine:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
+        price_wei = self._base_fee_wei
         if self._log:
-            self._log.begin(at_s, *self._identity)
-        return self._new_machine(at_s)
+            priced = [] if price_wei == FIRST_WEI else [str(price_wei)]
+            self._log.begin(at_s, *self._identity, *priced)
+        return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
         """Return a machine that has replayed these operations; the first is the genesis."""
         genesis_s, _, origin = operations[0]
-        self._check_origin(origin)
-        machine = self._new_machine(genesis_s)
+        priced = [each for each in origin if isinstance(each, str)]
+        self._check_origin([each for each in origin if each not in priced])
+        machine = self._new_machine(genesis_s, int(priced[0]) if priced else FIRST_WEI)
         for at_s, name, arguments in operations[1:]:
             try:
                 OPERATIONS[name](machine, at_s, *arguments)

@@ -3,8 +3,7 @@ operation gets its time as an argument, so the same operations always make the s
 on disk is reopened by replay, and equal seeds give equal blocks.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -19,7 +18,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
@@ -36,14 +35,14 @@ NO_CODE = b"\xfe"
 """The code of its contracts: not empty, and the INVALID opcode, as the ledger runs none."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
-KEPT_STATES = 128
-"""The states after this many of the newest blocks can be read, as on a full node of geth."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
 
 
 class Machine:
-    """One chain with one token; `genesis_s` is the time of block 0."""
+    """One chain with one token; `genesis_s` is the time of block 0, and the base fee is never above
+    `most_wei`.
+    """
 
     def __init__(
         self,
@@ -51,13 +50,14 @@ class Machine:
         genesis_s: int,
         balances: Mapping[Address, int],
         native: Mapping[Address, int],
+        most_wei: int,
     ) -> None:
         self.token = token
         self.state = LedgerState()
         self.automine = True
         self.forced_reverts = 0
         """How many of the next calls of the token are forced to revert."""
-        self.gas_price_wei = GAS_PRICE_WEI
+        self._most_wei = self.gas_price_wei = most_wei
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
@@ -80,7 +80,7 @@ class Machine:
     @property
     def base_fee_wei(self) -> int:
         """The base fee of a block that is mined now."""
-        return min(BASE_FEE_WEI, self.gas_price_wei)
+        return min(self._most_wei, self.gas_price_wei)
 
     # --- operations ------------------------------------------------------------------
 
@@ -96,36 +96,45 @@ class Machine:
             raise ChainError(
                 f"insufficient funds for gas * price + value: have {held} wei, want {cost}"
             )
-        tx = self._transaction(call, self.state.account_nonces.get(call.sender, 0))
+        tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
         self._enqueue(tx)
         if self.automine:
             self.mine(at_s, 1)
         return tx.hash
 
     def send_signed(self, at_s: int, signed: SignedTransaction) -> Hash:
-        """Put a signed transaction into the mempool, as `send`; raises `ChainError`."""
+        """Put a signed transaction into the mempool, as `send`; raises `ChainError`. One whose
+        nonce is ahead waits there for those before it.
+        """
         tx, rival = admit(self.state, self.token.network.chain_id, signed, self.base_fee_wei)
-        rank = self.state.waiting[rival.hash] if rival else None
         if rival:
-            self.state.remove(self.state.waiting, rival.hash)
-            self.state.remove(self.state.transactions, rival.hash)
-        self._enqueue(tx, rank)
-        if self.automine:
+            self._replace(rival, tx)
+        else:
+            self._enqueue(tx)
+        if self.automine and self.state.waiting:
             self.mine(at_s, 1)
         return tx.hash
 
     def mine(self, at_s: int, blocks: int) -> None:
-        """Mine blocks; the first takes every waiting transaction, in order of arrival."""
+        """Mine blocks; the first takes every waiting transaction, in order of arrival: those behind
+        a gap in the nonces of their account arrive when it is filled.
+        """
         for _ in range(blocks):
             self._add_block(at_s, self._in_order_of_arrival())
 
-    def drop(self) -> None:
-        """Empty the mempool; the nonces of its transactions can be used again."""
-        for tx_hash in self._in_order_of_arrival()[::-1]:
-            tx = self.state.transactions[tx_hash]
-            self.state.put(self.state.account_nonces, tx.call.sender, tx.nonce)
-            self.state.remove(self.state.waiting, tx_hash)
-            self.state.remove(self.state.transactions, tx_hash)
+    def drop(self, only: Hash | None = None) -> bool:
+        """Empty the mempool, or drop one transaction and those of its account that a block takes
+        only after it; return whether there was any. Their nonces can be used again.
+        """
+        state, dropped = self.state, self.pool()
+        if only is not None:
+            found = [state.transactions[tx_hash] for tx_hash in dropped if tx_hash == only]
+            dropped = [tx_hash for tx in found for tx_hash in self._from(tx)]
+        for tx in [state.transactions[tx_hash] for tx_hash in reversed(dropped)]:
+            if tx.hash in state.waiting:
+                state.put(state.next_nonces, tx.call.sender, tx.nonce)
+            self._take_out(tx)
+        return bool(dropped)
 
     def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
@@ -152,7 +161,7 @@ class Machine:
             raise ChainError(f"cannot replace the last {depth} blocks; the last {deepest} can be")
         replaced = range(height - depth + 1, height + 1)
         lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
-        lost += self._in_order_of_arrival()
+        lost += self.pool()
         kept = [self.state.transactions[tx_hash] for tx_hash in lost if tx_hash not in drop]
         self._undo_to(self._block_marks[replaced[0]])
         self._reorgs += 1
@@ -165,37 +174,32 @@ class Machine:
 
     # --- reading ---------------------------------------------------------------------
 
-    @contextmanager
-    def at(self, block: int | None) -> Iterator[bool]:
-        """Rewind to the state after a block in a `with` block; yields whether it is the newest.
-
-        None is the newest. Raises `ChainError`, in geth's words, for a block that is not mined and
-        for one whose state is not kept.
+    def at(self, block: int | None) -> LedgerState:
+        """Return the state after a block, None for the newest; raises `ChainError`, in geth's
+        words, for a block that is not mined.
         """
         head = self.state.head.number
         if block is None or block == head:
-            yield True
-            return
+            return self.state
         if block > head:
             raise ChainError(f"header not found: block {block}; the newest is block {head}")
-        oldest = max(0, head - KEPT_STATES + 1)
-        if block < oldest:
-            node = self.state.blocks[block].hash.hex()
-            raise ChainError(
-                f"missing trie node {node} (path ): the state of block {block} is not kept, only "
-                f"those of blocks {oldest} to {head}"
-            )
-        with self.state.rewound(self._block_marks[block + 1]):
-            yield False
+        return self.state.after(self.state.blocks[block])
 
-    def sent(self, account: Address, *, and_waiting: bool) -> int:
-        """Return how many transactions an account has sent, with or without the waiting ones."""
-        state = self.state
-        count = state.account_nonces.get(account, 0)
-        if and_waiting:
-            return count
-        waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
-        return min((tx.nonce for tx in waiting if tx.call.sender == account), default=count)
+    def pool(self) -> list[Hash]:
+        """Return the transactions of the mempool: those that the next block takes, in order, and
+        those behind gaps in nonces.
+        """
+        return [*self._in_order_of_arrival(), *self.state.queued.values()]
+
+    def pending(self, at_s: int) -> LedgerState:
+        """Return the state after the block that would be mined now, which is not."""
+        block, forced = self.pending_block(at_s), self.forced_reverts
+        then = self.state.after(self.state.head)
+        for index, tx_hash in enumerate(block.tx_hashes):
+            place = block.number, block.hash, index
+            self._execute(then, then.transactions[tx_hash], place, block.timestamp_s, 0, 0)
+        self.forced_reverts = forced
+        return then
 
     def pending_block(self, at_s: int) -> Block:
         """Return the block that would be mined now, without a hash and not executed."""
@@ -206,12 +210,14 @@ class Machine:
             head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
         )
 
-    def call(self, call: Call, at_s: int) -> tuple[bytes, Frame | None]:
-        """Run a call and discard its effects; return its result, and of the token its frame.
-        Raises `Reverted`.
+    def call(
+        self, call: Call, at_s: int, state: LedgerState | None = None
+    ) -> tuple[bytes, Frame | None]:
+        """Run a call and discard its effects, in the newest state or another. Return its result,
+        and of the token its frame; raises `Reverted`.
         """
-        now_s = max(at_s, self.state.head.timestamp_s)
-        token, state, mark = self.token, self.state, self.state.mark()
+        token, state = self.token, state or self.state
+        now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
         try:
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
@@ -252,15 +258,52 @@ class Machine:
     def _in_order_of_arrival(self) -> list[Hash]:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
-    def _enqueue(self, tx: Transaction, rank: int | None = None) -> None:
-        """Put a transaction into the mempool, last or at the rank of the one it replaces."""
+    def _enqueue(self, tx: Transaction) -> None:
+        """Put a transaction into the mempool, and after it what waited for its nonce. One without
+        a signature waits for none: the chain chose its nonce; what it follows was dropped since.
+        """
         state, sender = self.state, tx.call.sender
-        self._arrivals += 1
         state.put(state.transactions, tx.hash, tx)
-        state.put(state.waiting, tx.hash, self._arrivals if rank is None else rank)
-        state.put(
-            state.account_nonces, sender, max(tx.nonce + 1, state.account_nonces.get(sender, 0))
-        )
+        if tx.signed and tx.nonce > state.next_nonces.get(sender, 0):
+            state.put(state.queued, (sender, tx.nonce), tx.hash)
+            return
+        arrived, following = tx.hash, tx.nonce
+        while True:
+            self._arrivals += 1
+            state.put(state.waiting, arrived, self._arrivals)
+            following += 1
+            if (sender, following) not in state.queued:
+                break
+            arrived = state.queued[sender, following]
+            state.remove(state.queued, (sender, following))
+        state.put(state.next_nonces, sender, max(following, state.next_nonces.get(sender, 0)))
+
+    def _replace(self, rival: Transaction, tx: Transaction) -> None:
+        """Put a transaction into the mempool in the place of another."""
+        state = self.state
+        rank = state.waiting.get(rival.hash)
+        self._take_out(rival)
+        state.put(state.transactions, tx.hash, tx)
+        if rank is None:
+            state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
+        else:
+            state.put(state.waiting, tx.hash, rank)
+
+    def _take_out(self, tx: Transaction) -> None:
+        state = self.state
+        if tx.hash in state.waiting:
+            state.remove(state.waiting, tx.hash)
+        else:
+            state.remove(state.queued, (tx.call.sender, tx.nonce))
+        state.remove(state.transactions, tx.hash)
+
+    def _from(self, first: Transaction) -> list[Hash]:
+        """Return a transaction of the mempool, and those that a block takes only after it."""
+        if first.hash not in self.state.waiting:
+            return [first.hash]
+        every = map(self.state.transactions.__getitem__, self._in_order_of_arrival())
+        sender, nonce = first.call.sender, first.nonce
+        return [tx.hash for tx in every if tx.call.sender == sender and tx.nonce >= nonce]
 
     def _undo_to(self, mark: int) -> None:
         """Undo to a mark, and delete the blocks and snapshots after it."""
@@ -273,6 +316,7 @@ class Machine:
         """Mine one block at time `at_s`, or at its parent's time if that is later."""
         state = self.state
         number = len(state.blocks)
+        state.record()
         self._block_marks[number] = state.mark()
         parent = state.blocks[number - 1] if number else None
         timestamp_s = max(at_s, parent.timestamp_s) if parent else at_s
@@ -285,7 +329,7 @@ class Machine:
             state.remove(state.waiting, tx_hash)
             place, tx = (number, block_hash, len(included)), state.transactions[tx_hash]
             tx = replace(tx, block_number=number, block_hash=block_hash, index=len(included))
-            receipt = self._execute(tx, place, timestamp_s, gas_used, logs)
+            receipt = self._execute(state, tx, place, timestamp_s, gas_used, logs)
             state.put(state.transactions, tx_hash, tx)
             state.put(state.receipts, tx_hash, receipt)
             self._log_index.add(receipt.logs)
@@ -314,11 +358,16 @@ class Machine:
         self._archived = max(self._archived, oldest + 1)
 
     def _execute(
-        self, tx: Transaction, place: Place, now_s: int, gas_before: int, logs_before: int
+        self,
+        state: LedgerState,
+        tx: Transaction,
+        place: Place,
+        now_s: int,
+        gas_before: int,
+        logs_before: int,
     ) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""
-        number, block_hash, index = place
-        state, call = self.state, tx.call
+        (number, block_hash, index), call = place, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
         gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
         frame: Frame | None = None
@@ -336,7 +385,7 @@ class Machine:
                 gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
             elif call.to == MULTICALL:
                 raise Reverted(NO_TRANSACTIONS)
-            self._pay(call.sender, call.to, call.value)
+            _pay(state, call)
         except Reverted as reverted:
             state.undo(mark)
             reason = str(reverted)
@@ -346,6 +395,7 @@ class Machine:
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
+        state.put(state.account_nonces, call.sender, tx.nonce + 1)
         logs = tuple(
             Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
@@ -364,12 +414,13 @@ class Machine:
             type=tx.signed.type if tx.signed else LEGACY,
         )
 
-    def _pay(self, sender: Address, to: Address, value: int) -> None:
-        """Move native currency; raises `Reverted` if there is not enough."""
-        if not value:
-            return
-        native = self.state.native
-        if native.get(sender, 0) < value:
-            raise Reverted("insufficient native balance")
-        self.state.put(native, sender, native.get(sender, 0) - value)
-        self.state.put(native, to, native.get(to, 0) + value)
+
+def _pay(state: LedgerState, call: Call) -> None:
+    """Move the native currency of a call; raises `Reverted` if there is not enough."""
+    if not call.value:
+        return
+    native = state.native
+    if native.get(call.sender, 0) < call.value:
+        raise Reverted("insufficient native balance")
+    state.put(native, call.sender, native.get(call.sender, 0) - call.value)
+    state.put(native, call.to, native.get(call.to, 0) + call.value)

@@ -53,7 +53,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "raw": lambda machine, at_s, raw: machine.send_signed(at_s, signed_of(raw)),
     "automine": _automine,
     "mine": Machine.mine,
-    "drop": lambda machine, _: machine.drop(),
+    "drop": lambda machine, _, *only: machine.drop(*map(Hash, only)),
     "force_revert": _force_revert,
     "set_native_balance": _set_native_balance,
     "gas_price": _set_gas_price,

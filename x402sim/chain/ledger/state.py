@@ -1,11 +1,16 @@
 """The chain's state: dictionaries behind an undo log. Every write logs the value that it replaces.
-Undoing to a mark serves reverted calls, reorganised blocks, snapshots and older states alike. The
-token's supply is a running total of the writes of balances, so that nobody has to add them up.
+Undoing to a mark serves reverted calls, reorganised blocks and snapshots alike. The token's supply
+is a running total of the writes of balances, so that nobody has to add them up.
+
+The undo log of old blocks is forgotten, and no reorganisation reaches them. But what a value was
+before each block that changed it is kept for ever: the state after any block can be read, at the
+cost of a binary search a value, and not of undoing what came since.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, MutableMapping
+from typing import Any, TypeAlias, TypeVar
 
 from x402sim.chain.base import Block, Transaction, TxReceipt
 from x402sim.protocol.crypto import Address, Hash
@@ -13,6 +18,10 @@ from x402sim.protocol.crypto import Address, Hash
 K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
+Past: TypeAlias = "int | tuple[array[int], list[Any]]"
+"""The blocks that changed a value, ascending, and what it was before each; only the number of the
+block where it is one and the value was absent before, as of a nonce.
+"""
 
 
 class LedgerState:
@@ -40,19 +49,62 @@ class LedgerState:
         """Who may do what at the token, by the name of the function that tells it."""
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
+        """How many transactions of each account are mined."""
+        self.next_nonces: dict[Address, int] = {}
+        """The first nonce of each account that no transaction has, mined or waiting."""
         self.blocks: dict[int, Block] = {}
         self.block_numbers: dict[Hash, int] = {}
         self.transactions: dict[Hash, Transaction] = {}
         self.receipts: dict[Hash, TxReceipt] = {}
         self.waiting: dict[Hash, int] = {}
-        """The mempool: the order of arrival of each transaction in it."""
+        """The mempool: the order of arrival of each transaction that the next block takes."""
+        self.queued: dict[tuple[Address, int], Hash] = {}
+        """The transactions behind a gap in an account's nonces, by account and nonce."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
         self._forgotten = 0
+        kept = (
+            *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
+            *(self.codes, self.slots, self.allowances, self.permit_nonces, self.switches),
+            *(self.roles, self.native, self.account_nonces),
+        )
+        self._past: dict[int, dict[Any, Past]] = {id(mapping): {} for mapping in kept}
+        """The past of each value that the state after a block consists of, by its mapping's id."""
+        self._supplies: dict[None, Past] = {}
+        self._recorded, self._supply_was = 0, 0
+        """The mark up to which the past is recorded, and the supply then."""
+        self._newest: Block | None = None
 
     @property
     def head(self) -> Block:
         """The newest block."""
-        return self.blocks[len(self.blocks) - 1]
+        return self._newest or self.blocks[len(self.blocks) - 1]
+
+    def after(self, block: Block) -> "LedgerState":
+        """Return the state after a block. Writing to it leaves this one as it is."""
+        self.record()
+        then = LedgerState()
+        for name, mapping in vars(self).items():
+            if name[0] != "_" and name != "supply":
+                past = self._past.get(id(mapping), {})
+                setattr(then, name, _Then(mapping, past, block.number))
+        supplied = self._supplies.get(None)
+        supply = self.supply if supplied is None else _before(supplied, block.number, self.supply)
+        then.supply, then._newest = 0 if supply is _ABSENT else supply, block
+        return then
+
+    def record(self) -> None:
+        """Record what each value was before the newest block changed it. What changes between two
+        blocks, such as a balance that is set, is the older one's.
+        """
+        block = len(self.blocks) - 1
+        changes = self._undo[self._recorded - self._forgotten :] if self.blocks else ()
+        for mapping, key, old in changes:
+            past = self._past.get(id(mapping))
+            if past is not None:
+                past[key] = _with(past.get(key), block, old)
+        if self.blocks and self.supply != self._supply_was:
+            self._supplies[None] = _with(self._supplies.get(None), block, self._supply_was)
+        self._recorded, self._supply_was = self.mark(), self.supply
 
     def put(self, mapping: dict[K, V], key: K, value: V) -> V | None:
         """Write one value; return the value that it replaces."""
@@ -75,24 +127,16 @@ class LedgerState:
 
     def undo(self, mark: int) -> None:
         """Go back to a moment."""
+        recorded = self._undo[mark - self._forgotten : self._recorded - self._forgotten]
         for _ in range(self.mark() - mark):
             self._set(*self._undo.pop())
-
-    @contextmanager
-    def rewound(self, mark: int) -> Iterator[None]:
-        """Go back to a moment in a `with` block; afterwards everything is as before."""
-        redo = []
-        while self.mark() > mark:
-            mapping, key, old = self._undo.pop()
-            redo.append((mapping, key, mapping.get(key, _ABSENT)))
-            self._set(mapping, key, old)
-        try:
-            yield
-        finally:
-            self.undo(mark)
-            for mapping, key, new in reversed(redo):
-                self._undo.append((mapping, key, mapping.get(key, _ABSENT)))
-                self._set(mapping, key, new)
+        if not recorded:
+            return
+        height = len(self.blocks) - 1
+        pasts = [(self._past.get(id(mapping), {}), key) for mapping, key, _ in recorded]
+        for past, key in (*pasts, (self._supplies, None)):
+            _forget(past, key, height)
+        self._recorded, self._supply_was = mark, self.supply
 
     def forget(self, mark: int) -> None:
         """Give up going back further than a moment."""
@@ -107,3 +151,70 @@ class LedgerState:
             del mapping[key]
         else:
             mapping[key] = value
+
+
+class _Then(MutableMapping[K, V]):
+    """A mapping as it was after a block; what is written is kept here."""
+
+    def __init__(self, now: MutableMapping[K, V], past: dict[K, Past], block: int) -> None:
+        self._now, self._past, self._block = now, past, block
+        self._written: dict[K, V] = {}
+
+    def __getitem__(self, key: K) -> V:
+        found = self._written.get(key, self)
+        if found is self:
+            found = self._now.get(key, _ABSENT)
+            past = self._past.get(key)
+            if past is not None:
+                found = _before(past, self._block, found)
+        if found is _ABSENT:
+            raise KeyError(key)
+        return found  # type: ignore[return-value]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._written[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        self._written[key] = _ABSENT
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key in {**self._now, **self._past, **self._written} if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _before(past: Past, block: int, now: Any) -> Any:
+    """Return what a value was after a block, given what it is now."""
+    if isinstance(past, int):
+        return _ABSENT if block < past else now
+    blocks, olds = past
+    at = bisect_right(blocks, block)
+    return olds[at] if at < len(olds) else now
+
+
+def _with(past: "Past | None", block: int, old: Any) -> Past:
+    """Return a past with a change in the newest block, where it has none of that block yet."""
+    if past is None:
+        return block if old is _ABSENT else (array("q", (block,)), [old])
+    if isinstance(past, int):
+        return past if past == block else (array("q", (past, block)), [_ABSENT, old])
+    blocks, olds = past
+    if blocks[-1] != block:
+        blocks.append(block)
+        olds.append(old)
+    return past
+
+
+def _forget(past: dict[K, Past], key: K, height: int) -> None:
+    """Forget what blocks above a height have changed."""
+    known = past.get(key)
+    if known is None:
+        return
+    if not isinstance(known, int):
+        blocks, olds = known
+        kept = bisect_right(blocks, height)
+        del blocks[kept:], olds[kept:]
+        known = height if kept else height + 1
+    if known > height:
+        del past[key]

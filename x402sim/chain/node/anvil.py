@@ -24,8 +24,8 @@ HARDFORK = "prague"
 BLOCK_GAS_LIMIT = 10**12
 """High enough for every waiting transaction to fit into one block."""
 BASE_FEE_WEI = 10**9
-"""The first base fee; it sinks, as blocks are nearly empty. Libraries take a base fee of 0 for a
-chain without fees of EIP-1559."""
+"""The first base fee, or the network's if that is less; it sinks, as blocks are nearly empty.
+Libraries take a base fee of 0 for a chain without fees of EIP-1559."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
 TIMEOUT_S = 60
@@ -66,6 +66,7 @@ class AnvilNode:
         in_line: bool = False,
         mnemonic: str = "",
         accounts: int = 0,
+        base_fee_wei: int = BASE_FEE_WEI,
     ) -> None:
         """Start a node with an empty chain; blocks until it answers.
 
@@ -76,9 +77,10 @@ class AnvilNode:
         self._program = program or find_anvil()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         phrase = ["--mnemonic", mnemonic] if mnemonic else []
+        options = *_options(chain_id, genesis_s, base_fee_wei), "--accounts", str(accounts), *phrase
         try:
             for _ in range(PORT_TRIES):  # another process may take the port first
-                self._start(*_options(chain_id, genesis_s), "--accounts", str(accounts), *phrase)
+                self._start(*options)
                 if self._comes_up():
                     break
             else:
@@ -143,14 +145,14 @@ def _free_port() -> int:
         return port
 
 
-def _options(chain_id: int, genesis_s: int) -> list[str]:
+def _options(chain_id: int, genesis_s: int, base_fee_wei: int) -> list[str]:
     return [
         *("--chain-id", str(chain_id)),
         *("--timestamp", str(genesis_s)),
         *("--hardfork", HARDFORK),
         *("--order", "fifo"),
         *("--gas-limit", str(BLOCK_GAS_LIMIT)),
-        *("--block-base-fee-per-gas", str(BASE_FEE_WEI)),
+        *("--block-base-fee-per-gas", str(min(BASE_FEE_WEI, base_fee_wei))),
         *("--prune-history", str(KEPT_BLOCKS)),  # in memory: anvil leaves states on disk behind
         "--auto-impersonate",
         "--disable-default-create2-deployer",

@@ -84,7 +84,7 @@ class Controls:
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         async with self._turn:
-            saved = await self.height(), await self.waiting()
+            saved = await self.height(), await self.pool()
             snapshot = await self._take_snapshot()
             self._snapshots[snapshot] = saved
         return snapshot
@@ -115,7 +115,7 @@ class Controls:
             lost: list[Resend] = []
             for number in range(base + 1, height + 1):
                 lost += await resends_of(self._rpc, number)
-            lost += await self.waiting()
+            lost += await self.pool()
             await self._rpc.ask("anvil_rollback", depth)
             self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
             self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
@@ -140,10 +140,17 @@ class Controls:
             self._snapshots.clear()
             self._codes.clear()
 
-    async def drop(self) -> None:
-        """Drop every transaction from the mempool, as a node short of memory does."""
+    async def drop(self, only: Hash | None = None) -> bool:
+        """Drop every transaction from the mempool, as a node short of memory does, or one, and
+        those of its account that a block takes only after it. Return whether there was any. The
+        node drops none behind a gap in nonces alone.
+        """
         async with self.operation():
+            if only is not None:
+                return await self._rpc.ask("anvil_dropTransaction", to_hex(only)) is not None
+            was = await self.waiting()
             await self._rpc.ask("anvil_dropAllTransactions")
+            return bool(was)
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token run out of gas, when they are sent."""
@@ -187,6 +194,12 @@ class Controls:
     async def waiting(self) -> list[Resend]:
         """Return the transactions in the mempool that the next block would include."""
         return await resends_of(self._rpc, "pending")
+
+    async def pool(self) -> list[Resend]:
+        """Return the transactions in the mempool, those behind a gap in nonces last."""
+        queued = (await self._rpc.ask("txpool_content"))["queued"]
+        behind = [tx for account in queued.values() for tx in account.values()]
+        return await self.waiting() + [await _resend(self._rpc, tx) for tx in behind]
 
     async def wait_until_mined(self) -> None:
         """Wait until the node has mined a client's transaction: it answers before."""

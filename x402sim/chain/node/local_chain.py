@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from x402sim.chain import contract
 from x402sim.chain.base import Call, ChainError
-from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
+from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
@@ -56,7 +56,7 @@ class LocalChain(EvmChain):
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         install: Install = install_stablecoin,
-        gas_price: Callable[[], int] = usual_gas_price,
+        gas_price: Callable[[], int] | None = None,
     ) -> None:
         """Write the token and the balances into block 0 of an empty node; blocks until done.
 
@@ -66,7 +66,7 @@ class LocalChain(EvmChain):
         """
         super().__init__(node.rpc, network, clock)
         self.owner = owner
-        self._local, self._gas_price = node, gas_price
+        self._local, self._gas_price = node, gas_price or (lambda: network.base_fee_wei)
         self._changed = asyncio.Event()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
         ask = node.rpc.ask_now

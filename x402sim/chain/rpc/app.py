@@ -21,8 +21,7 @@ from starlette.routing import Route
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc import reading, sending
+from x402sim.chain.rpc import pool, reading, sending
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.http.web import Application, answer, read_body
@@ -34,11 +33,11 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _named(module: ModuleType) -> dict[str, Method]:
-    prefixes = ("eth_", "net_", "web3_", "personal_")
+    prefixes = ("eth_", "net_", "web3_", "personal_", "txpool_")
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
-READS = _named(reading)
+READS = _named(reading) | _named(pool)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""
@@ -72,6 +71,10 @@ MEANINGS = {
     "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
     "eth_call": "Return the result of a call.",
     "eth_estimateGas": "Return the gas a call needs.",
+    "txpool_status": "Return how many transactions wait: pending for the next block, queued behind gaps in nonces.",
+    "txpool_content": "Return the transactions that wait, by sender and nonce.",
+    "txpool_contentFrom": "Return those of one sender, by nonce.",
+    "txpool_inspect": "Return the transactions that wait, each as one line of text.",
     "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash.",
     "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
     "eth_sign": "Sign bytes with an account, as a message of EIP-191.",
@@ -95,9 +98,8 @@ def documentation() -> str:
         (
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",
             '    {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}',
-            "The tags latest, safe and finalized all mean the newest block; pending means its",
-            "state too, with the transactions that wait where they are counted or listed.",
-            f"State is kept for the newest {KEPT_STATES} blocks.",
+            "The tags latest, safe and finalized all mean the newest block; pending means the one",
+            "that would be mined now. The state after every block can be read.",
             "evm_, anvil_ and hardhat_ methods control the world, for whom /_sim is open.",
             "",
             *rows,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from x402sim.chain.base import Block, ChainError
-from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
 from x402sim.chain.rpc.filters import Filters
 from x402sim.chain.rpc.jsonrpc import NEWEST_TAGS, read_block_number
 from x402sim.protocol.crypto import Address
@@ -42,11 +42,13 @@ async def number(rpc: RpcContext, which: Any) -> int:
     return read_block_number(which, await rpc.chain.height())
 
 
-async def state(rpc: RpcContext, which: Any) -> int | None:
-    """Return the number of the block whose state is asked for, None for the newest state.
+async def state(rpc: RpcContext, which: Any) -> Which:
+    """Return the block whose state is asked for: its number, None for the newest, or `PENDING`.
 
     `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
     """
+    if which == PENDING:
+        return PENDING
     if which is None or which in NEWEST_TAGS:
         return None
     return await (_named_block if isinstance(which, dict) else number)(rpc, which)

@@ -11,6 +11,7 @@ from typing import Any
 
 from x402sim.chain.base import Block, Call, ChainError
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
+from x402sim.chain.ledger.ledger import PENDING, Which
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import EVERYTHING
 from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
@@ -135,10 +136,7 @@ async def eth_getBalance(rpc: RpcContext, address: Any, block: Any = None) -> An
 
 async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = None) -> Any:
     account = read_address(address)
-    which = await state(rpc, block)
-    if which is None and block != "pending":
-        which = await rpc.chain.height()
-    return quantity(await rpc.chain.account_nonce(account, which))
+    return quantity(await rpc.chain.account_nonce(account, await state(rpc, block)))
 
 
 async def eth_getCode(rpc: RpcContext, address: Any, block: Any = None) -> str:
@@ -173,6 +171,8 @@ async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
     is_hash = isinstance(block, str) and len(block) == 66
     which = read_hash(block) if is_hash else await state(rpc, block)
+    if which == PENDING:
+        return None
     mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
     if mined is None:
         return None
@@ -262,7 +262,7 @@ async def eth_estimateGas(
 
 async def _asked(
     rpc: RpcContext, transaction: Any, block: Any, overrides: Any
-) -> tuple[Call, int | None]:
+) -> tuple[Call, Which]:
     asked = read_call(transaction)
     if overrides is not None:
         raise BadParams(f"state overrides are not offered, got {shown(overrides)}")

@@ -5,7 +5,7 @@ the keys of the funded accounts, as anvil and Hardhat do. An account without a k
 from typing import Any
 
 from x402sim.chain.base import Call, ChainError
-from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.chain.rpc.jsonrpc import read_call
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
@@ -55,7 +55,7 @@ async def _complete(rpc: RpcContext, call: Call, fields: Json) -> Json:
     if "gasPrice" in fields and fields.keys() & {"maxFeePerGas", "maxPriorityFeePerGas"}:
         raise ChainError("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
     tip_wei = given("maxPriorityFeePerGas", 0)
-    max_fee_wei = given("maxFeePerGas", 2 * BASE_FEE_WEI + tip_wei)
+    max_fee_wei = given("maxFeePerGas", 2 * await rpc.chain.gas_price() + tip_wei)
     dynamic = {"type": 2, "maxPriorityFeePerGas": tip_wei, "maxFeePerGas": max_fee_wei}
     return {
         "chainId": given("chainId", rpc.chain.chain_id),

@@ -106,7 +106,7 @@ function paying(lane, seen, lines) {
   lines.push(`required = ${ask}`);
   if (raw && !canSign(seen)) lines.push(`header = ${literal(raw)}`);
   else if (!isReplay) lines.push(`header = alice.sign(${["required", ...(raw && !raw.startsWith("0x") ? ['spelling="base64"'] : []), ...given].join(", ")})`);
-  if (labels.length) lines.push(`header = alice.forge(header, ${labels.join(", ")})`);
+  if (labels.length) lines.push(`header = alice.rewrite_header(header, ${labels.join(", ")})`);
   const sent = object(seen.body.paymentRequirements), changed = {};
   const issued = lane.exchanges.find((each) => each.status === 402 && !each.payment)?.said.paymentRequirements;
   if (issued && seen.path === "/api/pay") for (const name of Object.keys({ ...issued, ...sent })) if (name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;

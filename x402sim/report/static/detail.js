@@ -53,9 +53,10 @@ function reproduced(lane, model) {
 }
 
 // What the journal says of a payment, with all that is not empty.
-function journal(lane) {
+function journal(lane, model) {
+  const events = model.eventsOf(lane);
   const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : /_s$/.test(name) && value > 1e8 && value < 1e11 ? `${utc(value)} (${value})` : readable(String(value))}`).join(", ");
-  return lane.events.length ? folded("journal", `In the journal: ${lane.events.length} event${lane.events.length === 1 ? "" : "s"}`, table("Events of this payment", ["time", "who", "event", ""], lane.events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
+  return events.length ? folded("journal", `In the journal: ${events.length} event${events.length === 1 ? "" : "s"}`, table("Events of this payment", ["time", "who", "event", ""], events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
 }
 
 // What was left of a session after each change, as steps from its deposit down to nothing.

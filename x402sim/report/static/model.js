@@ -14,10 +14,10 @@ export class Model {
   constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
 
   // Forget everything: a tape begins anew.
-  rewind() { this.eras = [{ begun: 0 }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
+  rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
 
   // An era ends with a reset: what has the same keys afterwards is another payment.
-  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) era.keys = new Map(); this.keys = this.eras.at(-1).keys; }
+  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) { era.keys = new Map(); era.events = new Map(); } this.keys = this.eras.at(-1).keys; }
 
   // The lane with a key, of the newest era that has one.
   known(key) { return this.eras.map(({ keys }) => keys.get(key)).findLast((lane) => lane && !lane.isGone); }
@@ -40,12 +40,12 @@ export class Model {
     if (!lane && at === undefined) return undefined;
     if (!lane) {
       const era = this.eras.findIndex(({ keys }) => keys === this.keys);
-      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], told: [], struck: [], events: [], sessions: [], keys: new Set(), text: "" };
+      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], told: [], struck: [], sessions: [], keys: new Set(), text: "", isGone: false };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
     for (const key of keys) {
-      this.keys.set(key, lane);
+      this.name(lane, key);
       if (!lane.keys.has(key)) { lane.keys.add(key); this.find(lane, key); }
     }
     lane.version = ++this.version;
@@ -58,17 +58,27 @@ export class Model {
     return isReplay && keys.some((key) => key && this.keys.get(key) !== owner) ? keys : [...keys, nonce];
   }
 
+  // Give a lane a key: in this era, and in those after it that began with the lane, as a request may be told late.
+  name(lane, key) {
+    const now = this.eras.findLastIndex(({ keys }) => keys === this.keys);
+    this.keys.set(key, lane);
+    for (const { keys, kept } of this.eras.slice(now + 1)) {
+      if (!kept.has(lane)) return;
+      if (keys.get(key)?.isGone !== false) keys.set(key, lane);
+    }
+  }
+
   merge(lane, other) {
-    for (const key of other.keys) { this.keys.set(key, lane); lane.keys.add(key); }
+    other.isGone = true;
+    for (const { kept } of this.eras) if (kept.has(other)) kept.add(lane);
+    for (const key of other.keys) { this.name(lane, key); lane.keys.add(key); }
     for (const [name, at] of Object.entries(other.stages)) lane.stages[name] = Math.min(at, lane.stages[name] || at);
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.told.push(...other.told);
     lane.struck.push(...other.struck);
-    lane.events = [...lane.events, ...other.events].sort((a, b) => a.seq - b.seq);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
-    other.isGone = true;
   }
 
   reach(lane, at, ...names) {
@@ -100,7 +110,21 @@ export class Model {
     this.payer(lane, event.authorizer);
     this.reach(lane, event.at_ms, "signed", "sent", "verified", "settled");
     this.mined(lane, tx);
-    lane.events.push(event);
+  }
+
+  // Keep an event of the journal under the keys that it names: its lane may be known only later.
+  keep(event, asked) {
+    const payment = asked?.payment_id ?? event.payment_id, { events } = this.eras.at(-1);
+    for (const key of payment ? [payment, event.tx_hash] : [event.tx_hash, asked?.authorization ?? event.authorization])
+      if (key) events.has(key) ? events.get(key).push(event) : events.set(key, [event]);
+  }
+
+  // The events of a lane, whichever came first, they or the request that ties them to it.
+  eventsOf(lane) {
+    const found = new Map();
+    for (const { keys, events } of this.eras)
+      for (const key of lane.keys) if (keys.get(key) === lane) for (const event of events.get(key) ?? []) found.set(event.seq, event);
+    return [...found.values()].sort((a, b) => a.seq - b.seq);
   }
 
   payer(lane, who) {
@@ -146,7 +170,7 @@ export class Model {
   opened(lane, session, at) {
     lane.sessions.push(session.session_id);
     this.find(lane, session.session_id);
-    this.keys.set(session.session_id, lane);
+    this.name(lane, session.session_id);
     lane.keys.add(session.session_id);
     this.sessions.set(session.session_id, { ...session, released: 0, refunded: 0, status: "open", steps: [[at, Number(session.deposited_base)]] });
   }
@@ -157,9 +181,10 @@ export class Model {
     this.recent.set(event.seq, event);
     if (this.recent.size > 2 * MOST_EVENTS) this.recent = new Map([...this.recent].slice(-MOST_EVENTS)); // one by one is slow
     const at = event.at_ms;
-    const of = () => this.lane([event.payment_id], at);
+    const of = () => Object.assign(this.lane([event.payment_id], at), { isOutside: false });
     if (event.event !== "transaction undone" && event.event !== "note") this.undone = [];
     let lane;
+    this.keep(event, this.asked.get(event.exchange));
     switch (event.event) {
       case "begin": this.hasStory = true; break;
       case "payment settled":
@@ -236,7 +261,7 @@ export class Model {
       case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
       case "note": this.note(event); break;
     }
-    if (lane) { lane.version = ++this.version; lane.events.push(event); }
+    if (lane) lane.version = ++this.version;
   }
 
   session(event, changes) {
@@ -283,7 +308,7 @@ export class Model {
 
   begin(seq, keys) {
     this.keys = new Map(keys);
-    this.eras.push({ begun: seq, keys: this.keys });
+    this.eras.push({ begun: seq, keys: this.keys, events: new Map(), kept: new Set(this.keys.values()) });
   }
 
   end(lane, past, at) {
@@ -339,7 +364,7 @@ export class Model {
     lane.exchanges.push(seen);
     for (const { name, data } of seen.seen.map((seq) => this.recent.get(seq)).filter((each) => each?.event === "note"))
       if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
-    lane.isOutside = isAside && (lane.isOutside ?? !lane.events.length);
+    lane.isOutside = isAside && (lane.isOutside ?? !this.hasStory);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {

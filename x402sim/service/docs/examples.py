@@ -16,8 +16,9 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE, SESSIONS
 from x402sim.service import content
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, required_without_id
+from x402sim.service.issue import required_without_id
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 

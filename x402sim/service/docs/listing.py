@@ -1,5 +1,6 @@
 """What a service sells, as indexes of the x402 standard read it."""
 
+from x402sim.protocol.routes import AGENTS, MARKET, QUOTE
 from x402sim.protocol.x402 import (
     MIME_TYPE,
     Item,
@@ -10,7 +11,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
 )
 from x402sim.service.docs.examples import examples_of
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES
+from x402sim.service.issue import RESOURCES
 from x402sim.service.state import Service
 
 

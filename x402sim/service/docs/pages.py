@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import ErrorRow, Refusal, RequestError, status_of
+from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
@@ -97,12 +97,18 @@ def _sessions(decisions: Decisions) -> dict[str, object]:
     }
 
 
+_FINAL = {Finality.FINAL: "true", Finality.OPEN: "false", Finality.STATED: "true or false"}
+
+
 def _errors(decisions: Decisions) -> dict[str, object]:
     refusals = [
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            _final(refusal.row),
+            # one that no transaction was sent for may still be usable: `recover_or_refuse`
+            _FINAL[refusal.row.final]
+            if refusal.row.may_have_been_sent
+            else _FINAL[Finality.STATED],
             refusal.row.cause,
             refusal.row.remedy,
         )
@@ -120,25 +126,13 @@ def _errors(decisions: Decisions) -> dict[str, object]:
     }
 
 
-def _final(row: ErrorRow) -> str:
-    """Return what `final` is in answers with an error, as `refuse_unless_paid` decides."""
-    if row.final is None or not row.may_have_been_sent:
-        return "true or false"
-    return "true" if row.final else "false"
-
-
 def _states(_: Decisions) -> dict[str, object]:
-    machines = {"payment": states.PAYMENT, "session": states.SESSION}
-    return {
-        f"{name}_{form}": write(machine)
-        for name, machine in machines.items()
-        for form, write in (("diagram", states.mermaid), ("moves", _moves))
-    }
-
-
-def _moves(machine: tuple[states.Move, ...]) -> str:
-    rows = [(move.before or "", move.after or "", move.cause) for move in machine]
-    return table(("From", "To", "When"), rows).rstrip()
+    found: dict[str, object] = {}
+    for name, machine in (("payment", states.PAYMENT), ("session", states.SESSION)):
+        rows = [(move.before or "", move.after or "", move.cause) for move in machine]
+        found[f"{name}_diagram"] = states.mermaid(machine)
+        found[f"{name}_moves"] = table(("From", "To", "When"), rows).rstrip()
+    return found
 
 
 def _decisions(in_use: Decisions) -> dict[str, object]:

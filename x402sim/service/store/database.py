@@ -7,95 +7,14 @@ says what to do. A statement that fails because the disk is full or the file is 
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 8
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS payments(
-    attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
-    to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
-    block_number INTEGER, timestamp INTEGER NOT NULL,
-    header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
-    duration INTEGER NOT NULL, can_pay INTEGER NOT NULL, seen_unused INTEGER NOT NULL,
-    may_move INTEGER NOT NULL DEFAULT 1, failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
-    offered_id TEXT,
-    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,
-    CHECK (status != 'settled' OR tx_hash IS NOT NULL));
-CREATE INDEX IF NOT EXISTS unindexed ON payments(timestamp)
-    WHERE block_number IS NULL AND status = 'settled';
-CREATE INDEX IF NOT EXISTS shallow ON payments(timestamp)
-    WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
-CREATE INDEX IF NOT EXISTS shallow_failures ON payments(timestamp)
-    WHERE status = 'failed' AND NOT is_deep;
-CREATE INDEX IF NOT EXISTS unresolved ON payments(may_move, look_s, timestamp)
-    WHERE status = 'pending';
-CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
-CREATE INDEX IF NOT EXISTS offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
-CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
-CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash)
-    WHERE status = 'settled';
-CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
-    WHERE status != 'failed' AND can_pay;
-CREATE TABLE IF NOT EXISTS sessions(
-    session_id TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE,
-    payer TEXT NOT NULL, deposited INTEGER NOT NULL CHECK (deposited > 0),
-    released INTEGER NOT NULL DEFAULT 0 CHECK (released BETWEEN 0 AND deposited),
-    status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'expired')),
-    is_canceled INTEGER NOT NULL DEFAULT 0,
-    created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS expiring ON sessions(expires_ms) WHERE status = 'active';
-CREATE TABLE IF NOT EXISTS debits(
-    debit_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions,
-    amount INTEGER NOT NULL CHECK (amount > 0), resource_url TEXT NOT NULL,
-    timestamp INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS refunds(
-    session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
-    amount INTEGER NOT NULL CHECK (amount > 0),
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
-    tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0,
-    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS refunds_due ON refunds(look_s, timestamp, session_id)
-    WHERE status = 'pending';
-CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
-    WHERE status = 'settled' AND NOT is_deep;
-CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS answering(
-    payment_id TEXT PRIMARY KEY, process INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers(
-    identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
-    answer BLOB, until_s INTEGER NOT NULL);
-CREATE INDEX IF NOT EXISTS answers_ending ON answers(until_s);
-"""
-_MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"
-_WAS, _IS = _MATCHED.format(row="old"), _MATCHED.format(row="new")
-_SERVED = "EXISTS(SELECT 1 FROM served WHERE payment_id = {row}.payment_id)"
-_FORGET = f"""
-    BEGIN UPDATE matched SET payments = payments - 1, served = served - {_SERVED.format(row="old")}
-    WHERE resource_url = old.resource_url; END"""
-COUNTS = (
-    "CREATE TABLE served(payment_id TEXT PRIMARY KEY, resource_url TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE matched(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL, "
-    "served INTEGER NOT NULL)",
-    f"""CREATE TRIGGER payment_matched AFTER UPDATE OF status, block_number ON payments
-    WHEN ({_IS}) AND NOT ({_WAS})
-    BEGIN INSERT INTO matched VALUES (new.resource_url, 1, {_SERVED.format(row="new")})
-    ON CONFLICT(resource_url) DO UPDATE
-    SET payments = payments + 1, served = served + excluded.served; END""",
-    f"""CREATE TRIGGER payment_unmatched AFTER UPDATE OF status, block_number ON payments
-    WHEN ({_WAS}) AND NOT ({_IS}) {_FORGET}""",
-    f"CREATE TRIGGER payment_deleted AFTER DELETE ON payments WHEN {_WAS} {_FORGET}",
-    f"""CREATE TRIGGER payment_served AFTER INSERT ON served
-    WHEN EXISTS(SELECT 1 FROM payments AS new_one WHERE payment_id = new.payment_id
-    AND {_MATCHED.format(row="new_one")})
-    BEGIN UPDATE matched SET served = served + 1 WHERE resource_url = new.resource_url; END""",
-)
-"""Counts of the payments that are in a block, which the database itself keeps up to date: counting
-them anew took longer with every payment."""
+SCHEMA_VERSION = 9
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 
@@ -106,18 +25,30 @@ The waits are stored so that finding what is due costs the same however much is 
 """
 
 
-class Wait(NamedTuple):
+class Backoff(NamedTuple):
     """Until when a row waits, and the seconds of this wait; 0 if its work has not failed."""
 
     until_s: float
     wait_s: float
 
 
-def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Wait:
+def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Backoff:
     """Return the wait after a failure: twice the last one, between the first and the longest."""
     first_s, longest_s = bounds_s
     wait_s = min(longest_s, max(first_s, 2 * last_s))
-    return Wait(now_s + wait_s, wait_s)
+    return Backoff(now_s + wait_s, wait_s)
+
+
+@cache
+def _schema() -> tuple[str, ...]:
+    """Return the statements of `schema.sql`; `executescript` would commit before it begins."""
+    found, statement = [], ""
+    for line in (files(__package__) / "schema.sql").read_text("utf-8").splitlines():
+        statement += f"{line}\n"
+        if sqlite3.complete_statement(statement):
+            found.append(statement)
+            statement = ""
+    return tuple(found)
 
 
 class Database:
@@ -151,7 +82,7 @@ class Database:
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
             if self.one("SELECT 1 FROM sqlite_master") is None:
-                for statement in (*SCHEMA.split(";"), *COUNTS):
+                for statement in _schema():
                     self.execute(statement)
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             (version,) = self.one("PRAGMA user_version")
@@ -183,7 +114,7 @@ class Database:
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
-    def put_off(self, table: Waiting, waits: Mapping[int | str, Wait]) -> None:
+    def put_off(self, table: Waiting, waits: Mapping[int | str, Backoff]) -> None:
         """Record until when each of these rows waits, by their keys."""
         key = {"payments": "attempt", "refunds": "session_id"}[table]
         if waits:

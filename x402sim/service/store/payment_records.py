@@ -6,6 +6,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
+from enum import StrEnum
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -18,16 +19,30 @@ from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
+class Submission(StrEnum):
+    """Whether the facilitator may submit the authorization of a pending attempt to the chain.
+
+    Stored as it is held in memory, and before the facilitator gets any request.
+    """
+
+    NOT_SUBMITTED = "not submitted"
+    """No facilitator has it: another header may be presented for the payment id."""
+    IN_FLIGHT = "in flight"
+    """A request sends it now, for the first time. If that request ends without a word, with its
+    process, nobody can say what was sent: then it counts as `MAYBE_SUBMITTED`."""
+    MAYBE_SUBMITTED = "maybe submitted"
+    """A facilitator got it, and nothing since has shown that it will not submit it."""
+
+
 class Attempt(PaymentRecord, frozen=True, kw_only=True):
     """One attempt to pay a payment id: its record, and what is stored beside it.
 
     `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
-    the header cannot be read. `can_pay`: it makes the required transfer, so it can be claimed once
-    only. `seen_unused`: the chain has reported that it was not used yet. `may_move`: an earlier
-    request had it settled, and nothing since has shown that no money has moved. `offered_id` is the
-    payment id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s`
-    are the seconds that it has waited, while it is pending, since the last look (0 if nobody has
-    looked), and `failed_at` is the height of the chain that failed it.
+    the header cannot be read. `is_authorized`: it makes the required transfer, so it can be claimed
+    once only. `nonce_confirmed_unused`: the chain has reported that it was not used yet.
+    `offered_id` is the payment id of the 402 that a payment in one step answers, if its payer has
+    sent it. `wait_s` are the seconds that it has waited, while it is pending, since the last look
+    (0 if nobody has looked), and `failed_at` is the height of the chain that failed it.
     """
 
     payer: Address | None
@@ -36,13 +51,11 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     header: str
     duration: int
     offered_id: str | None
-    can_pay: bool
-    seen_unused: bool
+    is_authorized: bool
+    nonce_confirmed_unused: bool
+    submission: Submission
     number: int = 0
     """Its number in the database, or 0 before it is there."""
-    # A claim is stored with 1, the column's default: if the process ends, nobody can tell what was
-    # sent for it. The request that made it holds False: no earlier request had it settled.
-    may_move: bool = False
     wait_s: float = 0.0
     failed_at: int | None = None
 
@@ -51,15 +64,14 @@ _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
 _CLAIM = tuple(each.name for each in fields(Attempt) if each.required)
 """The columns that a claim writes."""
-_FLAGS = ("can_pay", "seen_unused", "may_move")
 _OFFERED = _CLAIM.index("offered_id") + 1
 _RIVAL = (
-    "(payment_id IN (?1, ?{offered}) OR offered_id = ?1) AND can_pay "
-    "AND (status = 'settled' OR status = 'pending' AND may_move)"
+    "(payment_id IN (?1, ?{offered}) OR offered_id = ?1) AND is_authorized "
+    "AND (status = 'settled' OR status = 'pending' AND submission != 'not submitted')"
 )
 """Another payment for the same 402, in the same way or the other: in one step, or in two.
 
-Within one process a lock keeps requests for one payment id apart, and `payments.check` has looked.
+Within one process a lock keeps requests for one payment id apart, and `resume_or_reject` looks.
 Between processes on one database only the statement that claims can: of two headers for one id,
 both would be settled.
 """
@@ -70,8 +82,9 @@ _INSERT = (
     f"WHERE {_NO_RIVAL.format(offered=_OFFERED)} ON CONFLICT DO NOTHING"
 )
 _SETTLE = (
-    "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, may_move = 1, "
-    f"is_deep = 0 WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
+    "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, is_deep = 0, "
+    "submission = 'maybe submitted' "
+    f"WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM payments WHERE "
 
@@ -91,7 +104,9 @@ class PaymentRecords:
         found = []
         for row in self._db.execute(_SELECT + where, *values):
             values_of = dict(zip(_READ, row, strict=True))
-            values_of |= {name: bool(values_of[name]) for name in _FLAGS}  # SQLite has integers
+            values_of["submission"] = Submission(values_of["submission"])
+            for flag in ("is_authorized", "nonce_confirmed_unused"):
+                values_of[flag] = bool(values_of[flag])  # SQLite has integers
             found.append(Attempt(**values_of))
         return found
 
@@ -102,7 +117,7 @@ class PaymentRecords:
         """
         return max(self.attempts(payment_id), key=_rank, default=None)
 
-    def shown(self, payment_id: str) -> Attempt | None:
+    def find_for_client(self, payment_id: str) -> Attempt | None:
         """Return what `get` does, or the payment in one step that answers the 402 of this id."""
         attempts, answer = self.attempts(payment_id), self.answer_to(payment_id)
         return max(attempts + self.attempts(answer or ""), key=_rank, default=None)
@@ -115,7 +130,7 @@ class PaymentRecords:
         """Return one attempt."""
         return next(iter(self._found("attempt = ?", number)), None)
 
-    def now(self, attempt: Attempt) -> Attempt | None:
+    def reload(self, attempt: Attempt) -> Attempt | None:
         """Return an attempt as it is now; None if an older database was restored meanwhile."""
         found = self.attempt(attempt.number)
         return found if found and found.payment_id == attempt.payment_id else None
@@ -148,7 +163,7 @@ class PaymentRecords:
         that have waited longest. It costs the same however many there are.
         """
         due = (
-            "status = 'pending' AND may_move = ? AND look_s <= ? "
+            "status = 'pending' AND (submission != 'not submitted') = ? AND look_s <= ? "
             "ORDER BY look_s, timestamp, attempt LIMIT ?"
         )
         return self._found(due, 1, now_s, limit) + self._found(due, 0, now_s, limit)
@@ -188,26 +203,42 @@ class PaymentRecords:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
         return next(iter(self._found(_RIVAL.format(offered=2), payment_id, offered_id)), None)
 
-    def resume(self, attempt: Attempt, offered_id: str | None) -> bool:
-        """Record that an attempt is sent to the facilitator again; False if it has a rival.
+    def resume(self, attempt: Attempt, offered_id: str | None) -> Submission | None:
+        """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
         Another process that sends it at this moment is one, too: one statement looks and writes.
         """
-        sql = f"UPDATE payments SET may_move = 1 WHERE attempt = ?3 AND {_NO_RIVAL}"
-        return self._db.changed(
-            sql.format(offered=2), attempt.payment_id, offered_id, attempt.number
+        if attempt.submission is not Submission.NOT_SUBMITTED:
+            if attempt.submission is Submission.IN_FLIGHT:
+                self.mark_maybe_submitted(attempt.number)
+            return Submission.MAYBE_SUBMITTED
+        sql = (
+            "UPDATE payments SET submission = 'in flight' "
+            f"WHERE attempt = ?3 AND {_NO_RIVAL.format(offered=2)}"
         )
+        is_free = self._db.changed(sql, attempt.payment_id, offered_id, attempt.number)
+        return Submission.IN_FLIGHT if is_free else None
 
-    def see_unused(self, number: int) -> None:
-        """Record that the chain says of a claimed authorization that it is not used yet."""
-        self._db.execute("UPDATE payments SET seen_unused = 1 WHERE attempt = ?", number)
+    def confirm_unused(self, number: int) -> None:
+        """Record that the chain reports of a claimed authorization that it is not used yet."""
+        sql = "UPDATE payments SET nonce_confirmed_unused = 1 WHERE attempt = ?"
+        self._db.execute(sql, number)
 
-    def set_may_move(self, number: int, may_move: bool) -> None:
-        """Record whether the facilitator may move the money of this attempt.
+    def mark_maybe_submitted(self, number: int) -> None:
+        """Record that the facilitator got an attempt, and may submit it."""
+        sql = "UPDATE payments SET submission = 'maybe submitted' WHERE attempt = ?"
+        self._db.execute(sql, number)
 
-        If not, another header may be presented for the payment id.
+    def mark_not_submitted(self, number: int) -> None:
+        """Record that no facilitator has an attempt: another header may be presented for its id.
+
+        Not if another process has sent it meanwhile.
         """
-        self._db.execute("UPDATE payments SET may_move = ? WHERE attempt = ?", may_move, number)
+        self._db.execute(
+            "UPDATE payments SET submission = 'not submitted' "
+            "WHERE attempt = ? AND submission = 'in flight'",
+            number,
+        )
 
     def drop_claim(self, number: int) -> None:
         """Delete a pending attempt whose header cannot pay; its authorization is free again."""
@@ -229,7 +260,7 @@ class PaymentRecords:
                 self._sessions.open(number, session)
         return is_news
 
-    def undo(self, number: int) -> bool:
+    def mark_reorged(self, number: int) -> bool:
         """Make a settled payment pending again: the chain has undone its transfer.
 
         Meanwhile neither it nor a session that it paid for grants anything. False if it is not
@@ -267,7 +298,7 @@ class PaymentRecords:
         """Tell whether another attempt, for this payment id or another, has the authorization."""
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
-            "AND status != 'failed' AND can_pay"
+            "AND status != 'failed' AND is_authorized"
         )
         return self._db.one(sql, attempt.payer, attempt.nonce, attempt.number) is not None
 
@@ -275,7 +306,7 @@ class PaymentRecords:
         """Tell whether an authorization is claimed for any payment id, and may still be paid."""
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND status != 'failed' "
-            "AND can_pay"
+            "AND is_authorized"
         )
         return self._db.one(sql, payer, nonce) is not None
 

@@ -1,8 +1,8 @@
-"""The marks of served payments, and of those that are being answered now, and kept answers.
+"""The marks of served payments, and of those that are being answered now, and stored answers.
 
 A payment in one step buys one answer (decision 5/authorization-once). A request takes the answer
-before it is written; once it was written, the payment counts as served. The answer is kept for a
-payer who named the payment (decision 5/payment-identifier).
+before it is written; once it was written, the payment counts as served. The answer is stored for a
+payer who gave the payment an id of its own (decision 5/payment-identifier).
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     ON CONFLICT(payment_id) DO UPDATE SET process = ?2 WHERE NOT runs_beside(process)"""
 _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
     WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
-"""Whether the payment of a reserved name can never be paid, or was never claimed."""
+"""Whether the payment of a reserved key can never be paid, or was never claimed."""
 
 
 class Processes:
@@ -63,14 +63,14 @@ class Processes:
             return None
 
 
-class KeptAnswer(msgspec.Struct, frozen=True):
+class StoredResponse(msgspec.Struct, frozen=True):
     """An answer as it was written, head and body."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
 
 
-class Named(msgspec.Struct, frozen=True):
+class IdempotencyKey(msgspec.Struct, frozen=True):
     """A payment by the id that its payer gave it (the extension payment-identifier).
 
     `digest` is that of the whole payment: the id is bound to it.
@@ -81,7 +81,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """The marks of served payments in the database, and the kept answers by their names."""
+    """The marks of served payments in the database, and the stored answers by their keys."""
 
     def __init__(self, database: Database, processes: Processes) -> None:
         self._db, self._own = database, processes.own
@@ -112,47 +112,49 @@ class Served:
             own = "DELETE FROM answering WHERE payment_id = ? AND process = ?"
             self._db.execute(own, payment_id, self._own)
 
-    # --- the names of payments, and the answers that are kept under them ---------------------
+    # --- the idempotency keys of payments, and the answers that are stored under them ---------
 
-    def kept(self, named: Named) -> KeptAnswer | None:
-        """Return the answer to the payment of this name; None if it was not answered yet."""
+    def stored(self, key: IdempotencyKey) -> StoredResponse | None:
+        """Return the answer to the payment of this key; None if it was not answered yet."""
         sql = "SELECT answer FROM answers WHERE identifier = ? AND digest = ?"
-        row: Any = self._db.one(sql, named.identifier, named.digest)
-        return msgspec.msgpack.decode(row[0], type=KeptAnswer) if row and row[0] else None
+        row: Any = self._db.one(sql, key.identifier, key.digest)
+        return msgspec.msgpack.decode(row[0], type=StoredResponse) if row and row[0] else None
 
-    def is_taken(self, named: Named) -> bool:
-        """Tell whether another payment has the name: one that was answered, or may be paid."""
+    def is_taken(self, key: IdempotencyKey) -> bool:
+        """Tell whether another payment has the key: one that was answered, or may be paid."""
         sql = f"SELECT 1 FROM answers WHERE identifier = ? AND digest != ? AND NOT ({_IS_FREE})"
-        return self._db.one(sql, named.identifier, named.digest) is not None
+        return self._db.one(sql, key.identifier, key.digest) is not None
 
-    def is_kept(self, payment_id: str) -> bool:
-        """Tell whether the answer to a payment is kept."""
+    def is_stored(self, payment_id: str) -> bool:
+        """Tell whether the answer to a payment is stored."""
         sql = "SELECT 1 FROM answers WHERE payment_id = ? AND answer IS NOT NULL"
         return self._db.one(sql, payment_id) is not None
 
-    def reserve(self, named: Named, payment_id: str, until_s: int, now_s: int) -> bool:
-        """Bind a name to a payment; False if another one has it (`is_taken`).
+    def reserve(self, key: IdempotencyKey, payment_id: str, until_s: int, now_s: int) -> bool:
+        """Reserve a key for a payment; False if another one has it (`is_taken`).
 
-        Call it in the transaction that claims the payment, so that of two payments with one name
+        Call it in the transaction that claims the payment, so that of two payments with one key
         only one is settled. What has ended is forgotten.
         """
         self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
         others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
         freed = f"DELETE FROM answers WHERE answer IS NULL AND ({others})"
-        self._db.execute(freed, payment_id, named.identifier)
-        row = named.identifier, payment_id, named.digest, until_s
+        self._db.execute(freed, payment_id, key.identifier)
+        row = key.identifier, payment_id, key.digest, until_s
         self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, NULL, ?)", *row)
         sql = "SELECT 1 FROM answers WHERE identifier = ? AND payment_id = ? AND digest = ?"
-        return self._db.one(sql, named.identifier, payment_id, named.digest) is not None
+        return self._db.one(sql, key.identifier, payment_id, key.digest) is not None
 
-    def keep(self, named: Named, answer: KeptAnswer, sold: tuple[str, str], until_s: int) -> None:
-        """Keep the answer to a payment whose name is reserved: who has the name can ask again.
+    def keep(
+        self, key: IdempotencyKey, response: StoredResponse, sold: tuple[str, str], until_s: int
+    ) -> None:
+        """Store the answer to a payment whose key is reserved: who has the key can ask again.
 
         So the payment counts as served for everybody else, `sold` being its id and its resource.
         """
         with self._db.transaction():
             sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
             self._db.execute(
-                sql, msgspec.msgpack.encode(answer), until_s, named.identifier, named.digest
+                sql, msgspec.msgpack.encode(response), until_s, key.identifier, key.digest
             )
             self.mark(*sold)

@@ -82,7 +82,7 @@ _PAYABLE = (
     "WHERE p.payment_id = sessions.payment_id AND p.status = 'settled')"
 )
 """Finds a session if it can pay an amount (5/session-condition)."""
-_CAN_PAY = "SELECT 1 FROM sessions WHERE " + _PAYABLE.format(session="?", now="?", amount="?")
+_HAS_BUDGET = "SELECT 1 FROM sessions WHERE " + _PAYABLE.format(session="?", now="?", amount="?")
 _DEBITED = _PAYABLE.format(session="new.session_id", now="new.timestamp", amount="new.amount")
 _RELEASE = f"""CREATE TEMP TRIGGER release BEFORE INSERT ON main.debits BEGIN
     UPDATE sessions SET released = reported(released + new.amount) WHERE {_DEBITED};
@@ -129,9 +129,9 @@ class SessionBudgets:
             attempt,
         )
 
-    def can_pay(self, session_id: str, amount: int, now_ms: int) -> bool:
+    def has_budget(self, session_id: str, amount: int, now_ms: int) -> bool:
         """Tell whether deposited - released >= amount, in a live session (5/session-condition)."""
-        return self._db.one(_CAN_PAY, session_id, now_ms, amount) is not None
+        return self._db.one(_HAS_BUDGET, session_id, now_ms, amount) is not None
 
     def debit(self, session_id: str, amount: int, resource: str, now_ms: int) -> int | None:
         """Raise released by `amount` and return it; None if the session cannot pay by now.

@@ -19,7 +19,7 @@ class Unavailable(Exception):
     """The other side was not reached, or its answer makes no sense; nothing has changed."""
 
 
-class Declined(Unavailable):
+class JsonRpcError(Unavailable):
     """It was reached and answered with a JSON-RPC error."""
 
 
@@ -63,7 +63,7 @@ async def json_rpc(
         raise Unavailable(f"{request.url} did not answer JSON: {error}") from error
     if not isinstance(body, dict) or "jsonrpc" not in body or "result" not in body:
         is_error = isinstance(body, dict) and "error" in body
-        raise (Declined if is_error else Unavailable)(
+        raise (JsonRpcError if is_error else Unavailable)(
             f"{request.url} answered {response.text[:200]}"
         )
     try:

@@ -1,6 +1,6 @@
 """The service's calls about the chain: to a node's JSON-RPC, and to the chain explorer.
 
-The node tells the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
+The node reports the state of a nonce, and transactions; the explorer, in Etherscan's proxy dialect,
 transactions. Receipts of both are read alike; logs of other contracts are ignored.
 Clauses: 8/indexer-query.
 """
@@ -18,7 +18,7 @@ from x402sim.http.exchange import Headers, Request, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import Declined, Unavailable, json_rpc, post
+from x402sim.service.upstream.calls import JsonRpcError, Unavailable, json_rpc, post
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -84,7 +84,7 @@ class NonceUse(msgspec.Struct, frozen=True):
 class NonceState(msgspec.Struct, frozen=True):
     """What one node says of a nonce: its newest block and its time, and whether it is used up.
 
-    `use` tells how, if the event was found.
+    `use` says how, if the event was found.
     """
 
     height: int
@@ -109,11 +109,11 @@ class RpcClient:
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce.
 
-        The token's state tells only that it was used up; its events tell how.
+        The token's state shows only that it was used up; its events show how.
         """
         try:
             return await self._nonce_state(authorizer, nonce)
-        except Declined:  # many nodes keep the newest state only, and a block may have come
+        except JsonRpcError:  # many nodes keep the newest state only, and a block may have come
             return await self._nonce_state(authorizer, nonce)
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
@@ -136,7 +136,7 @@ class RpcClient:
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
             return await self._call(_is_valid, "eth_call", call, "latest")
-        except Declined:  # it reverts
+        except JsonRpcError:  # it reverts
             return False
 
     async def has_code(self, account: Address) -> bool:

@@ -13,10 +13,9 @@ from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Target
-from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import in_process
-from x402sim.world.stages.stage import Stage
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import Stage, in_process
 from x402sim.world.transport.link import Asgi
 from x402sim.world.world import World
 

@@ -17,7 +17,7 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import NotReady
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
-from x402sim.world.stages.deployment import left_ahead
+from x402sim.world.stages import left_ahead
 
 CLOCKS_AGREE_S = 30.0
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from x402sim.protocol import routes
 from x402sim.text.toml_file import read_toml
 
 
@@ -39,7 +40,7 @@ class ProtectedEndpoint(_Part, frozen=True, kw_only=True):
     `content` points to the paid content in an answer; `fields` are its fields and types.
     """
 
-    path: str = "/api/perp/quote"
+    path: str = routes.QUOTE
     method: str = "POST"
     bodies: list[dict[str, Any]] = msgspec.field(default_factory=_orders)
     amount_base: int = 10_000
@@ -84,7 +85,7 @@ class PaymentRequiredShape(_Part, frozen=True, kw_only=True):
 class PayEndpoint(_Part, frozen=True, kw_only=True):
     """The settlement endpoint, and the encoding of the payment header."""
 
-    path: str = "/api/pay"
+    path: str = routes.PAY
     """Empty if there is none: the request itself pays, as version 2 of the x402 standard has it."""
     spelling: Literal["hex", "base64"] = "hex"
 
@@ -108,7 +109,7 @@ class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """
 
     exists: bool = True
-    path: str = "/api/sessions/create"
+    path: str = routes.SESSIONS
     duration: int = 3600
     smallest: str = "0.01"
     """The smallest deposit that it accepts, in tokens."""
@@ -132,7 +133,7 @@ class AgentsEndpoint(_Part, frozen=True, kw_only=True):
     """The list of agents."""
 
     exists: bool = True
-    path: str = "/api/agents"
+    path: str = routes.AGENTS
     list: str = ""
     """Where the list is in the answer; empty if it is not known."""
 

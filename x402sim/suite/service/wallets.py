@@ -98,10 +98,10 @@ class Wallets:
         spelling = spelling or self._setting.target.pay.spelling
         return core.signed_header(auth, by or payer, network, spelling)
 
-    def forge(self, challenge: Challenge, header: str, **changes: Any) -> str:
+    def rewrite_header(self, challenge: Challenge, header: str, **changes: Any) -> str:
         """Return a header with fields of its authorization changed after signing."""
         spelling = self._setting.target.pay.spelling
-        return core.forged_header(header, self.network(challenge), spelling, **changes)
+        return core.rewritten_header(header, self.network(challenge), spelling, **changes)
 
     async def cancel(self, challenge: Challenge, header: str, payer: Wallet) -> None:
         """Cancel an authorization on the world's chain, in a transaction of its payer."""

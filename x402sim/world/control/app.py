@@ -19,9 +19,8 @@ from x402sim import events
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
-from x402sim.world.assembly.running_world import RunningWorld
-from x402sim.world.control import chain, look, money, parts
-from x402sim.world.control.common import on_network
+from x402sim.world.control import actions
+from x402sim.world.running_world import RunningWorld
 from x402sim.world.transport.faults import Fault, read_fault
 
 Action = Callable[..., Awaitable[Any]]
@@ -42,33 +41,33 @@ def _message(action: Action, *, is_strict: bool) -> Any:
 
 
 TABLE: tuple[tuple[str, str, Action, str], ...] = (
-    ("GET", "/accounts", look.accounts, "The funded accounts of `serve`, with their private keys and balances in base units."),
-    ("GET", "/state", look.state, "Show the state of the world: clock, chain, database and cache."),
-    ("POST", "/faucet", money.faucet, 'Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.'),
-    ("POST", "/wallet", money.wallet, 'Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}.'),
-    ("POST", "/clock/advance", parts.advance, 'Move the clock forward, then run what is due: {"seconds": 300}.'),
-    ("POST", "/mine", chain.mine, 'Mine blocks: {"blocks": 1}. The first includes every waiting transaction.'),
-    ("POST", "/mining", chain.set_mining, 'Mine each transaction immediately, or only on demand: {"automine": false}.'),
-    ("POST", "/reorg", chain.reorg, 'Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.'),
-    ("POST", "/indexer/run", parts.run_indexer, "Run the payment indexer now; return its counts, all 0 if a crash cut it short."),
-    ("POST", "/snapshot", chain.snapshot, 'Take a snapshot of chain, database and cache; answers {"snapshot": id}.'),
-    ("POST", "/revert", chain.revert, 'Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.'),
-    ("POST", "/reset", chain.reset, "Reset to block 0, an empty database and the initial balances."),
-    ("GET", "/who", look.who, "Describe the world: merchant, token, owner, network, capabilities."),
-    ("GET", "/transfers", money.transfers, "List the token's transfers, oldest first: ?account=0x… from or to this account only."),
-    ("GET", "/explorer/queries", look.queries, "The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."),
-    ("POST", "/balances", money.balances, 'Read balances in base units: {"accounts": ["0x…"]}.'),
-    ("POST", "/send", money.send, 'Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.'),
-    ("GET", "/faults", parts.faults, "List the active faults."),
-    ("POST", "/faults", parts.add_fault, 'Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}.'),
-    ("POST", "/faults/clear", parts.clear, "Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators."),
-    ("POST", "/clock/skew", parts.skew, "Skew an actor's clock: {\"actor\": \"service\", \"seconds\": -30}."),
-    ("POST", "/explorer/lag", parts.lag, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
-    ("POST", "/facilitator", parts.set_facilitator, "Change a facilitator's settings: {\"receipt_timeout_s\": 0.5}."),
-    ("POST", "/crash", parts.crash, "Kill the service; answers when it has restarted on its database, 1 second later."),
-    ("POST", "/force-revert", chain.force_revert, 'Make the next calls of the token revert when mined: {"calls": 1}.'),
-    ("POST", "/drop", chain.drop, "Drop every transaction from the mempool."),
-    ("GET", "/journal", look.journal, "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."),
+    ("GET", "/accounts", actions.accounts, "The funded accounts of `serve`, with their private keys and balances in base units."),
+    ("GET", "/state", actions.state, "Show the state of the world: clock, chain, database and cache."),
+    ("POST", "/faucet", actions.faucet, 'Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.'),
+    ("POST", "/wallet", actions.wallet, 'Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}.'),
+    ("POST", "/clock/advance", actions.advance, 'Move the clock forward, then run what is due: {"seconds": 300}.'),
+    ("POST", "/mine", actions.mine, 'Mine blocks: {"blocks": 1}. The first includes every waiting transaction.'),
+    ("POST", "/mining", actions.set_mining, 'Mine each transaction immediately, or only on demand: {"automine": false}.'),
+    ("POST", "/reorg", actions.reorg, 'Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.'),
+    ("POST", "/indexer/run", actions.run_indexer, "Run the payment indexer now; return its counts, all 0 if a crash cut it short."),
+    ("POST", "/snapshot", actions.snapshot, 'Take a snapshot of chain, database and cache; answers {"snapshot": id}.'),
+    ("POST", "/revert", actions.revert, 'Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.'),
+    ("POST", "/reset", actions.reset, "Reset to block 0, an empty database and the initial balances."),
+    ("GET", "/who", actions.who, "Describe the world: merchant, token, owner, network, capabilities."),
+    ("GET", "/transfers", actions.transfers, "List the token's transfers, oldest first: ?account=0x… from or to this account only."),
+    ("GET", "/explorer/queries", actions.queries, "The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."),
+    ("POST", "/balances", actions.balances, 'Read balances in base units: {"accounts": ["0x…"]}.'),
+    ("POST", "/send", actions.send, 'Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.'),
+    ("GET", "/faults", actions.faults, "List the active faults."),
+    ("POST", "/faults", actions.add_fault, 'Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}.'),
+    ("POST", "/faults/clear", actions.clear, "Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators."),
+    ("POST", "/clock/skew", actions.skew, "Skew an actor's clock: {\"actor\": \"service\", \"seconds\": -30}."),
+    ("POST", "/explorer/lag", actions.lag, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
+    ("POST", "/facilitator", actions.set_facilitator, "Change a facilitator's settings: {\"receipt_timeout_s\": 0.5}."),
+    ("POST", "/crash", actions.crash, "Kill the service; answers when it has restarted on its database, 1 second later."),
+    ("POST", "/force-revert", actions.force_revert, 'Make the next calls of the token revert when mined: {"calls": 1}.'),
+    ("POST", "/drop", actions.drop, "Drop every transaction from the mempool."),
+    ("GET", "/journal", actions.journal, "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."),
 )  # fmt: skip
 """Every action, and what it does."""
 ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
@@ -101,7 +100,7 @@ _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
 class Recorder:
     """Writes to the journal of a server what is done here, and each fault that strikes.
 
-    The journal of a story has the story's own events for it.
+    A scenario records its own actions itself.
     """
 
     def __init__(self, world: RunningWorld) -> None:
@@ -109,7 +108,7 @@ class Recorder:
         world.faults.on_strike.append(self._struck)
 
     def done(self, path: str, given: dict[str, Any]) -> None:
-        """Record an action that was done, if the events of the chain do not tell it."""
+        """Record an action that was done, unless the events of the chain show it."""
         if path in _EVENTS:
             self._record(_EVENTS[path](**given))
 
@@ -133,7 +132,7 @@ def control_app(
     """Return the ASGI application of the control API; a `token` is required of every request.
 
     `?network=NAME` acts on another network than the first. `recorder` writes to the journal what
-    was done here; a story does so itself. `pages` are more routes, which look at the token
+    was done here; a scenario does so itself. `pages` are more routes, which look at the token
     themselves.
     """
 
@@ -141,12 +140,12 @@ def control_app(
         async def endpoint(request: Request) -> Response:
             require_token(request, token)
             if method == "GET":
-                asked = web.parse_query(request, kind)
+                message = web.parse_query(request, kind)
             else:
-                asked = web.parse(await web.read_body(request) or b"{}", kind)
+                message = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
-            given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
-            done = await action(on_network(world, network) if network else world, **given)
+            given = {"fault": message} if kind is Any else msgspec.structs.asdict(message)
+            done = await action(actions.on_network(world, network) if network else world, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)
             return done if isinstance(done, Response) else web.answer(done)

@@ -1,4 +1,4 @@
-"""The client of the control API `/_sim`, for stories, stages at a URL and the conformance suite."""
+"""The client of the control API `/_sim`, for scenarios, stages at a URL and the suite."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode
 from x402sim.text.printable import printable
-from x402sim.world.control.messages import Transfer, Who
+from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.transport.faults import Fault
 
 WORLD_ANSWER_BYTES = 8 * MIB
@@ -35,10 +35,10 @@ class ControlError(RuntimeError):
 
 def _reason(refused: httpx.Response) -> str:
     try:
-        told: ErrorBody = decode(refused.content, ErrorBody)
+        body: ErrorBody = decode(refused.content, ErrorBody)
     except BadMessage:
         return refused.text
-    return told.reason or told.error
+    return body.reason or body.error
 
 
 class ControlClient:
@@ -56,8 +56,8 @@ class ControlClient:
         try:
             return decode(answer.content, kind, most=self._most)
         except BadMessage as error:
-            said = f"the control API's answer to {path!r} cannot be read: {error}"
-            raise ControlError(said, answer) from error
+            text = f"the control API's answer to {path!r} cannot be read: {error}"
+            raise ControlError(text, answer) from error
 
     async def _sent(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
@@ -65,13 +65,13 @@ class ControlClient:
         except httpx.TransportError as error:
             raise ControlError(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
-            said = f"the control API refused {path!r}: {printable(_reason(answer))}"
-            raise ControlError(said, answer)
+            text = f"the control API refused {path!r}: {printable(_reason(answer))}"
+            raise ControlError(text, answer)
         return answer
 
-    async def who(self) -> Who:
+    async def who(self) -> WorldInfo:
         """Return the description of the world."""
-        found: Who = await self.request("GET", "who", kind=Who)
+        found: WorldInfo = await self.request("GET", "who", kind=WorldInfo)
         return found
 
     async def fault(self, fault: Fault) -> None:
@@ -80,8 +80,8 @@ class ControlClient:
 
     async def transfers(self, account: str = "") -> list[Transfer]:
         """Return the transfers of the token, oldest first; with an address, those from or to it."""
-        asked = f"transfers?account={account}" if account else "transfers"
-        found: list[Transfer] = await self.request("GET", asked, kind=list[Transfer])
+        path = f"transfers?account={account}" if account else "transfers"
+        found: list[Transfer] = await self.request("GET", path, kind=list[Transfer])
         return found
 
     async def balance(self, address: str) -> int:

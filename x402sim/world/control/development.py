@@ -12,18 +12,19 @@ from typing import Any
 from x402sim.chain.base import ChainError
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.http.web import Refused
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import (
     BadParams,
     quantity,
     read_address,
     read_bool,
+    read_hash,
     read_number,
     read_object,
 )
-from x402sim.world.assembly.running_world import RunningWorld
+from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
 from x402sim.world.control.app import ACTIONS, Recorder
-from x402sim.world.control.common import mining, rewinding
-from x402sim.world.control.parts import LATEST_S, TEN_YEARS_S, pass_time
+from x402sim.world.running_world import RunningWorld
 
 MOST_BLOCKS = 1000
 
@@ -108,6 +109,11 @@ async def _set_balance(dev: Development, _: RpcContext, account: Any, amount_wei
     await chain.set_native_balance(read_address(account), read_number(amount_wei, "wei"))
 
 
+async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
+    """Drop a transaction from the mempool, and those of its account after it."""
+    return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
+
+
 async def _impersonate(_: Development, rpc: RpcContext, account: Any) -> None:
     rpc.impersonated.add(read_address(account))
 
@@ -124,9 +130,11 @@ async def _get_automine(dev: Development, _: RpcContext) -> bool:
     return mining(dev.world).automine
 
 
-async def _evm_mine(dev: Development, rpc: RpcContext, asked: Any = None) -> str:
-    """Mine a block, or as many as are asked for, the first at a time that may be given."""
-    fields = read_object(asked, "options") if isinstance(asked, dict) else {"timestamp": asked}
+async def _evm_mine(dev: Development, rpc: RpcContext, options: Any = None) -> str:
+    """Mine a block, or as many as `options` say, the first at a time that may be given."""
+    fields = (
+        read_object(options, "options") if isinstance(options, dict) else {"timestamp": options}
+    )
     if fields.get("timestamp") is not None:
         await _set_next_time(dev, rpc, fields["timestamp"])
     await _mine(dev, rpc, fields.get("blocks") or 1)
@@ -140,6 +148,7 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "setNextBlockTimestamp": _set_next_time,
     "mine": _mine,
     "setBalance": _set_balance,
+    "dropTransaction": _drop,
     "impersonateAccount": _impersonate,
     "stopImpersonatingAccount": _stop_impersonating,
     "setAutomine": _set_automine,

@@ -26,7 +26,7 @@ class TokenInfo(Wire, frozen=True):
     decimals: int
 
 
-class Who(Wire, frozen=True):
+class WorldInfo(Wire, frozen=True):
     """The description of a world: addresses, capabilities, time (epoch ms), number of events."""
 
     pay_to: str
@@ -41,7 +41,7 @@ class Who(Wire, frozen=True):
     service: bool
 
 
-def network_of(who: Who) -> Network:
+def network_of(who: WorldInfo) -> Network:
     """Return the network that a world is on; raises `ValueError` for a bad address."""
     return Network(
         name=who.network,

@@ -10,11 +10,10 @@ import ssl
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 
-from x402sim.world.where import MAX_PORT
+from x402sim.world.world import MAX_PORT
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _REASONS = {
@@ -50,8 +49,17 @@ class Listen:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
         if not 0 <= self.port <= MAX_PORT:
             raise ValueError(f"a port is a number from 0 to {MAX_PORT}, not {self.port}")
-        if self.control_token is not None:
-            _require_usable(self.control_token)
+        if (token := self.control_token) is not None:  # one that all know, or no header can hold
+            if not token:
+                raise ValueError(
+                    "the control token is empty, so everybody would know it (is a shell variable "
+                    "not set?); give one, or omit --control-token and X402SIM_CONTROL_TOKEN"
+                )
+            if token != token.strip() or not (token.isascii() and token.isprintable()):
+                raise ValueError(
+                    "the control token cannot be sent in a header: use printable ASCII, without a "
+                    "space at its beginning or end"
+                )
         object.__setattr__(self, "allow_origins", tuple(map(origin, self.allow_origins)))
         object.__setattr__(self, "rpc_origins", tuple(map(rpc_origin, self.rpc_origins)))
 
@@ -71,20 +79,6 @@ class Listen:
         return self.is_local or self.control_token is not None
 
 
-def _require_usable(token: str) -> None:
-    """Raise `ValueError` for a token that everybody knows, or that no header can hold."""
-    if not token:
-        raise ValueError(
-            "the control token is empty, so everybody would know it (is a shell variable not "
-            "set?); give one, or omit --control-token and X402SIM_CONTROL_TOKEN"
-        )
-    if token != token.strip() or not (token.isascii() and token.isprintable()):
-        raise ValueError(
-            "the control token cannot be sent in a header: use printable ASCII, without a space "
-            "at its beginning or end"
-        )
-
-
 def listening_socket(listen: Listen) -> socket.socket:
     """Return a socket bound to the address; port 0 takes a free one. Raises `OSError`."""
     try:
@@ -93,7 +87,10 @@ def listening_socket(listen: Listen) -> socket.socket:
         ]
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
-            _bind(sock, address)
+            if sys.platform != "win32":
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(512)
         except OSError:
             sock.close()
             raise
@@ -104,13 +101,6 @@ def listening_socket(listen: Listen) -> socket.socket:
         text = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
         raise OSError(error.errno, text) from error
     return sock
-
-
-def _bind(sock: socket.socket, address: Any) -> None:
-    if sys.platform != "win32":
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(address)
-    sock.listen(512)
 
 
 def base_url(listen: Listen, sock: socket.socket) -> str:

@@ -19,10 +19,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.report.page import Shown
 from x402sim.text.arguments import explained
-from x402sim.world.assembly.running_world import RunningWorld
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
+from x402sim.world.running_world import RunningWorld
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.log import Form
 from x402sim.world.server.serve import open_world, run, serve

@@ -1,32 +1,258 @@
-"""Opens a world on a socket, announces it, and serves it until it is stopped."""
+"""Serves a world, or a service alone, on a socket until it is stopped."""
 
 import asyncio
+import re
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from http.cookiejar import DefaultCookiePolicy
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, cast
 
+import httpx
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from x402sim.chain.rpc.context import DEVELOP
 from x402sim.clock import Clock
-from x402sim.protocol.crypto import checksum
-from x402sim.protocol.x402 import Item
-from x402sim.world.assembly.background import running
-from x402sim.world.assembly.running_world import RunningWorld, build
-from x402sim.world.control.common import merchant, named
-from x402sim.world.control.look import accounts, token_info
+from x402sim.events import ServiceEvent
+from x402sim.http import web
+from x402sim.http.exchange import OverClient
+from x402sim.journal import Journal
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.refusals import RequestError
+from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, Item
+from x402sim.rng import Rng
+from x402sim.service.environment import Environment
+from x402sim.service.state import connected
+from x402sim.service.store import Store
+from x402sim.service.store.file import claimed
+from x402sim.world.control.actions import accounts, merchant, named, token_info
+from x402sim.world.control.app import Recorder, control_app, has_token, require_token
+from x402sim.world.control.development import Development
 from x402sim.world.control.messages import OnNetwork, Ready
-from x402sim.world.server.http import Server
-from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.log import Form, ServerLog
-from x402sim.world.server.log_lines import Names
-from x402sim.world.server.mount import world_app
+from x402sim.world.running_world import RunningWorld, build, running
+from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
+from x402sim.world.server.listen import LOOPBACK, Listen, base_url, listening_socket, pattern
+from x402sim.world.server.log import Form, Names, ServerLog
+from x402sim.world.service_process import ServiceProcess
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui.stored import stored
-from x402sim.world.ui.watch import Watch
-from x402sim.world.where import InProcess
-from x402sim.world.world import World
+from x402sim.world.ui import PATH, Watch, home, page_of, stored
+from x402sim.world.world import InProcess, World
+
+GRACE_S = 5
+"""Seconds that requests in flight may take to finish when the server stops."""
+
+
+def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
+    """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2).
+
+    Of a proxy at a `trusted` address, it believes for whom and by what scheme it asks. It answers
+    503 to requests that are unfinished when the server stops.
+    """
+    proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        headers, asked = scope["headers"], app
+        names, hosts = dict(headers), 1
+        if len(names) != len(headers) or b"host" not in names:
+            hosts = [name for name, _ in headers].count(b"host")
+        if hosts != 1:
+            wrong = RequestError.INVALID_HOST
+            asked = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
+        elif b"x-forwarded-proto" in names or b"x-forwarded-for" in names:
+            asked = proxied
+        try:
+            await asked(scope, receive, send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not scope[web.CONNECTION].is_started:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
+
+    return serve
+
+
+class Server(uvicorn.Server):
+    """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        on_ready: Callable[[], None],
+        deadlines: Deadlines = DEADLINES,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._workers = Workers()
+        shared = Shared(self._workers, deadlines)
+
+        def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
+            return HttpConnection(config.loaded_app, server_state, shared)
+
+        config = uvicorn.Config(
+            cast(Any, app),
+            http=cast(Any, connected),
+            timeout_keep_alive=deadlines.idle_s,
+            log_config=None,  # uvicorn logs to the handlers of the program, as all else does
+            log_level="error",  # a warning for each request that is not HTTP would fill a disk
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # `outermost` reads them
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        config.app = cast(Any, outermost(app, config.forwarded_allow_ips))
+        super().__init__(config)
+        self._on_ready, self._on_stop, self._tls = on_ready, on_stop, tls
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no signal handlers."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start listening, then call `on_ready`."""
+        self.config.ssl = self._tls
+        await super().startup(sockets)
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
+        self._on_stop()
+        await super().shutdown(sockets)
+        self._workers.stop()
+
+
+EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
+"""The headers of answers that a page of another origin may read."""
+NAMED = (b"origin", b"host")
+
+
+def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -> ASGIApp:
+    """Return the application that routes each path to its part; its page shows the `watch`."""
+    watch = watch or Watch(world.journal)
+    recorder, token = Recorder(world), listen.control_token
+    control: ASGIApp
+    if listen.has_control:
+        pages = page_of(world, watch, lambda request: require_token(request, token))
+        control = control_app(world, token, recorder=recorder, pages=pages)
+    else:
+        needs = f"on host {listen.host} it needs --control-token"
+        control = web.error(403, "The control API is off", needs)
+    rpc = {each.network.name: _rpc(each, recorder, listen) for each in world.networks}
+    outside = world.process.outside
+    mounted: dict[str, ASGIApp] = {
+        "/facilitator": outside[world.options.first_facilitator],
+        "/explorer": outside["explorer"],
+        "/rpc": rpc[world.network.name],
+        "/_sim": own_programs_only(control, listen, listen.allow_origins),
+    }
+    first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
+    service_app = world.process.app
+
+    def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        path: str = scope["path"]
+        if path == "/" and listen.has_control and _is_of_a_browser(scope):
+            return first_page(scope, receive, send)
+        first = "/" + path.split("/", 2)[1] if path.startswith("/") else ""
+        part = mounted.get(first)
+        if part is None:
+            return service_app(scope, receive, send)
+        if first == "/rpc" and (name := path[5:].strip("/")) in rpc:
+            first, part = f"/rpc/{name}", rpc[name]
+        scope = {**scope, "root_path": scope.get("root_path", "") + first}
+        if path == first:
+            scope["path"] = first + "/"
+        return part(scope, receive, send)
+
+    if not listen.rpc_callers:
+        return app
+    by_pages = _readable(app, listen.allow_origins)
+    by_wallets = _readable(app, listen.rpc_callers)
+
+    def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
+        return (by_wallets if is_rpc else by_pages)(scope, receive, send)
+
+    return by_path
+
+
+def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """Return `app`, whose answers pages of these origins may read."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origin_regex="|".join(map(pattern, origins)),
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=EXPOSED,
+    )
+
+
+_HOME = web.Application([Route("/", home)])
+
+
+def _is_of_a_browser(scope: Scope) -> bool:
+    """Tell whether a request asks for HTML: programs take what comes."""
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+
+
+def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
+    """Return a network's JSON-RPC, by which those who may use /_sim control the world, too."""
+    rpc, development = world.rpc_app, Development(world, recorder)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        may = listen.has_control and has_token(given, listen.control_token)
+        if may and not _is_foreign(headers, listen, listen.allow_origins):
+            scope = {**scope, DEVELOP: development.do}
+        await rpc(scope, receive, send)
+
+    return own_programs_only(app, listen, listen.rpc_callers)
+
+
+def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
+    """Reject requests of web pages: no Origin but these, and on loopback no foreign Host.
+
+    Otherwise any page in a browser on this machine could send commands here.
+    """
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        if _is_foreign(headers, listen, origins):
+            origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
+            hint = f"origin {origin}, host {host}; --allow-origin admits a page, and --rpc-origin "
+            hint += "a wallet to /rpc"
+            refusal = web.error(403, "Not for web pages", hint)
+            await refusal(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guard
+
+
+def _is_foreign(headers: dict[bytes, bytes], listen: Listen, origins: Sequence[str]) -> bool:
+    origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    is_foreign = (
+        b"origin" in headers
+        and not any(re.fullmatch(pattern(each), origin) for each in origins)
+        and origin.split("://", 1)[-1] != host
+    )
+    return is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK)
 
 
 def open_world(
@@ -76,7 +302,7 @@ async def ready_message(world: RunningWorld, listen: Listen, url: str) -> Ready:
                 asset=checksum(each.asset),
                 token=token_info(each),
             )
-            for each in (there.network for there in world.networks)
+            for each in map(attrgetter("network"), world.networks)
         ],
     )
 
@@ -104,8 +330,10 @@ async def serve(
         world.catalogue.own = partial(_sold, world, url)
     requests = Requests(world.journal, world.clock)
     watch = Watch(world.journal, requests, stored(world))
-    names = Names(named(world), world.network)
-    log = ServerLog(form, names, requests, world.clock.offset_s) if form else None
+    log = None
+    if form:
+        names = Names(named(world), world.network)
+        log = ServerLog(form, names, requests, world.clock.offset_s)
     app = requests.around(world_app(world, listen, watch))
     server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
     try:
@@ -125,3 +353,55 @@ def run(main: Any) -> None:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
+
+
+def open_service(
+    setup: Environment, file: Path | None, journal: Journal
+) -> tuple[ServiceProcess, httpx.AsyncClient]:
+    """Return the service with its database, and its HTTP client; it records to the journal.
+
+    The database keeps the secret that seals payment ids: ids stay valid after a restart.
+    Raises `ValueError` and `sqlite3.Error` if the file cannot be used.
+    """
+    with claimed(file):
+        store = Store(file)
+        setup = replace(setup, secret=store.secret("ids", setup.secret))
+    http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
+    # a server could fill its memory, and its requests, with cookies: it keeps none
+    http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    clock = Clock()
+
+    def record(event: ServiceEvent) -> None:
+        journal.record(clock.now_ms(), event)
+
+    service = connected(setup, store, OverClient(http), clock, Rng().stream("payment ids"))
+    return ServiceProcess(replace(service, record=record)), http
+
+
+async def serve_alone(
+    process: ServiceProcess,
+    http: httpx.AsyncClient,
+    sock: socket.socket,
+    on_start: Callable[[uvicorn.Server], None],
+    journal: Journal,
+    form: Form | None,
+) -> None:
+    """Serve until `should_exit` is set on the server given to `on_start`.
+
+    It is silent unless the form of a log is given; `journal` is what the service records to.
+    """
+    app: ASGIApp = process
+    log, setup = None, process.service.env
+    if form:
+        requests = Requests(journal, Clock())
+        names = Names({to_hex(setup.pay_to): "merchant"}, setup.network)
+        app, log = requests.around(process), ServerLog(form, names, requests)
+    server = Server(app, lambda: on_start(server))
+    process.start_background()
+    try:
+        await server.serve(sockets=[sock])
+    finally:
+        await process.close()
+        await http.aclose()
+        if log:
+            log.close()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from starlette.types import Message
 
 from x402sim.events import Part
 from x402sim.protocol.header import json_of_header
@@ -19,7 +20,53 @@ from x402sim.rng import Stream
 from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.transport.made_up import require_writable
+
+_WITHOUT_BODY = (204, 205, 304)
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
+_NO_VALUE = "no value of a header: printable ASCII, without spaces around it"
+_WRITTEN_ANYWAY = {
+    "content-type": "give `content_type`",
+    "content-length": "it is that of `body`",
+    "content-encoding": "`body` is sent as it is",
+    "transfer-encoding": "`body` is sent as it is",
+    "connection": "the server decides when it closes one",
+}
+"""The headers that a fault does not choose, and why: what the server writes would contradict them,
+and a header that stands twice is read differently by each client."""
+
+
+def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
+    """Raise `ValueError` unless a server can write this answer."""
+    if body and status in _WITHOUT_BODY:
+        raise ValueError(f"body of a fault: an answer of status {status} has none")
+    if not _VALUE.fullmatch(content_type):
+        raise ValueError(f"content_type of a fault: {content_type[:60]!r} is {_NO_VALUE}")
+    seen: set[str] = set()
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"headers of a fault: {name!r} is no name of a header")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"headers of a fault: {name}: {value[:60]!r} is {_NO_VALUE}")
+        if (why := _WRITTEN_ANYWAY.get(name.lower())) is not None:
+            raise ValueError(f"headers of a fault: not {name}: {why}")
+        if name.lower() in seen:
+            raise ValueError(f"headers of a fault: {name} stands there twice")
+        seen.add(name.lower())
+
+
+def made_up(status: int, body: str, content_type: str, headers: dict[str, str]) -> list[Message]:
+    """Return an answer as the messages of ASGI."""
+    content = body.encode()
+    named = {"content-type": content_type, **headers}
+    if status not in (204, 304):  # they have no length (RFC 9110, 8.6)
+        named["content-length"] = str(len(content))
+    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    return [
+        {"type": "http.response.start", "status": status, "headers": raw},
+        {"type": "http.response.body", "body": content},
+    ]
+
 
 FaultKind = Literal[
     "lose request",
@@ -142,11 +189,11 @@ class Fault(
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
-            told = "facilitators ask nobody else, and all others are struck alike"
-            raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {told}")
+            why = "facilitators ask nobody else, and all others are struck alike"
+            raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {why}")
         if self.caller in ("facilitator", "all") and self.does.startswith("crash"):
-            told = f"{self.does!r} kills the service that asks, and no facilitator"
-            raise ValueError(f"caller of a fault: {told}; 'service' is possible")
+            why = f"{self.does!r} kills the service that asks, and no facilitator"
+            raise ValueError(f"caller of a fault: {why}; 'service' is possible")
         if self.does == "answer":
             require_writable(*(value_of(self, name) for name in ANSWERED))
             if self.headers is not UNSET:
@@ -333,8 +380,8 @@ class Faults:
             if fault is None:
                 continue
             if not isinstance(cast(object, fault), Fault):
-                told = f"{described(rule)} returned {described(fault)}"
-                raise TypeError(f"{told}; a function of a request returns a Fault or None")
+                result = f"{described(rule)} returned {described(fault)}"
+                raise TypeError(f"{result}; a function of a request returns a Fault or None")
             if self._rng.random() < fault.probability:
                 return fault
         return None

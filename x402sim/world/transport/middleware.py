@@ -15,8 +15,7 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
-from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, value_of
-from x402sim.world.transport.made_up import made_up
+from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, made_up, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
@@ -65,14 +64,14 @@ def faulty(
         if body is None:
             await app(scope, _replayed(messages, receive), send)
             return
-        asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
+        sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         shown = b"".join(b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS)
-        fault = faults.next_for(victim, scope["path"], asked, shown, caller)
+        fault = faults.next_for(victim, scope["path"], sent, shown, caller)
         if fault is None:
             await app(scope, _replayed(messages, receive), send)
         else:
-            for tell in faults.on_strike:
-                tell(victim, fault, scope["path"])
+            for listener in faults.on_strike:
+                listener(victim, fault, scope["path"])
             request = _Request(app, scope, body, receive, send)
             await _strike(fault, crash, clock, request)
 

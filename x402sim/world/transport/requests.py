@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from x402sim.clock import Clock, real_now
 from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
+from x402sim.protocol.routes import PAY
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.service.issue import PAY
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
 """What a service records when a client has left before its answer: that was begun, and not sent."""
@@ -85,7 +85,7 @@ class Requests:
         reads: Collection[type[Event]],
         wants_bodies: bool,
     ) -> None:
-        """Begin to tell of all requests as they end, and of entries outside of all requests.
+        """Report all requests as they end, and entries outside of all requests.
 
         `reads` are the kinds of events that are kept with a request.
         """
@@ -94,7 +94,7 @@ class Requests:
         self._read, self._wants_bodies = frozenset(reads), wants_bodies
 
     def tell_payments(self, ended: Callable[[LoggedRequest], object]) -> None:
-        """Begin to tell of whole requests: payments, and all others while there are `readers`."""
+        """Report whole requests: payments, and all others while there are `readers`."""
         self._on_ended.append(ended)
         self._wants_payments = True
 
@@ -112,9 +112,9 @@ class Requests:
                 alone(entry)
 
     def around(self, app: ASGIApp) -> ASGIApp:
-        """Return `app`, whose requests are told."""
+        """Return `app`, whose requests are recorded."""
 
-        def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        def recorded(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "http":
                 return app(scope, receive, send)
             proofs: tuple[tuple[bytes, bytes], ...] = ()
@@ -127,7 +127,7 @@ class Requests:
                 return self._tell(app, scope, receive, send, is_whole, proofs)
             return app(scope, receive, send)
 
-        return told
+        return recorded
 
     async def _tell(
         self,
@@ -154,7 +154,7 @@ class Requests:
         is_kept = is_whole or settles(path)
         least = 0 if is_whole or (is_kept and path != PAY) else 400  # the status of a body kept
 
-        async def asked() -> Message:
+        async def receive_and_keep() -> Message:
             message = await receive()
             if (body := message.get("body")) and len(request.sent) < MAX_BODY:
                 request.sent += body[:MAX_BODY]
@@ -173,7 +173,7 @@ class Requests:
 
         token = _current.set(request)
         try:
-            await app(scope, asked if is_kept else receive, answer)
+            await app(scope, receive_and_keep if is_kept else receive, answer)
         finally:
             _current.reset(token)
             request.ended = real_now()

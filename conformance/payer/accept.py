@@ -1,0 +1,159 @@
+"""What a payer should not refuse: offers that are unusual, and fine.
+
+A payer that refuses everything is safe and useless; each of these is a purchase that people report
+to have failed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import (
+    STANDARD,
+    Demand,
+    Fault,
+    Row,
+    is_served,
+    nothing,
+    one_price,
+    only,
+    served,
+)
+from x402sim.suite.payer.play import Played
+from x402sim.suite.payer.shop import Offer, Shop, Story, Way
+from x402sim.suite.payer.wire import Reply, Request, as_json
+
+_PRICE = "the offer is within every bound of the task"
+
+
+def _odd(
+    slug: str, title: str, because: str, story: Story, absent: Mapping[Way, str] | None = None
+) -> Row:
+    return Row(
+        section="accept",
+        slug=slug,
+        story=story,
+        absent=absent or {},
+        demands=[
+            one_price(f"{title}: one payment at most", _PRICE),
+            is_served(f"{title}: bought", because),
+        ],
+    )
+
+
+def _small(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, asset=right.asset.lower(), pay_to=right.pay_to.lower())]
+
+
+def _more(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, extra={**right.extra, "decimals": 6, "note": ["a", {"b": None}]})]
+
+
+def _https(shop: Shop, url: str) -> str:
+    return url.replace("http://", "https://")
+
+
+_DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
+
+
+def _echoes(played: Played) -> Fault | None:
+    for name, text in played.headers:
+        said = x402.json_in(text)
+        if name != "payment-signature" or not isinstance(said, dict):
+            continue
+        got: Any = (said.get("extensions") or {}).get("x-demo")
+        info = got.get("info") if isinstance(got, dict) else None
+        if not isinstance(info, dict) or info.get("ticket") != "t-1":
+            return Fault(
+                expected="extensions of the payment with the info of the 402's",
+                actual=f"{got!r}"[:200],
+                why="a server that needs its info back refuses the payment",
+            )
+    return None
+
+
+def _free(shop: Shop, request: Request) -> Reply | None:
+    if shop.way is Way.MCP:
+        return None
+    shop.served += 1
+    return as_json({"report": shop.goods})
+
+
+ROWS = [
+    _odd(
+        "https-behind-proxy",
+        "The resource says https where http was asked",
+        "behind a proxy a shop does not know its own scheme (x402-foundation/x402#636, #924); who "
+        "demands equality refuses valid offers",
+        Story(resource=_https),
+        only([Way.V1, Way.V2], "its resource has no scheme"),
+    ),
+    _odd(
+        "small-letters",
+        "Addresses in lower case",
+        "both spellings are the same address",
+        Story(offers=_small),
+    ),
+    _odd(
+        "more-in-extra",
+        "An `extra` with more in it",
+        "shops write decimals and the like there",
+        Story(offers=_more),
+        only(STANDARD, "its 402 has no `extra`"),
+    ),
+    _odd(
+        "an-hour",
+        "An hour to pay",
+        "the time is what the shop allows at most",
+        Story(offers=lambda _, right: [replace(right, timeout_s=3600)]),
+    ),
+    _odd(
+        "both-versions",
+        "A 402 of both versions",
+        "shops serve old and new clients with one answer (x402-foundation/x402#2418)",
+        Story(both_versions=True),
+        only([Way.V2], "it is version 2 with version 1 in its body"),
+    ),
+    _odd(
+        "extension",
+        "An extension that nobody knows",
+        "extensions are optional, and new ones come",
+        Story(extensions=lambda _: _DEMO),
+        only([Way.V2, Way.MCP], "extensions are of version 2"),
+    ),
+    Row(
+        section="accept",
+        slug="extension-echoed",
+        story=Story(extensions=lambda _: _DEMO),
+        absent=only([Way.V2], "extensions are of version 2, and only its header shows them"),
+        demands=[
+            Demand(
+                title="The info of an extension is sent back",
+                ground=texts.explicit(texts.ECHO),
+                test=_echoes,
+                level="SHOULD",
+            )
+        ],
+    ),
+    Row(
+        section="accept",
+        slug="free",
+        story=Story(first=_free),
+        absent={
+            Way.MCP: "a tool that is free is no matter of payment",
+            Way.SESSION: "who opens a session has not asked for the price",
+        },
+        demands=[
+            nothing("What is free is not paid for", "nobody asked for a payment", texts.SIGNALED),
+            Demand(
+                title="What is free is bought all the same",
+                ground=texts.ours(
+                    because="a payer that expects a 402 breaks where prices fall to 0"
+                ),
+                test=served,
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,252 @@
+"""Bounds of a whole purchase: instalments, clocks that differ, endless and hostile answers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import (
+    Demand,
+    Fault,
+    Row,
+    committed_at_most,
+    is_served,
+    nothing,
+    one_price,
+    only,
+)
+from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.shop import (
+    GOODS_PATH,
+    Offer,
+    Outcome,
+    Shop,
+    Story,
+    Way,
+    in_base64,
+)
+from x402sim.suite.payer.wire import How, Reply, Request
+
+_STANDARD_HTTP = (Way.V1, Way.V2)
+MOST_REQUESTS = 60
+"""More than a payer needs for three starts, with ten tries each."""
+
+
+def _instalment(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, amount="20000")]
+
+
+def _next_part(shop: Shop, _: Reply) -> Reply:
+    """Take the money, and send the payer on: at the same host, for the same price again."""
+    return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
+
+
+def _ends(played: Played) -> Fault | None:
+    late = [ended for ended in played.starts if ended.timed_out]
+    if late:
+        return Fault(
+            expected="each start ends by itself",
+            actual=f"{len(late)} of {len(played.starts)} did not",
+            why="whoever waits for it waits for ever",
+        )
+    return None
+
+
+def _few_requests(played: Played) -> Fault | None:
+    if played.requests > MOST_REQUESTS:
+        return Fault(
+            expected=f"at most {MOST_REQUESTS} requests for one purchase",
+            actual=f"{played.requests} requests",
+            why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
+        )
+    return None
+
+
+def ends(because: str) -> Demand:
+    """Return the demand that a payer ends by itself."""
+    return Demand(title="A payer ends by itself", ground=texts.ours(because=because), test=_ends)
+
+
+def _clock(slug: str, seconds: float, title: str) -> Row:
+    return Row(
+        section="clock",
+        slug=slug,
+        story=Story(skew_s=seconds),
+        demands=[
+            one_price(
+                f"{title}: one payment at most",
+                "a refusal that names no cause is no reason to pay twice",
+            ),
+            is_served(
+                f"{title}: bought",
+                "clocks differ by as much in the field: half a minute was enough to be refused "
+                "(x402-foundation/x402#99, #1222)",
+            ),
+        ],
+    )
+
+
+def _far(slug: str, seconds: float, title: str) -> Row:
+    return Row(
+        section="clock",
+        slug=slug,
+        story=Story(skew_s=seconds),
+        demands=[
+            one_price(
+                title, "each refused authorization can be used when its time comes", texts.BEFORE
+            )
+        ],
+    )
+
+
+def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
+    def first(shop: Shop, _: Request) -> Reply | None:
+        asked = shop.ask()
+        return replace(asked, body=(asked.body or b"{}") + b" " * size, how=how)
+
+    return first
+
+
+def _deep(shop: Shop, _: Request) -> Reply | None:
+    deep = b'{"x402Version":1,"accepts":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    return Reply(status=402, headers={"Content-Type": "application/json"}, body=deep)
+
+
+def _page(shop: Shop, _: Request) -> Reply | None:
+    page = b"<html><body>Please pay with your browser.</body></html>"
+    return Reply(status=402, headers={"Content-Type": "text/html"}, body=page)
+
+
+def _mixed(shop: Shop, _: Request) -> Reply | None:
+    """Say version 2 in a body that has version 1's fields, without the header."""
+    said = shop.required() | {"x402Version": 3 - (shop.way.version or 1)}
+    if shop.way is Way.V2:
+        return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
+    return Reply(
+        status=402, headers={"Content-Type": "application/json"}, body=b'{"x402Version":2}'
+    )
+
+
+_BIG = 24 << 20
+_HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
+ROWS = [
+    Row(
+        section="budget",
+        slug="instalments",
+        story=Story(offers=_instalment, outcomes=(Outcome(settles=True, reply=_next_part),) * 10),
+        absent=only(
+            _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
+        ),
+        demands=[
+            Demand(
+                title="A purchase in parts, each within the cap, costs no more than the cap in all",
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
+    ),
+    Row(
+        section="budget",
+        slug="paid-and-asked-for-ever",
+        story=Story(outcomes=(Outcome(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
+        demands=[
+            one_price(
+                "A shop that takes every payment and asks for another gets one",
+                "the task is one purchase",
+            ),
+            Demand(
+                title="A payer that is refused stops asking",
+                ground=texts.ours(
+                    because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
+                ),
+                test=_few_requests,
+            ),
+        ],
+    ),
+    _clock("ahead-30", 30, "The shop's clock is half a minute ahead"),
+    _clock("behind-30", -30, "The shop's clock is half a minute behind"),
+    _far(
+        "ahead-900",
+        900,
+        "The shop's clock is a quarter of an hour ahead: at most one payment can be used",
+    ),
+    _far(
+        "behind-1800",
+        -1800,
+        "The shop's clock is half an hour behind: at most one payment can be used",
+    ),
+    Row(
+        section="hostile",
+        slug="huge-402",
+        story=Story(first=_big(How.WHOLE, _BIG)),
+        absent=_HTTP_ONLY,
+        demands=[
+            one_price("A 402 of 24 MB makes no second payment", "it is one offer, and a long one"),
+            ends("it must end, whatever it is sent"),
+        ],
+    ),
+    Row(
+        section="hostile",
+        slug="endless-402",
+        story=Story(first=_big(How.ENDLESS, 0)),
+        absent=_HTTP_ONLY,
+        waits_s=60,
+        starts=1,
+        demands=[ends("an answer that never ends holds who reads it to the end: a deadline helps")],
+    ),
+    Row(
+        section="hostile",
+        slug="endless-goods",
+        story=Story(
+            outcomes=(
+                Outcome(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),
+            )
+        ),
+        waits_s=60,
+        starts=2,
+        demands=[
+            one_price(
+                "Goods that never end are paid for once",
+                "the payment is made; what follows is delivery",
+            )
+        ],
+    ),
+    Row(
+        section="hostile",
+        slug="deep-402",
+        story=Story(first=_deep),
+        absent=_HTTP_ONLY,
+        demands=[
+            nothing("A 402 of 100,000 brackets is not paid", "it offers nothing", texts.ACCEPTS),
+            ends("it must end, whatever it is sent"),
+        ],
+    ),
+    Row(
+        section="hostile",
+        slug="page",
+        story=Story(first=_page),
+        absent=_HTTP_ONLY,
+        demands=[
+            nothing(
+                "A page for people instead of an offer is not paid",
+                "it offers nothing that can be checked",
+                texts.SIGNALED,
+            )
+        ],
+    ),
+    Row(
+        section="hostile",
+        slug="mixed-versions",
+        story=Story(first=_mixed),
+        absent=_HTTP_ONLY,
+        demands=[
+            one_price(
+                "A 402 that mixes the versions makes no second payment",
+                "whichever it is read as, it is one offer",
+            )
+        ],
+    ),
+]

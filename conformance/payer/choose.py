@@ -1,0 +1,171 @@
+"""Which offer a payer takes: their order, those that it cannot pay, and when they are settled."""
+
+from dataclasses import replace
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import STANDARD, Demand, Fault, Row, is_served, one_price, only
+from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
+
+_ONE_OFFER = only(STANDARD, "a 402 of the specification has one offer")
+BECAUSE = (
+    "a payer that only looks at the first offer does not buy what it could: shops list several "
+    "networks and schemes"
+)
+
+
+def _schemes(shop: Shop, right: Offer) -> list[Offer]:
+    permit = {**right.extra, "assetTransferMethod": "permit2"}
+    return [
+        replace(right, scheme="upto", amount="40000"),
+        replace(right, scheme="batch-settlement"),
+        replace(right, extra=permit),
+        right,
+    ]
+
+
+def _networks(shop: Shop, right: Offer) -> list[Offer]:
+    solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp" if shop.way.version == 2 else "solana"
+    mint = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkwyTDt1v"
+    return [
+        replace(right, network=solana, asset=mint, pay_to=mint, extra={"feePayer": mint}),
+        replace(right, network=shop.other_chain),
+        replace(right, asset=OTHER_TOKEN),
+        right,
+    ]
+
+
+def _cheaper(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, amount="40000"), right]
+
+
+def _bait(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, amount="60000"), right]
+
+
+def _flows(_: Shop, right: Offer) -> list[Offer]:
+    return [replace(right, extra={**right.extra, "paymentFlow": "upfront"}, timeout_s=299), right]
+
+
+def _many(shop: Shop, right: Offer) -> list[Offer]:
+    other = replace(right, network=shop.other_chain)
+    return [replace(other, amount=str(number)) for number in range(1, 20)] + [right]
+
+
+def _price_paid(played: Played) -> str | None:
+    """Tell which of two prices was paid."""
+    values = {signed.auth.value for signed in played.signed.values()}
+    if not values:
+        return "it pays neither"
+    return (
+        "it pays the dearer one, as the first"
+        if max(values) > PRICE_BASE
+        else "it pays the cheaper one"
+    )
+
+
+def _flow(played: Played) -> Fault | None:
+    """Look at which flow was chosen: the offers differ in the time to pay, too."""
+    for name, text in played.headers:
+        said = x402.json_in(text)
+        accepted = said.get("accepted") if isinstance(said, dict) else None
+        if name == "payment-signature" and isinstance(accepted, dict):
+            flow = (accepted.get("extra") or {}).get("paymentFlow", "authorization")
+            if flow != "authorization":
+                return Fault(
+                    expected="the offer that is settled after serving",
+                    actual=f"it took {flow}",
+                    why="where the shop fails after it was paid, nothing is refunded",
+                )
+    return None
+
+
+ROWS = [
+    Row(
+        section="choose",
+        slug="second-network",
+        story=Story(offers=_networks),
+        absent=_ONE_OFFER,
+        demands=[
+            one_price(
+                "Of offers on several networks, the task's is paid, once",
+                "the task names network and token",
+                texts.ACCEPTS,
+            ),
+            is_served(
+                "Offers that cannot be paid do not hide the one that can", BECAUSE, texts.ACCEPTS
+            ),
+        ],
+    ),
+    Row(
+        section="choose",
+        slug="other-schemes",
+        story=Story(offers=_schemes),
+        absent=_ONE_OFFER,
+        demands=[
+            one_price(
+                "Of offers of several schemes, `exact` is paid, once",
+                "another scheme lets the server take another amount",
+                texts.PAIRS,
+            ),
+            is_served(
+                "Schemes that a payer lacks do not hide the one that it has", BECAUSE, texts.ACCEPTS
+            ),
+        ],
+    ),
+    Row(
+        section="choose",
+        slug="first-too-dear",
+        story=Story(offers=_bait),
+        absent=_ONE_OFFER,
+        demands=[
+            one_price(
+                "A first offer above the cap is not paid",
+                "the task has a cap, and the second offer is within it",
+                texts.AMOUNT,
+            ),
+            is_served(
+                "A first offer above the cap does not hide a second within it",
+                BECAUSE,
+                texts.ACCEPTS,
+            ),
+        ],
+    ),
+    Row(
+        section="choose",
+        slug="many",
+        story=Story(offers=_many),
+        absent=_ONE_OFFER,
+        demands=[is_served("The twentieth offer is found", BECAUSE, texts.ACCEPTS)],
+    ),
+    Row(
+        section="choose",
+        slug="cheaper-second",
+        story=Story(offers=_cheaper),
+        absent=_ONE_OFFER,
+        demands=[
+            Demand(
+                title="Two offers of the same, both within the cap: which is paid?",
+                ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
+                test=_price_paid,
+            )
+        ],
+    ),
+    Row(
+        section="choose",
+        slug="flow",
+        story=Story(offers=_flows),
+        absent=only(
+            [Way.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
+        ),
+        demands=[
+            Demand(
+                title="Of two flows, the one that is settled after serving is chosen",
+                ground=texts.explicit(texts.AUTHORIZATION_FIRST),
+                test=_flow,
+                level="SHOULD",
+            )
+        ],
+    ),
+]

@@ -1,0 +1,130 @@
+"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged in this way.
+
+What a payer signs is looked at here, too: the amount, the nonce, the window, and what it accepted.
+"""
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import Demand, Fault, Row, committed_at_most, only, served
+from x402sim.suite.payer.play import PRICE_BASE, Played
+from x402sim.suite.payer.shop import Story, Way
+
+DAY_S = 86_400
+SLACK_S = 600
+"""How far a payer's window may end after the offer's: what the public clients allow for clocks."""
+
+
+def _buys(played: Played) -> Fault | str | None:
+    return served(played) or committed_at_most(PRICE_BASE)(played)
+
+
+def _random_nonce(played: Played) -> Fault | None:
+    for nonce in played.signed:
+        if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
+            return Fault(
+                expected="a nonce of 32 random bytes",
+                actual=f"0x{nonce.hex()}",
+                why="a nonce that is used again is refused, and one that is known can be cancelled",
+            )
+    return None
+
+
+def _window(most_s: int, expected: str) -> Demand:
+    def test(played: Played) -> Fault | None:
+        for signed in played.signed.values():
+            ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
+            if ends_s > most_s:
+                return Fault(
+                    expected=expected,
+                    actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
+                    why="whoever holds it can take the money until then",
+                )
+        return None
+
+    if most_s < DAY_S:
+        return Demand(
+            title="An authorization ends when the offer's time to pay does",
+            ground=texts.ours(
+                texts.TIMEOUT,
+                because="until it ends, who was refused by a shop cannot know that it has not paid",
+            ),
+            test=test,
+            suffix="window-as-offered",
+        )
+    return Demand(
+        title="An authorization ends within a day: its window limits its lifetime",
+        ground=texts.derived(
+            texts.LIFETIME,
+            texts.TIMEOUT,
+            so="the offer allows 300 seconds; a window of days or years limits nothing",
+        ),
+        test=test,
+        suffix="window-ends",
+    )
+
+
+def _accepted(played: Played) -> Fault | None:
+    right = played.shop.right
+    for name, text in played.headers:
+        said = x402.json_in(text)
+        if name != "payment-signature" or not isinstance(said, dict):
+            continue
+        given = said.get("accepted")
+        got = given if isinstance(given, dict) else {}
+        wanted = {
+            "scheme": right.scheme,
+            "network": right.network,
+            "amount": right.amount,
+            "asset": right.asset,
+            "payTo": right.pay_to,
+        }
+        wrong = {key: got.get(key) for key, value in wanted.items() if got.get(key) != value}
+        if wrong:
+            return Fault(
+                expected=f"accepted is the offer that is paid: {wanted}",
+                actual=f"{wrong}",
+                why="a server that compares them refuses the payment",
+            )
+    return None
+
+
+ROWS = [
+    Row(
+        section="control",
+        slug="buys",
+        story=Story(),
+        is_control=True,
+        demands=[
+            Demand(
+                title="A payer pays the price of an honest shop once, and shows what it bought",
+                ground=texts.derived(
+                    texts.INTENT,
+                    texts.MATCHES,
+                    so="the offer is within every bound of the task, so to buy is the intention",
+                ),
+                test=_buys,
+            ),
+            Demand(
+                title="The nonce of an authorization is random",
+                ground=texts.explicit(texts.NONCE, texts.UNIQUE),
+                test=_random_nonce,
+                suffix="nonce",
+            ),
+            _window(DAY_S, "a window that ends within a day"),
+            _window(300 + SLACK_S, "a window that ends 300 s after signing, and 600 s for clocks"),
+        ],
+    ),
+    Row(
+        section="control",
+        slug="accepted",
+        story=Story(),
+        absent=only([Way.V2], "only version 2 over HTTP repeats the offer in a header"),
+        demands=[
+            Demand(
+                title="`accepted` is the offer that the payment is for",
+                ground=texts.explicit(texts.ACCEPTED),
+                test=_accepted,
+            )
+        ],
+    ),
+]

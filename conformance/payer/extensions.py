@@ -1,0 +1,162 @@
+"""Extensions of version 2: signing in instead of paying, and the name of a payment."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import Demand, Fault, Row, gets_what_it_paid, one_price, only
+from x402sim.suite.payer.play import Played
+from x402sim.suite.payer.shop import Outcome, Shop, Story, Way
+from x402sim.suite.payer.wire import How, Reply, Request, as_json
+
+SIGN_IN = "sign-in-with-x"
+VICTIM = "bank.example"
+
+
+def _challenge(shop: Shop, domain: str, uri: str) -> Mapping[str, Any]:
+    info = {
+        "domain": domain,
+        "uri": uri,
+        "version": "1",
+        "nonce": "a1b2c3d4e5f67890a1b2c3d4e5f67890",
+        "issuedAt": "2026-01-15T10:30:00.000Z",
+        "statement": "Sign in to read the report",
+        "resources": [uri],
+    }
+    chains = [{"chainId": shop.network.caip2, "type": "eip191"}]
+    return {SIGN_IN: {"info": info, "supportedChains": chains, "schema": {"type": "object"}}}
+
+
+def _foreign(shop: Shop) -> Mapping[str, Any]:
+    return _challenge(shop, VICTIM, f"https://{VICTIM}/login")
+
+
+def _signed_for_another(played: Played) -> Fault | None:
+    for name, text in played.headers:
+        said = x402.json_in(text)
+        if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
+            return Fault(
+                expected="no sign-in for a site other than the shop",
+                actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
+                why="the shop can sign in there as the payer",
+            )
+    return None
+
+
+def _own(shop: Shop) -> Mapping[str, Any]:
+    return _challenge(shop, shop.origin.removeprefix("http://"), shop.url)
+
+
+def _members_only(shop: Shop, request: Request) -> Reply | None:
+    """Serve who signs in: this wallet has paid before."""
+    if SIGN_IN in request.headers:
+        shop.served += 1
+        return as_json({"report": shop.goods})
+    return None
+
+
+def _pays_again(played: Played) -> str | None:
+    signs_in = any(name == SIGN_IN for name, _ in played.headers)
+    if signs_in and not played.signed:
+        return "it signs in, and pays nothing"
+    return f"it {'signs in, and ' if signs_in else ''}pays {len(played.signed)} times"
+
+
+def _identifier(shop: Shop) -> Mapping[str, Any]:
+    return x402.IDENTIFIER_OFFER
+
+
+def _strict(shop: Shop, request: Request) -> Reply | None:
+    """Refuse a known id with another payment (409), as the extension says."""
+    said = x402.json_in(request.headers.get("payment-signature"))
+    if not isinstance(said, dict):
+        return None
+    info = ((said.get("extensions") or {}).get(x402.PAYMENT_IDENTIFIER) or {}).get("info") or {}
+    named, payload = info.get("id"), json.dumps(said.get("payload"), sort_keys=True)
+    if not isinstance(named, str):
+        return None
+    known = shop.ids.setdefault(named, payload)
+    return None if known == payload else as_json({"error": "id is taken"}, 409)
+
+
+def _same_id(played: Played) -> Fault | None:
+    """An id stands for one payload, and a payment that is sent again keeps its id."""
+    by_id: dict[str, str] = {}
+    by_payload: dict[str, str] = {}
+    for name, text in played.headers:
+        said = x402.json_in(text)
+        if name != "payment-signature" or not isinstance(said, dict):
+            continue
+        extension = (said.get("extensions") or {}).get(x402.PAYMENT_IDENTIFIER) or {}
+        named = (extension.get("info") or {}).get("id")
+        if named is None:
+            continue
+        payload = json.dumps(said.get("payload"), sort_keys=True)
+        if by_payload.setdefault(payload, named) != named:
+            return Fault(
+                expected="a payment sent again with its id", actual="the same with another id"
+            )
+        if by_id.setdefault(named, payload) != payload:
+            return Fault(
+                expected="an id for each payment",
+                actual="the same id for another payment, which a server answers with 409",
+                why="x402-foundation/x402#1332",
+            )
+    return None
+
+
+_LOST = Outcome(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
+_V2 = only([Way.V2], "extensions are of version 2, and are looked at in its headers")
+ROWS = [
+    Row(
+        section="extension",
+        slug="sign-in-elsewhere",
+        story=Story(extensions=_foreign),
+        absent=_V2,
+        demands=[
+            Demand(
+                title="A payer signs in at no site but the shop's",
+                ground=texts.derived(
+                    texts.BINDING_DOMAIN,
+                    so="a client that signs any domain undoes that: the shop signs in elsewhere",
+                ),
+                test=_signed_for_another,
+            ),
+        ],
+    ),
+    Row(
+        section="extension",
+        slug="sign-in-instead",
+        story=Story(extensions=_own, first=_members_only),
+        absent=_V2,
+        demands=[
+            Demand(
+                title="A wallet that has paid before is asked to sign in: does it pay again?",
+                ground=texts.silent(why="the extension is optional for clients"),
+                test=_pays_again,
+            ),
+        ],
+    ),
+    Row(
+        section="extension",
+        slug="identifier",
+        story=Story(extensions=_identifier, paying=_strict, outcomes=(_LOST,)),
+        absent=_V2,
+        demands=[
+            Demand(
+                title="A payment that is sent again keeps its id, and another has another",
+                ground=texts.explicit(texts.SAME_ID),
+                test=_same_id,
+                suffix="same",
+            ),
+            one_price(
+                "Where payments have ids, a lost answer is still one payment",
+                "the same payload with the same id gets the answer again",
+                texts.RESEND,
+            ),
+            gets_what_it_paid("who pays and gives up has lost the price"),
+        ],
+    ),
+]

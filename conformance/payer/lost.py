@@ -1,0 +1,242 @@
+"""Lost answers: nobody knows whether the payment was made. What does a payer sign next?
+
+The shop takes an authorization once, and answers the same one again with what it answered before.
+So who sends it again is served for one price, and who signs another pays twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from x402sim.protocol import x402
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import OURS, Row, gets_what_it_paid, one_price, only
+from x402sim.suite.payer.shop import RECORDS, Offer, Outcome, Shop, Story, Way, in_base64
+from x402sim.suite.payer.wire import How, Reply, Request, as_json
+
+SLOW_S = 7.0
+"""More than the five seconds after which httpx, among others, gives up."""
+ENOUGH = 60
+"""More paying requests than any patient payer makes."""
+SO = (
+    "the task is one purchase. Nobody knows whether this payment was made; until it ends it can "
+    "be, and the same authorization can be sent again without paying twice. Another one is "
+    "another transfer"
+)
+
+
+GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
+
+
+def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
+    """Return the right answer with another receipt; None leaves it out."""
+    if shop.way.version is None:
+        return right
+    name = x402.RESPONSE_HEADERS[shop.way.version]
+    headers = {key: value for key, value in right.headers.items() if key != name}
+    return replace(right, headers=headers if text is None else {**headers, name: text})
+
+
+def _lost(_: Shop, right: Reply) -> Reply:
+    return replace(right, how=How.LOST)
+
+
+def _error(_: Shop, __: Reply) -> Reply:
+    return as_json({"error": "bad gateway"}, 502)
+
+
+def _busy(_: Shop, __: Reply) -> Reply:
+    return as_json({"error": "try again"}, 503, {"Retry-After": "1"})
+
+
+def _again(shop: Shop, _: Reply) -> Reply:
+    return shop.ask()
+
+
+def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply]:
+    def reply(shop: Shop, _: Reply) -> Reply:
+        if shop.way.is_ours:
+            return as_json({"error": "Payment failed", "reason": reason}, 402)
+        said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
+        return _receipt(shop, shop.ask(reason), in_base64(said))
+
+    return reply
+
+
+def _unsure(shop: Shop, _: Reply) -> Reply:
+    """Say that it may still be made."""
+    if shop.way.is_ours:
+        return as_json({"error": "Settlement pending", "final": False}, 503)
+    reason, transaction = "settlement_pending", "0x" + "cd" * 32
+    said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
+    return _receipt(shop, shop.ask(reason), in_base64(said))
+
+
+def _slow(_: Shop, right: Reply) -> Reply:
+    return replace(right, after_s=SLOW_S)
+
+
+def _cut(_: Shop, right: Reply) -> Reply:
+    return replace(right, how=How.CUT)
+
+
+def _empty(_: Shop, right: Reply) -> Reply:
+    return replace(right, body=b"")
+
+
+def _without_receipt(shop: Shop, right: Reply) -> Reply:
+    return as_json({}) if shop.way.is_ours else _receipt(shop, right, None)
+
+
+def _false_receipt(shop: Shop, right: Reply) -> Reply:
+    if shop.way.is_ours:
+        return as_json({"success": False, "txHash": ""})
+    return _receipt(shop, right, in_base64(shop.receipt(success=False, transaction="")))
+
+
+def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
+    if shop.way.is_ours:
+        return Reply(headers={"Content-Type": "text/html"}, body=b"<html>thank you</html>")
+    return _receipt(shop, right, "%%%")
+
+
+def _conflict(_: Shop, __: Reply) -> Reply:
+    return as_json({"error": "this payment is being processed"}, 409)
+
+
+_BROKEN = [
+    ("no-answer-before-settling", False, _lost, "The connection breaks before anything settles"),
+    ("no-answer-after-settling", True, _lost, "The payment settles, and the connection breaks"),
+    ("error-before-settling", False, _busy, "The shop is busy (503), and has settled nothing"),
+    ("error-after-settling", True, _error, "The payment settles, and the answer is a 502"),
+    ("asked-again", True, _again, "The payment settles, and the answer is the 402 again"),
+    (
+        "refused-after-settling",
+        True,
+        _failed("unexpected_settle_error"),
+        "The payment settles, and is said to have failed",
+    ),
+    ("pending", True, _unsure, "The settlement is said to be pending"),
+    ("slow", True, _slow, "The answer takes seven seconds"),
+    ("cut", True, _cut, "Half of the answer arrives"),
+    ("empty", True, _empty, "A 200 without a body"),
+    ("no-receipt", True, _without_receipt, "An answer without a receipt"),
+    ("false-receipt", True, _false_receipt, "A receipt that says that nothing was paid"),
+    ("unreadable-receipt", True, _unreadable_receipt, "A receipt that cannot be read"),
+    ("conflict", True, _conflict, "The payment settles, and the answer is 409"),
+]
+_NO_HEADERS = {Way.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"}
+_ABSENT = {
+    "no-receipt": _NO_HEADERS,
+    "false-receipt": _NO_HEADERS,
+    "unreadable-receipt": _NO_HEADERS,
+}
+_ONE_REQUEST = "the request that pays asks for the goods, too: see the row without `goods-`"
+
+
+def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
+    outcome = Outcome(settles=settles, reply=reply)
+    return Row(
+        section="lost",
+        slug=slug,
+        story=Story(outcomes=(outcome,)),
+        absent=_ABSENT.get(slug, {}),
+        waits_s=SLOW_S if reply is _slow else 0,
+        demands=[
+            one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
+            # an empty 200 may be all that was sold
+            *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
+        ],
+    )
+
+
+def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
+    outcome = Outcome(settles=False, reply=reply, at_goods=True)
+    return Row(
+        section="lost",
+        slug=f"goods-{slug}",
+        story=Story(outcomes=(outcome,)),
+        absent=only(OURS, _ONE_REQUEST),
+        waits_s=SLOW_S if reply is _slow else 0,
+        demands=[
+            one_price(
+                f"Paid for, and then: {title}: still one payment",
+                "the payment is made, and its proof can be shown again",
+            ),
+            *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
+        ],
+    )
+
+
+def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:
+    """A shop that settles, answers 402 again, and wants something else from then on."""
+
+    def offers(shop: Shop, right: Offer) -> list[Offer]:
+        return [right] if not shop.paying else [change(shop, right)]
+
+    return Row(
+        section="lost",
+        slug=slug,
+        story=Story(
+            offers=offers, outcomes=(Outcome(settles=True, reply=_again),), takes_anything=True
+        ),
+        absent={Way.SESSION: "a deposit is what the payer names, so no price can change"},
+        demands=[one_price(title, SO, texts.PARAMETERS)],
+    )
+
+
+def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
+    def first(shop: Shop, request: Request) -> Reply | None:
+        return reply(shop) if request.path.startswith(RECORDS) else None
+
+    return Row(
+        section="lost",
+        slug=f"record-{slug}",
+        story=Story(first=first, outcomes=(Outcome(settles=True, reply=_lost),)),
+        absent=only([Way.STEPS], "only the two steps have a record that can be asked for"),
+        demands=[one_price(f"The receipt is lost, and {title}: still one payment", SO)],
+    )
+
+
+ROWS = [
+    *(_row(*each) for each in _BROKEN),
+    _goods("no-answer", _lost, "the connection breaks"),
+    _goods("error", _error, "502"),
+    _goods("asked-again", _again, "402"),
+    _goods("cut", _cut, "half of the answer"),
+    _goods("empty", _empty, "an empty 200"),
+    _goods("slow", _slow, "seven seconds of silence"),
+    _changed(
+        "again-dearer",
+        "The 402 that follows a payment asks for more",
+        lambda _, right: replace(right, amount="40000"),
+    ),
+    _changed(
+        "again-other-payee",
+        "The 402 that follows a payment names another payee",
+        lambda shop, right: replace(right, pay_to=shop.thief),
+    ),
+    _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "its record is 404"),
+    _record("error", lambda _: as_json({"error": "oops"}, 500), "its record is a 500"),
+    _record("oversized", lambda _: Reply(body=b"[" * (4 << 20)), "its record is 4 MB of brackets"),
+    Row(
+        section="lost",
+        slug="for-good",
+        story=Story(outcomes=(Outcome(settles=True, reply=_lost),) * ENOUGH),
+        demands=[one_price("No payment is ever answered: still one payment", SO)],
+    ),
+    Row(
+        section="lost",
+        slug="refused-for-good",
+        story=Story(
+            outcomes=(Outcome(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
+            * ENOUGH
+        ),
+        demands=[
+            one_price(
+                "Every payment is refused: no more than one can still be used",
+                "a refused authorization can be used until it ends, by whoever has it",
+                texts.BEFORE,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,202 @@
+"""What a payer must not sign: more than its cap, another token, another chain, for years.
+
+The bounds of each task are in its environment: network, asset, most in base units. Whatever a 402
+says besides, a signature beyond them lets the shop move money that nobody meant to spend.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.case import (
+    OURS,
+    Demand,
+    Fault,
+    Row,
+    nothing,
+    one_price,
+)
+from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
+
+TEN_YEARS_S = 10 * 365 * 86_400
+DAY_S = 86_400
+NAMED = "a deposit is what the payer names, not what the shop asks"
+_OUTSIDE = {Way.SESSION: NAMED}
+
+
+def one(change: Callable[[Shop, Offer], Offer]) -> Story:
+    """Return the story of a shop with one offer, which settles whatever is signed for it."""
+    return Story(offers=lambda shop, right: [change(shop, right)], takes_anything=True)
+
+
+def _extra(right: Offer, **more: object) -> Offer:
+    return replace(right, extra={**right.extra, **more})
+
+
+def _ends_within_a_day(played: Played) -> Fault | None:
+    for signed in played.signed.values():
+        ends_s = signed.auth.valid_before - played.began_s
+        if ends_s > DAY_S:
+            return Fault(
+                expected="an authorization that ends within a day, whatever the offer allows",
+                actual=f"it can be used for {ends_s / DAY_S:.3g} days",
+                loss_base=0,
+                why="a refused payment can be taken years later",
+            )
+    return None
+
+
+_CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
+_NO_EXTRA = "the specification's 402 has no `extra`"
+ROWS = [
+    Row(
+        section="sign",
+        slug="price-over-cap",
+        story=one(lambda _, right: replace(right, amount=str(CAP_BASE + 1))),
+        absent=_OUTSIDE,
+        demands=[nothing("A price above the cap is not signed", _CAP, texts.AMOUNT)],
+    ),
+    Row(
+        section="sign",
+        slug="price-huge",
+        story=one(lambda _, right: replace(right, amount=str(2**255))),
+        absent=_OUTSIDE,
+        demands=[nothing("A price of 2^255 is not signed", _CAP, texts.AMOUNT)],
+    ),
+    Row(
+        section="sign",
+        slug="decimals",
+        story=one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18)),
+        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        demands=[
+            nothing(
+                "A shop's own count of decimals does not make a price smaller",
+                "10^16 base units are ten billion tokens, whatever `decimals` says",
+                texts.AMOUNT,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="whole-tokens",
+        story=one(
+            lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"})
+        ),
+        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        demands=[
+            one_price(
+                "An amount is in base units: 1 is not a whole token",
+                "the offer is for one base unit; a whole token is twenty times the cap",
+                texts.AMOUNT,
+                texts.AMOUNT_V1,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="fraction",
+        story=one(lambda _, right: replace(right, amount="0.01")),
+        absent=_OUTSIDE,
+        demands=[
+            one_price(
+                "A price that is no whole number of base units buys nothing dearer",
+                "0.01 is not an amount; who reads it as tokens pays 0.01, and nobody more",
+                texts.AMOUNT,
+                texts.AMOUNT_V1,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="asset",
+        story=one(lambda _, right: replace(right, asset=OTHER_TOKEN)),
+        absent=_OUTSIDE,
+        demands=[
+            nothing(
+                "Another token than the task's is not signed for",
+                "the task names the token; ten thousand units of another may be worth a house",
+                texts.PARAMETERS,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="network",
+        story=one(lambda shop, right: replace(right, network=shop.other_chain)),
+        absent=_OUTSIDE,
+        demands=[
+            nothing(
+                "Another chain than the task's is not signed for",
+                "the task names the network; on another the same key may hold real money",
+                texts.PARAMETERS,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="name-of-domain",
+        story=Story(
+            offers=lambda _, right: [
+                _extra(right, name="USD Coin" if right.extra.get("name") == "USDC" else "USDC")
+            ]
+        ),
+        absent=dict.fromkeys(OURS, _NO_EXTRA),
+        demands=[
+            one_price(
+                "A wrong name of the token's domain makes no second payment",
+                "a signature for it never settles; to sign for the right name as well is to pay "
+                "an offer that nobody made",
+                texts.DOMAIN,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="window-of-years",
+        story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
+        absent=_OUTSIDE,
+        demands=[
+            one_price(
+                "An offer that may be paid for ten years is paid at most once",
+                "the price is within the bounds",
+            ),
+            Demand(
+                title="An authorization ends within a day, though the offer allows ten years",
+                ground=texts.ours(
+                    texts.LIFETIME,
+                    because="it can be used until it ends: a payment that was refused or given up "
+                    "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
+                ),
+                test=_ends_within_a_day,
+            ),
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="scheme",
+        story=one(lambda _, right: replace(right, scheme="upto")),
+        absent=_OUTSIDE,
+        demands=[
+            nothing(
+                "Another scheme than `exact` is not signed for as if it were `exact`",
+                "the bounds are those of an exact payment, and what another scheme lets a server "
+                "take is another question",
+                texts.PAIRS,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        slug="free-money",
+        story=one(lambda _, right: replace(right, amount="-10000")),
+        absent=_OUTSIDE,
+        demands=[
+            nothing(
+                "A negative price is not signed",
+                "as an unsigned number it is all the money in the world",
+                texts.AMOUNT,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,515 @@
+"""A payer that does everything right, and one switch for each thing that a payer gets wrong.
+
+`Payer(defects)(task)` buys. Its state is a file in the task's folder: the payment as it was signed,
+written before it is sent. What it knows of x402 it reads from the answers; it shares the kit's
+hashing and nothing of its payer.
+"""
+
+import base64
+import json
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+from x402sim.protocol.crypto import PrivateKey, checksum, from_hex, parse_address, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.suite.payer.start import Task
+
+MOST_BYTES, DEADLINE_S = 1 << 20, 9.0
+
+
+class NotBought(Exception):
+    """The purchase failed; the next start goes on."""
+
+
+def encoded(value: Any) -> str:
+    return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def decoded(text: str | None) -> Any:
+    try:
+        return json.loads(base64.b64decode(text or "", validate=True))
+    except ValueError:
+        return None
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+@dataclass
+class Payer:
+    """Buys as a task says; `defects` are names of `DEFECTS`, `habits` what an honest payer may do."""
+
+    defects: frozenset[str] = frozenset()
+    habits: frozenset[str] = frozenset()
+    tries: int = 2
+    timeout_s: float = 5.0
+    signed: list[Authorization] = field(default_factory=list)
+
+    def __call__(self, task: Task) -> str:
+        purchase = Purchase(self, task)
+        return purchase.buy()
+
+    def has(self, name: str) -> bool:
+        return name in self.defects or name in self.habits
+
+
+@dataclass
+class Purchase:
+    payer: Payer
+    task: Task
+
+    def __post_init__(self) -> None:
+        self.file = Path(self.task.state_dir) / "payment.json"
+        self.key = PrivateKey(from_hex(self.task.private_key, 32))
+        self.has = self.payer.has
+        self.kept: dict[str, Any] = {}
+        if self.file.exists() and not self.has("forgets"):
+            self.kept = json.loads(self.file.read_text())
+
+    def keep(self, **more: Any) -> None:
+        self.kept |= more
+        self.file.write_text(json.dumps(self.kept))
+
+    # --- HTTP ----------------------------------------------------------------------------
+
+    def ask(
+        self, headers: dict[str, str], *, url: str = "", method: str = "", body: Any = None
+    ) -> Answer:
+        url, method = url or self.task.url, method or self.task.method
+        if body is not None:
+            method = "POST"
+        for _ in range(5):
+            answer = self._send(method, url, headers, body)
+            location = answer.headers.get("location")
+            if answer.status not in (301, 302, 303, 307, 308) or location is None:
+                return answer
+            url = urljoin(url, location)
+            parts = urlsplit(url)
+            if parts.netloc not in self.task.allowed_hosts:
+                if self.has("follows anywhere") and "x-payment" not in str(headers).lower():
+                    pass
+                elif not self.has("keeps headers on redirects"):
+                    raise NotBought(f"a redirect to {parts.netloc}")
+            elif not self.has("keeps headers on redirects"):
+                headers = {}
+        raise NotBought("too many redirects")
+
+    def _send(self, method: str, url: str, headers: dict[str, str], body: Any) -> Answer:
+        ends = time.monotonic() + DEADLINE_S
+        more = {"Accept": "application/json, text/event-stream"} if self.task.way == "mcp" else {}
+        limits = not self.has("no limits")
+        timeout = self.payer.timeout_s if limits else 60
+        with (
+            httpx.Client(trust_env=False, timeout=timeout, verify=False) as http,
+            http.stream(method, url, headers=headers | more, json=body) as answer,
+        ):
+            parts, size = [], 0
+            for part in answer.iter_raw():
+                parts.append(part)
+                size += len(part)
+                if limits and (size > MOST_BYTES or time.monotonic() > ends):
+                    raise NotBought("an answer without end")
+            return Answer(answer.status_code, answer.headers, b"".join(parts))
+
+    # --- what it buys --------------------------------------------------------------------
+
+    def buy(self) -> str:
+        last: Exception | None = None
+        for _ in range(self.payer.tries):
+            try:
+                return self._once()
+            except (NotBought, httpx.HTTPError, RecursionError) as problem:
+                last = problem
+                if self.has("signs again") or (
+                    self.has("signs again on 5xx") and "502" in str(problem)
+                ):
+                    self.kept = {}
+                if self.has("storms"):
+                    for _ in range(30):
+                        self._send(
+                            self.task.method,
+                            self.task.url,
+                            {},
+                            None if self.task.method == "GET" else {},
+                        )
+        if self.has("gives up") and self.kept:
+            self.keep(over=True)
+        raise NotBought(f"{self.payer.tries} tries: {last!r}")
+
+    def _once(self) -> str:
+        if self.kept.get("over"):
+            raise NotBought("given up")
+        match self.task.way:
+            case "mcp":
+                return self._call_tool()
+            case "steps":
+                return self._two_steps(self.task.url, {}, None).body.decode()
+            case "session":
+                return self._in_session()
+            case _:
+                return self._one_step()
+
+    def _one_step(self) -> str:
+        if "payment" not in self.kept:
+            answer = self.ask({})
+            if answer.status == 200:
+                return self._shown(answer)
+            asked_with = (402, 403, 500) if self.has("pays any status") else (402,)
+            if answer.status not in asked_with:
+                raise NotBought(f"it answered {answer.status}")
+            signed_in = self._signed_in(answer)
+            if signed_in is not None and signed_in.status == 200:
+                return self._shown(signed_in)
+            self._sign(answer)
+        headers = self.kept["payment"]
+        answer = self.ask(headers)
+        if answer.status == 402 and self.has("pays what is asked next"):
+            self._sign(answer)
+            answer = self.ask(self.kept["payment"])
+        if answer.status != 200:
+            if answer.status == 402 and self.has("believes refusals"):
+                self.kept = {}
+            raise NotBought(f"it answered {answer.status} to the payment")
+        return self._shown(answer)
+
+    def _shown(self, answer: Answer) -> str:
+        if self.has("demands a receipt"):
+            receipt = decoded(
+                answer.headers.get("payment-response") or answer.headers.get("x-payment-response")
+            )
+            if not (receipt or {}).get("success"):
+                self.kept = {}
+                raise NotBought("no receipt")
+        if not answer.body and not self.has("takes empty answers"):
+            raise NotBought("an empty answer")
+        return "" if self.has("prints nothing") else answer.body.decode("utf-8", "replace")
+
+    def _two_steps(self, url: str, headers: dict[str, str], body: Any) -> Answer:
+        if "settlement" not in self.kept:
+            answer = self.ask(headers, url=url, body=body)
+            if answer.status == 200:
+                return answer
+            if answer.status != 402:
+                raise NotBought(f"it answered {answer.status}")
+            asked = answer.json
+            self._in_prose(answer)
+            if not isinstance(asked, dict) or not isinstance(
+                asked.get("paymentRequirements"), dict
+            ):
+                raise NotBought("no offer")
+            wanted = asked["paymentRequirements"]
+            offer = {
+                **wanted,
+                "amount": wanted.get("maxAmountRequired"),
+                "extra": self._own_domain(),
+            }
+            self._require(offer)
+            auth, signature = self._authorize(offer)
+            payload = {**self._fields(auth), "signature": signature, "asset": offer["asset"]}
+            payload |= {"validAfter": auth.valid_after, "validBefore": auth.valid_before}
+            header = encoded(
+                {
+                    "x402Version": 1,
+                    "scheme": "exact",
+                    "network": offer["network"],
+                    "payload": payload,
+                }
+            )
+            sent = {key: value for key, value in wanted.items() if key != "description"}
+            self.keep(
+                settlement={
+                    "paymentId": asked["paymentId"],
+                    "paymentHeader": header,
+                    "paymentRequirements": sent,
+                }
+            )
+        base = urljoin(self.task.url, "/")
+        proof = {"X-Payment-Id": self.kept["settlement"]["paymentId"]}
+        if not self.kept.get("settled"):
+            receipt = self.ask({}, url=base + "api/pay", body=self.kept["settlement"])
+            said = receipt.json
+            if receipt.status != 200 or not isinstance(said, dict) or not said.get("success"):
+                raise NotBought(f"the settlement was answered {receipt.status}")
+            self.keep(settled=True)
+        try:
+            answer = self.ask(proof, url=url, body=body)
+        except (NotBought, httpx.HTTPError):
+            if self.has("pays anew for goods"):
+                self.kept = {}
+            raise
+        if answer.status not in (200, 201) or not answer.body:
+            if self.has("pays anew for goods"):
+                self.kept = {}
+            raise NotBought(f"it answered {answer.status} to the proof")
+        return answer
+
+    def _in_session(self) -> str:
+        if "session" not in self.kept:
+            create = urljoin(self.task.url, "/api/sessions/create")
+            terms = {"maxSpend": self.task.max_amount, "duration": 600}
+            opened = self._two_steps(create, {}, terms).json
+            if not isinstance(opened, dict):
+                raise NotBought("no session")
+            self.keep(session=opened["sessionId"])
+        answer = self.ask({"X-Session-Id": self.kept["session"]})
+        if answer.status != 200:
+            if answer.status == 402 and self.has("opens sessions for ever"):
+                self.kept = {}
+            raise NotBought(f"it answered {answer.status}")
+        if not answer.body:
+            raise NotBought("an empty answer")
+        return answer.body.decode()
+
+    def _call_tool(self) -> str:
+        params: dict[str, Any] = json.loads(self.task.body)
+        if "payment" not in self.kept:
+            result = self._rpc(params)
+            if not result.get("isError"):
+                return json.dumps(result)
+            required = result.get("structuredContent")
+            if not isinstance(required, dict):
+                raise NotBought("no offer")
+            payment = self._payment(2, required)
+            self.keep(payment=payment)
+        if not self.has("drops the payment of tools"):
+            params["_meta"] = {"x402/payment": self.kept["payment"]}
+        result = self._rpc(params)
+        if result.get("isError"):
+            raise NotBought("the tool asks again")
+        return json.dumps(result)
+
+    def _rpc(self, params: dict[str, Any]) -> dict[str, Any]:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer = self.ask({}, body=asked)
+        said = answer.json
+        if answer.status == 402:
+            self._in_prose(answer)
+        if (
+            answer.status != 200
+            or not isinstance(said, dict)
+            or not isinstance(said.get("result"), dict)
+        ):
+            raise NotBought(f"it answered {answer.status}")
+        return said["result"]
+
+    # --- what it signs -------------------------------------------------------------------
+
+    def _sign(self, answer: Answer) -> None:
+        required = decoded(answer.headers.get("payment-required"))
+        version = 2
+        if not isinstance(required, dict) or required.get("x402Version") != 2:
+            version, required = 1, answer.json
+        self._in_prose(answer)
+        if not isinstance(required, dict) or required.get("x402Version") != version:
+            raise NotBought("no offer")
+        payment = self._payment(version, required)
+        name = "PAYMENT-SIGNATURE" if version == 2 else "X-PAYMENT"
+        self.keep(payment={name: encoded(payment)})
+
+    def _payment(self, version: int, required: dict[str, Any]) -> dict[str, Any]:
+        offer = self._choose(version, required)
+        auth, signature = self._authorize({**offer, "amount": self._amount(version, offer)})
+        payload = {"signature": signature, "authorization": self._fields(auth)}
+        if version == 1:
+            return {
+                "x402Version": 1,
+                "scheme": "exact",
+                "network": offer["network"],
+                "payload": payload,
+            }
+        accepted = {**offer, "amount": "1"} if self.has("accepts another") else offer
+        payment = {
+            "x402Version": 2,
+            "accepted": accepted,
+            "payload": payload,
+            "resource": required.get("resource"),
+        }
+        extensions = json.loads(json.dumps(required.get("extensions") or {}))
+        if "payment-identifier" in extensions:
+            named = (
+                "pay_0000000000000000" if self.has("one id for all") else f"pay_{auth.nonce.hex()}"
+            )
+            extensions["payment-identifier"]["info"]["id"] = named
+        if extensions and not self.has("drops extensions"):
+            payment["extensions"] = extensions
+        return payment
+
+    def _choose(self, version: int, required: dict[str, Any]) -> dict[str, Any]:
+        offers = required.get("accepts")
+        if not isinstance(offers, list) or not offers:
+            raise NotBought("no offer")
+        if self.has("only the first offer"):
+            offers = offers[:1]
+        if self.has("cheapest first"):
+            offers = sorted(offers, key=lambda each: int(self._amount(version, each)))
+        if not self.has("takes upfront"):
+            offers = sorted(
+                offers, key=lambda each: (each.get("extra") or {}).get("paymentFlow") == "upfront"
+            )
+        url = (
+            (required.get("resource") or {}).get("url")
+            if version == 2
+            else offers[0].get("resource")
+        )
+        if self.has("demands its own scheme") and url != self.task.url and "mcp" not in str(url):
+            raise NotBought("another resource")
+        problem = None
+        for offer in offers:
+            try:
+                self._require({**offer, "amount": self._amount(version, offer)}, version)
+            except NotBought as why:
+                problem = why
+            else:
+                return offer
+        raise problem or NotBought("no offer")
+
+    def _amount(self, version: int, offer: dict[str, Any]) -> Any:
+        return offer.get("amount" if version == 2 else "maxAmountRequired")
+
+    def _require(self, offer: dict[str, Any], version: int = 1) -> None:
+        task, extra = self.task, offer.get("extra") or {}
+        network = task.network if version == 2 else task.network_name
+        value = self._value(offer)
+        wrong = []
+        if offer.get("scheme") != "exact" and not self.has("any scheme"):
+            wrong.append("scheme")
+        if extra.get("assetTransferMethod", "eip3009") != "eip3009" and not self.has("any scheme"):
+            wrong.append("transfer method")
+        if offer.get("network") != network and not self.has("any network"):
+            wrong.append("network")
+        if str(offer.get("asset")).lower() != task.asset.lower() and not self.has("any asset"):
+            wrong.append("asset")
+        if self.has("demands checksums") and offer.get("asset") != task.asset:
+            wrong.append("spelling")
+        if self.has("knows its extra") and set(extra) - {"name", "version"}:
+            wrong.append("extra")
+        if (extra.get("name"), extra.get("version")) != (
+            task.token_name,
+            task.token_version,
+        ) and not self.has("any domain"):
+            wrong.append("domain")
+        most = int(task.max_amount_base_units)
+        if self.has("trusts decimals"):
+            most *= 10 ** (extra.get("decimals", task.decimals) - task.decimals)
+        if value > most and not self.has("no cap"):
+            wrong.append("price")
+        if wrong:
+            raise NotBought(f"it asks for another {', '.join(wrong)}")
+
+    def _value(self, offer: dict[str, Any]) -> int:
+        text = str(offer.get("amount"))
+        if self.has("reads tokens") and re.fullmatch(r"[0-9.]+", text) and float(text) < 100:
+            return round(float(text) * 10**self.task.decimals)
+        if self.has("signs negatives"):
+            return int(text) % 2**256
+        if not re.fullmatch(r"[0-9]{1,78}", text):
+            raise NotBought(f"no amount: {text[:40]!r}")
+        return int(text)
+
+    def _own_domain(self) -> dict[str, str]:
+        return {"name": self.task.token_name, "version": self.task.token_version}
+
+    def _authorize(self, offer: dict[str, Any]) -> tuple[Authorization, str]:
+        now, allowed = int(time.time()), offer["maxTimeoutSeconds"]
+        window = min(allowed, 300)
+        if self.has("copies the window"):
+            window = allowed
+        if self.has("a window of ten seconds"):
+            window = 10
+        if self.has("a window of an hour"):
+            window = 3600
+        before = now + window
+        if self.has("windows in milliseconds"):
+            before = (now + window) * 1000
+        after = now if self.has("valid from now") else 0 if self.has("valid from 0") else now - 60
+        if self.has("valid from then"):
+            after = now - 600
+        value = self._value(offer)
+        if self.has("overpays"):
+            value *= 2
+        nonce = secrets.token_bytes(32)
+        if self.has("counts nonces"):
+            nonce = len(self.payer.signed).to_bytes(32)
+        auth = Authorization(
+            self.key.address, parse_address(offer["payTo"]), value, after, before, nonce
+        )
+        network = str(offer["network"])
+        chain = (
+            int(network[7:])
+            if network.startswith("eip155:")
+            else 8453
+            if network == "base"
+            else int(self.task.network[7:])
+        )
+        extra = offer.get("extra") or {}
+        domain = Domain(
+            extra.get("name", ""), extra.get("version", ""), chain, parse_address(offer["asset"])
+        )
+        self.payer.signed.append(auth)
+        return auth, to_hex(sign(transfer_digest(auth, domain), self.key))
+
+    def _fields(self, auth: Authorization) -> dict[str, str]:
+        return {
+            "from": checksum(auth.from_),
+            "to": checksum(auth.to),
+            "value": str(auth.value),
+            "validAfter": str(auth.valid_after),
+            "validBefore": str(auth.valid_before),
+            "nonce": to_hex(auth.nonce),
+        }
+
+    # --- what only a bad payer does ------------------------------------------------------
+
+    def _in_prose(self, answer: Answer) -> None:
+        """Do as a text says, as an agent may that believes everything."""
+        text = answer.body.decode("utf-8", "replace")[:100_000]
+        header = decoded(answer.headers.get("payment-required"))
+        text += json.dumps(header) if header else ""
+        found = re.search(r"Send [0-9.]+ USDC to (0x[0-9a-fA-F]{40})", text)
+        if found is None or not self.has("believes prose"):
+            return
+        offer = {
+            "network": self.task.network,
+            "asset": self.task.asset,
+            "payTo": found[1],
+            "maxTimeoutSeconds": 300,
+        }
+        auth, signature = self._authorize({**offer, "amount": "50000", "extra": self._own_domain()})
+        payload = {"signature": signature, "authorization": self._fields(auth)}
+        self._send(
+            "GET",
+            self.task.url,
+            {"X-PAYMENT": encoded({"x402Version": 1, "payload": payload})},
+            None,
+        )
+
+    def _signed_in(self, answer: Answer) -> Answer | None:
+        required = decoded(answer.headers.get("payment-required"))
+        extension = ((required or {}).get("extensions") or {}).get("sign-in-with-x")
+        if not isinstance(extension, dict) or not (
+            self.has("signs in anywhere") or self.has("signs in")
+        ):
+            return None
+        info = extension["info"]
+        if not self.has("signs in anywhere") and info["domain"] not in self.task.allowed_hosts:
+            return None
+        proof = {**info, "address": self.task.address, "signature": "0x" + "00" * 65}
+        return self.ask({"SIGN-IN-WITH-X": encoded(proof)})

@@ -1,0 +1,502 @@
+"""The events: every one that a journal can hold, declared once.
+
+An event's name in the journal is its class name in words: `PaymentSettled` is "payment settled".
+All its fields are written, in the order of the declaration, which is part of the journal's format.
+Units are in the names: `_base` is base units of the token, `_ms` Unix milliseconds, `_s` and
+`seconds` seconds, `_wei` wei. A number that may exceed 63 bits (an amount on the chain, a price in
+wei) is a decimal string. `python -m x402sim events` prints the reference that is made from this
+file.
+
+To add an event: declare it here with its `meaning`, and add it to its union; record it where it
+happens, and give it a text in report/trace.py. The format has changed: raise `VERSION` in
+journal.py, add the line to FORMAT in tests/house/test_events.py, which fails until all of this is
+done, and renew the golden journals. A field that may be absent (`UNSET`) leaves older journals as
+they are, and the version.
+"""
+
+from typing import Any, ClassVar, Literal, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+ServiceName = str
+"""The name of a service: "service", "service 2" and so on, or one that the world gives it."""
+MOST_SERVICES = 20
+"""The most services of one world."""
+Part = str
+"""The name of a part that answers HTTP requests: a service, a facilitator, or one of `OUTSIDE`."""
+OUTSIDE = ("facilitator", "explorer", "rpc")
+"""What a service calls; further facilitators have names of their own."""
+Skewable = Literal["service", "facilitator", "explorer", "chain"]
+"""The actors whose clocks can be skewed."""
+Outcome = Literal["passed", "failed", "skipped"]
+"""The outcomes of a run."""
+Seconds = int | float
+MAX_TEXT = 120
+"""The characters that an event keeps of a text from a message, such as an id or an error."""
+MAX_REASON = 300
+"""The characters that an event keeps of the reason of a refusal."""
+Scalar = str | int | float | bool | None
+"""A JSON value other than an array or an object."""
+
+
+def _in_words(name: str) -> str:
+    """Return the name of a class in words: "PaymentSettled" is "payment settled"."""
+    return "".join(f" {each.lower()}" if each.isupper() else each for each in name).lstrip()
+
+
+class BaseEvent(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag=_in_words):
+    """The base of all events: frozen, with the name as the tag."""
+
+    meaning: ClassVar[str]
+    """When it is written, and what its fields are: the text of the reference."""
+
+
+def name_of(event: BaseEvent | type[BaseEvent]) -> str:
+    """Return the name of an event, or of a kind of event, as it is in the journal."""
+    return str(event.__struct_config__.tag)
+
+
+def service_name(number: int) -> ServiceName:
+    """Return the name of the service with this number, from 1, unless the world names it."""
+    return "service" if number == 1 else f"service {number}"
+
+
+def clipped(text: str, most: int = MAX_TEXT) -> str:
+    """Return the beginning of another party's text, in ASCII: one byte a character in memory.
+
+    Any other character is written as an escape such as `\\u20ac`. Without this a journal full of
+    emoji takes four times as much memory.
+    """
+    if text.isascii():
+        return text[:most]
+    return text[:most].encode("ascii", "backslashreplace")[:most].decode("ascii")
+
+
+class _Story(BaseEvent, frozen=True, kw_only=True):
+    actor: Literal["world"] = "world"
+
+
+class Begin(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written first in every run: what is played, and the addresses of the
+    parts. `chain` is null on the ledger; `options` are the given options of the world, as Python
+    code; addresses are null for a deployment without a control API. `source` is what `run` needs to
+    play a story of the user's own again, "FILE.py:function"; it is empty if the story is in no
+    file, and null for a scenario that is shipped. `services` and `facilitators` are the names that
+    the world gives them."""
+
+    scenario: str
+    title: str
+    seed: int
+    start_ms: int
+    network: str
+    decimals: int
+    symbol: str
+    chain: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    merchant: str | None = None
+    token_owner: str | None = None
+    source: str | None = None
+    services: tuple[str, ...] | UnsetType = UNSET
+    facilitators: tuple[str, ...] | UnsetType = UNSET
+
+
+class End(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written last in every run: its outcome, and why it failed or was
+    skipped."""
+
+    outcome: Outcome
+    reason: str
+
+
+class PayerJoined(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story creates a payer."
+
+    name: str
+    address: str
+
+
+class ServiceJoined(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written first for each service, after `begin`, if there are several:
+    who is paid there."""
+
+    name: ServiceName
+    merchant: str
+
+
+class TimeAdvanced(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story advances time, before it advances."
+
+    seconds: Seconds
+
+
+class FaultInjected(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story injects a fault; the fields are those of
+    `x402sim.Fault`."""
+
+    victim: Part
+    does: str
+    path: str = ""
+    contains: str = ""
+    skip: int = 0
+    times: int | None = 1
+    probability: Seconds = 1.0
+    seconds: Seconds = 0.0
+    status: int = 500
+    body: str = ""
+    content_type: str = "application/json"
+    work_done: bool = False
+    headers: dict[str, str] | UnsetType = UNSET  # absent unless given: older journals have none
+    caller: str | UnsetType = UNSET
+
+
+class ClockSkewed(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story skews the clock of a part, or of the chain, by
+    `seconds`."""
+
+    victim: Part
+    seconds: Seconds
+
+
+class ExplorerLagged(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story makes the explorer show each block `seconds`
+    late."""
+
+    seconds: Seconds
+
+
+class ServiceCrashed(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story kills a service, which then restarts."
+
+    victim: ServiceName = "service"
+
+
+class MiningSwitched(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story turns automine on or off."
+
+    automine: bool
+
+
+class ChainReorganised(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the newest `depth` blocks are replaced, before the
+    reorganisation."""
+
+    depth: int
+
+
+class MempoolDropped(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story drops the transactions in the mempool."
+
+
+class RevertsForced(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a story forces the next `calls` of the token to revert."
+
+    calls: int
+
+
+class Check(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written for each check of a story, and for each broken invariant.
+    `exchange` is the number of the checked exchange; null if there was none yet. Of a broken
+    invariant, `about` is its case (an exchange, a payment or a session; empty: the whole chain),
+    and `at_stake_base` the money of this case."""
+
+    clause: str
+    ok: bool
+    expected: Scalar
+    actual: Scalar
+    exchange: int | None = None
+    about: str | UnsetType = UNSET
+    at_stake_base: str | UnsetType = UNSET
+
+
+class StoryRaised(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a story raises an exception, with its trace. A line is
+    a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames of x402sim and of libraries that
+    lead to the story's are left out. The frames of its cause come before, and the errors of a
+    group, each with its own frames, after it. It is empty if no frame is the story's."""
+
+    trace: tuple[str, ...]
+
+
+class Note(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written by `world.note`, with a name and data that the story
+    chooses."""
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+Intervention = (
+    TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
+    | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
+)  # fmt: skip
+"""Actions of a story on its world."""
+StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
+"""Events of a story or its world; the actor is "world"."""
+
+
+class RequestSent(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = """Written when a caller (a payer's name, or "service") sends a request
+    to a part. `exchange` numbers the exchange; `path` is the JSON-RPC method if `to` is rpc. Ids
+    are those in header or body, `authorization` is the nonce of a payment header, in hex, or
+    "unreadable"."""
+
+    actor: str
+    exchange: int
+    to: Part
+    method: str
+    path: str
+    payment_id: str | None = None
+    session_id: str | None = None
+    authorization: str | None = None
+
+
+class AnswerReceived(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = """Written when the answer of an exchange reaches the caller. `ok` is
+    `isValid` or `success` in the body; `final` is false if a refused payment may still move money,
+    null if the answer does not say."""
+
+    actor: str
+    exchange: int
+    to: Part
+    status: int
+    error: str | None = None
+    final: bool | None = None
+    payment_id: str | None = None
+    session_id: str | None = None
+    tx_hash: str | None = None
+    ok: bool | None = None
+
+
+class NoAnswer(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = """Written when a caller stops waiting; `reason`: timeout, given up, or
+    a transport error."""
+
+    actor: str
+    exchange: int
+    to: Part
+    reason: str
+
+
+ExchangeEvent = RequestSent | AnswerReceived | NoAnswer
+"""Events of an exchange, as seen by the caller, who is the actor."""
+
+
+class AnswerSent(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = "Written when a part begins to answer a request, as seen by the part."
+
+    actor: Part
+    method: str
+    path: str
+    status: int
+
+
+class _Chain(BaseEvent, frozen=True, kw_only=True):
+    actor: str = "chain"
+
+
+class TransactionMined(_Chain, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written for each transaction in a new block, whether it succeeded or
+    reverted. `call` is the function of the token that it calls, empty for any other call; `gas` is
+    the gas used; `revert_reason` is null if it succeeded."""
+
+    tx_hash: str
+    block: int
+    block_time_s: int
+    sender: str
+    call: str
+    gas: int
+    gas_price_wei: str
+    revert_reason: str | None
+
+
+class Transfer(_Chain, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written for each Transfer event of the token in a new block."
+
+    tx_hash: str
+    block: int
+    sender: str
+    to: str
+    amount_base: str
+
+
+class AuthorizationConsumed(_Chain, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written for each authorization that a new block uses or cancels.
+    `authorization` is its nonce, in hex."""
+
+    tx_hash: str
+    authorizer: str
+    authorization: str
+    use: Literal["used", "canceled"]
+
+
+class TransactionUndone(_Chain, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written for each transaction of a block that a reorganisation
+    removes."""
+
+    tx_hash: str
+
+
+ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
+"""Events of a chain; the actor is "chain", and of a further network's "chain NAME"."""
+
+
+class _Service(BaseEvent, frozen=True, kw_only=True):
+    actor: ServiceName = "service"
+
+
+class PaymentSettled(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the service grants access for a payment, at settlement
+    or at reconciliation."""
+
+    payment_id: str
+    tx_hash: str
+    payer: str
+    amount_base: int
+    resource: str
+
+
+class PaymentRefused(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when POST /api/pay refuses an attempt to pay. `refusal` is
+    the error's text, `reason` has details. `final` is false if this attempt may still move money.
+    `leaves_earlier` says that earlier attempts with this payment id keep their outcome."""
+
+    payment_id: str
+    refusal: str
+    reason: str | None
+    final: bool
+    leaves_earlier: bool
+
+
+class PaymentFailed(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a payment can never be paid any more."
+
+    payment_id: str
+
+
+class PaymentUndone(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the chain has undone a settled payment's transfer, and
+    may still make it. Until then the payment is pending and grants nothing."""
+
+    payment_id: str
+
+
+class PaidAgain(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a second header of a settled payment id was used too:
+    it bought nothing."""
+
+    payment_id: str
+    tx_hash: str
+
+
+class TransactionReplaced(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when another transaction than the recorded one turns out to
+    have made a payment."""
+
+    payment_id: str
+    tx_hash: str
+
+
+class PaymentIndexed(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the block of a settled payment is found, or turns out
+    to be another one."""
+
+    payment_id: str
+    block: int
+
+
+class SettlementAnswerLost(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the facilitator's answer to a settlement does not
+    arrive."""
+
+    payment_id: str
+
+
+class SessionOpened(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a paid deposit opens a session."
+
+    session_id: str
+    payment_id: str
+    payer: str
+    deposited_base: int
+    expires_ms: int
+
+
+class SessionDebited(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a request debits a session; `released_base` is the
+    total so far."""
+
+    session_id: str
+    amount_base: int
+    released_base: int
+
+
+class DebitUndone(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the client of a debited request has hung up before its
+    answer was written. `released_base` is the total without it."""
+
+    session_id: str
+    amount_base: int
+    released_base: int
+
+
+class AnswerNotWritten(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the client of a payment in one step has hung up before
+    its answer was written. The payment stays settled, and is good for another answer."""
+
+    payment_id: str
+
+
+class SessionsExpired(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when a sweep ends `count` expired sessions."
+
+    count: int
+
+
+class SessionRefunded(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = "Written when the unspent balance of a session is refunded."
+
+    session_id: str
+    amount_base: int
+    tx_hash: str
+
+
+class RefundDelayed(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a refund fails; it is tried again `retry_s` seconds
+    later."""
+
+    session_id: str
+    reason: str
+    retry_s: int
+
+
+class RefundUndone(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the chain has undone the transfer of a refund, which is
+    due again."""
+
+    session_id: str
+
+
+class IndexerRan(_Service, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when the indexer has run, with the number of records by
+    result. `backlog` records still have no block."""
+
+    asked: int
+    matched: int
+    reverted: int
+    unknown: int
+    unanswered: int
+    backlog: int
+
+
+ServiceEvent = (
+    PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
+    | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
+    | SessionDebited | DebitUndone | AnswerNotWritten | SessionsExpired | SessionRefunded
+    | RefundDelayed | RefundUndone | IndexerRan
+)  # fmt: skip
+"""Events of a service; the actor is its name."""
+Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
+"""Any event."""
+KINDS: tuple[type[Event], ...] = get_args(Event)
+"""The class of every event."""

@@ -1,0 +1,554 @@
+"""The journal: the one record that every report is made from.
+
+A journal holds entries in order: a number, a moment, and an event of `x402sim.events`.
+Its file is NDJSON. The first line names the format and its version, and each further line
+is one entry: `seq`, `at_ms`, then the fields of the event in the order of their
+declaration, so that equal runs have equal bytes.
+"""
+
+import hashlib
+import platform
+import re
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from inspect import Parameter, signature
+from itertools import chain, islice, starmap
+from operator import attrgetter
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast, get_args
+
+import msgspec
+
+from x402sim.events import KINDS, BaseEvent, Event, name_of
+from x402sim.version import VERSION as X402SIM_VERSION
+
+VERSION = 5
+"""Of the format; it changes when an event, a field or their order does."""
+MAX_BRACKETS = 1000
+"""More arrays and objects than a line has, and few enough for a small stack."""
+HEADER = b'{"journal":"x402sim","version":%d}\n' % VERSION
+"""The first line of every journal; it is part of the hash."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One event in its journal: `seq` counts from 0, `at_ms` is Unix milliseconds."""
+
+    seq: int
+    at_ms: int
+    event: Event
+
+
+class _Number(msgspec.Struct, frozen=True, gc=False):
+    seq: int
+    at_ms: int
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decode_number = msgspec.json.Decoder(_Number).decode
+_decode_event = msgspec.json.Decoder(Event).decode
+_TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
+
+
+def line(entry: Entry) -> bytes:
+    """Return an entry as one JSON object: seq, at_ms, and the event's fields as declared."""
+    return b'{"seq":%d,"at_ms":%d,' % (entry.seq, entry.at_ms) + _encoder.encode(entry.event)[1:]
+
+
+def read_line(number: int, text: bytes) -> Entry:
+    """Return the entry that a line holds; raises `ValueError` that names the line."""
+    if _brackets(text) > MAX_BRACKETS:
+        raise ValueError(f"line {number} is no entry of a journal: it is nested too deeply")
+    try:
+        at = _decode_number(text)
+        return Entry(at.seq, at.at_ms, _decode_event(text))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"line {number} is no entry of a journal: {error}") from error
+
+
+def tag_of(text: bytes) -> str | None:
+    """Return the name of a line's event without decoding it; None if it is written otherwise."""
+    found = _TAG.match(text)
+    return found.group(1).decode() if found else None
+
+
+def _brackets(text: bytes) -> int:
+    """Return an upper limit of the depth of JSON: the decoder recurses as deep as it goes."""
+    return text.count(b"[") + text.count(b"{")
+
+
+def require_version(header: bytes) -> None:
+    """Raise `ValueError` unless this is the first line of a journal of our version."""
+    wanted = f"version {VERSION} is needed"
+    try:
+        parsed: Any = None if _brackets(header) > MAX_BRACKETS else msgspec.json.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        parsed = None
+    match parsed:
+        case {"journal": "x402sim", "version": version}:
+            if version != VERSION:
+                raise ValueError(f"this journal has version {version!r}; {wanted}")
+        case {"seq": _, "at_ms": _}:
+            raise ValueError(f"this journal has version 1 (it has no header line); {wanted}")
+        case _:
+            raise ValueError(f"this is no journal: its first line is not {HEADER.decode().strip()}")
+
+
+class Maker(msgspec.Struct, frozen=True):
+    """The versions of x402sim and of Python that recorded a journal."""
+
+    x402sim: str
+    python: str
+
+    def __str__(self) -> str:
+        """Return "x402sim 0.1.0, Python 3.11.7"."""
+        return f"x402sim {self.x402sim}, Python {self.python}"
+
+
+OURS = Maker(X402SIM_VERSION, platform.python_version())
+
+
+def _maker_file(journal: Path) -> Path:
+    """Return the file that says who made a journal: `run.ndjson.made.json` of `run.ndjson`."""
+    return journal.with_name(f"{journal.name}.made.json")
+
+
+def read_maker(journal: Path) -> Maker | None:
+    """Return who made the journal in a file; None if that is not known."""
+    try:
+        return msgspec.json.decode(_maker_file(journal).read_bytes(), type=Maker)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_maker(journal: Path, maker: Maker | None) -> None:
+    """Write who made a journal beside it; if that is not known, no older file stays to say so.
+
+    What is no file, such as /dev/null or a pipe, keeps no journal: beside it nothing is written.
+    """
+    if not journal.is_file():
+        return
+    if maker is None:
+        _maker_file(journal).unlink(missing_ok=True)
+    else:
+        _maker_file(journal).write_bytes(msgspec.json.encode(maker) + b"\n")
+
+
+Columns = Mapping[str, Sequence[Any]]
+"""The columns `seq`, `at_ms` and the fields of one kind of event: a column is an array of numbers,
+or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
+
+
+class Texts(dict[str | None, int]):
+    """The number of each text; None is 0. `all` has them by number."""
+
+    def __init__(self) -> None:
+        super().__init__({None: 0})
+        self.all: list[str | None] = [None]
+        self.made: Any = None
+        """What a reader has made of `all`, to use it again while there are no more."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self.all)
+        self.all.append(text)
+        return number
+
+
+class Batch:
+    """Some entries in order, as columns for each name of an event."""
+
+    def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
+        self._texts, self._length = texts, len(entries)
+        groups: dict[type[Event], list[int]] = {}
+        for place, entry in enumerate(entries):
+            groups.setdefault(type(entry.event), []).append(place)
+        self.columns: dict[str, Columns] = {}
+        self._places: dict[str, Sequence[int]] = {}
+        """Where in the batch the entries of each name are."""
+        for kind, places in groups.items():
+            self.columns[name_of(kind)] = _columns([entries[each] for each in places], texts)
+            self._places[name_of(kind)] = _numbers(places)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.of(frozenset(self.columns))
+
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names, in order."""
+        known = names & self.columns.keys()
+        if len(known) < 2:  # one kind is in order already
+            return chain.from_iterable(map(self._entries, known))
+        found: list[Entry | None] = [None] * self._length
+        for name in known:
+            deque(map(found.__setitem__, self._places[name], self._entries(name)), maxlen=0)
+        return filter(None, found)
+
+    def _entries(self, name: str) -> Iterator[Entry]:
+        kind, columns = _kinds()[name], self.columns[name]
+        is_text, texts = texts_of(name), self._texts.all.__getitem__
+        fields = zip(*(
+            map(texts, columns[field]) if field in is_text else columns[field]
+            for field in kind.__struct_fields__
+        ), strict=True)  # fmt: skip
+        return map(Entry, columns["seq"], columns["at_ms"], _maker(name)(fields))
+
+
+def _columns(entries: list[Entry], texts: Texts) -> Columns:
+    events = [entry.event for entry in entries]
+    kind = type(events[0])
+    is_text = texts_of(name_of(kind))
+    made: dict[str, Sequence[Any]] = {
+        name: _numbers([getattr(entry, name) for entry in entries]) for name in ("seq", "at_ms")
+    }
+    for field in msgspec.structs.fields(kind):
+        values = list(map(attrgetter(field.name), events))
+        if field.name in is_text:
+            made[field.name] = array("i", map(texts.__getitem__, values))
+        else:
+            made[field.name] = _numbers(values) if field.type is int else values
+    return made
+
+
+def _numbers(values: list[int]) -> Sequence[int]:
+    """Return an array of the shortest numbers that hold all of these; the list if none do."""
+    for kind in "hiq":
+        with suppress(OverflowError, TypeError):
+            return array(kind, values)
+    return values
+
+
+@cache
+def _kinds() -> dict[str, type[Event]]:
+    return {name_of(kind): kind for kind in KINDS}
+
+
+@cache
+def texts_of(name: str) -> frozenset[str]:
+    """Return the fields of an event that are texts, or None."""
+    fields = msgspec.structs.fields(_kinds()[name])
+    return frozenset(field.name for field in fields if _is_text(field.type))
+
+
+def _is_text(kind: Any) -> bool:
+    is_one_of = bool(get_args(kind)) and all(isinstance(each, str) for each in get_args(kind))
+    return is_one_of or kind in (str, str | None)
+
+
+@cache
+def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
+    """Return a function that makes events of their fields: by position if it can."""
+    kind = _kinds()[name]
+    if all(each.kind is not Parameter.KEYWORD_ONLY for each in signature(kind).parameters.values()):
+        return lambda rows: starmap(kind, rows)
+    names = kind.__struct_fields__
+    return lambda rows: (kind(**dict(zip(names, row, strict=True))) for row in rows)
+
+
+EVERY = 1024
+"""A journal in memory makes columns of so many entries at once; one on disk knows where each of so
+many lines begins."""
+_BUFFER = 1 << 20
+
+
+class InMemory:
+    """Entries in memory, as columns but for the newest; with `limit`, only the newest."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._batches: list[Batch] = []
+        self._newest: list[Entry] | deque[Entry] = [] if limit is None else deque(maxlen=limit)
+        self._texts = Texts()
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._newest.append(entry)
+        if len(self._newest) == EVERY:
+            self._make_columns()
+
+    def _make_columns(self) -> None:
+        if self._newest and isinstance(self._newest, list):
+            self._batches.append(Batch(self._newest, self._texts))
+            self._newest = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._batches)) + len(self._newest)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for batch in self._batches:
+            yield from batch
+        yield from self._newest
+
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names."""
+        for batch in self._batches:
+            yield from batch.of(names)
+        yield from (each for each in self._newest if each.event.__struct_config__.tag in names)
+
+    def batches(self) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, and their texts."""
+        self._make_columns()
+        newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
+        return self._texts, [*self._batches, newest]
+
+    def since(self, seq: int) -> list[Entry]:
+        """Return the entries numbered `seq` or more; it reads few others."""
+        found: list[Entry] = []
+        for part in (self._newest, *reversed(self._batches)):
+            entries = list(part)
+            found[:0] = newer = [entry for entry in entries if entry.seq >= seq]
+            if len(newer) < len(entries):
+                break
+        return found
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the header, and each entry as a line."""
+        yield HEADER
+        for entry in self:
+            yield line(entry) + b"\n"
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+
+class OnDisk:
+    """Entries in a file, which is written as they come and read anew by every reader.
+
+    A file that is opened to be read is not changed. Raises `OSError`, and `ValueError` for a file
+    that is no journal.
+    """
+
+    def __init__(self, file: Path, *, is_new: bool) -> None:
+        self.file = file.resolve()
+        self._writer: IO[bytes] | None = None
+        self._count = 0
+        self._end = 0
+        self._begins = array("q")
+        if is_new:
+            self._writer = self.file.open("wb", buffering=_BUFFER)
+            self._end = self._writer.write(HEADER)
+            return
+        with self.file.open("rb", buffering=_BUFFER) as reader:
+            header = reader.readline()
+            require_version(header)
+            self._end = len(header)
+            for text in reader:
+                self._note(len(text))
+
+    def _note(self, length: int) -> None:
+        if self._count % EVERY == 0:
+            self._begins.append(self._end)
+        self._count += 1
+        self._end += length
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, entry: Entry) -> None:
+        """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
+        if self._writer is None:
+            raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
+        self._note(self._writer.write(line(entry) + b"\n"))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (read_line(number, text) for number, text in self._texts(0))
+
+    def batches(self) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, and their texts."""
+        texts, entries, batches = Texts(), iter(self), []
+        while batch := list(islice(entries, EVERY)):
+            batches.append(Batch(batch, texts))
+        return texts, batches
+
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names; other lines are not decoded."""
+        for number, text in self._texts(0):
+            name = tag_of(text)
+            if name is None or name in names:
+                entry = read_line(number, text)
+                if entry.event.__struct_config__.tag in names:
+                    yield entry
+
+    def since(self, seq: int) -> list[Entry]:
+        """Return the entries numbered `seq` or more; it reads few others."""
+        block = max(0, min(seq, self._count) // EVERY)
+        found = (read_line(number, text) for number, text in self._texts(block))
+        return [entry for entry in found if entry.seq >= seq]
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the header, and each entry as a line."""
+        yield HEADER
+        for _, text in self._texts(0):
+            yield text
+
+    def close(self) -> None:
+        """Write what is left, and close the file; it can still be read."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _texts(self, block: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines so far from a block of lines on, each with its number in the file."""
+        if self._writer is not None:
+            self._writer.flush()
+        end, first = self._end, block * EVERY
+        at = self._begins[block] if block < len(self._begins) else end
+        with self.file.open("rb", buffering=_BUFFER) as reader:
+            reader.seek(at)
+            for number, text in enumerate(reader, first + 2):
+                if at >= end:
+                    break
+                at += len(text)
+                yield number, text
+
+
+EventType = TypeVar("EventType", bound=BaseEvent)
+"""The class of an event."""
+
+
+class Journal:
+    """Entries in order; with `limit`, only the newest are kept.
+
+    With `file`, entries are written to that file as they come, and read from there: a run may have
+    any number of events. A file that exists is overwritten, as is the file beside it that says
+    which versions made it. Raises `OSError`.
+    """
+
+    def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
+        self._storage = _storage(limit, file)
+        self._next = 0
+        self.maker: Maker | None = OURS
+        """The versions that recorded it; None if they are not known."""
+        self.limit = limit
+        """The most entries that are kept; None if all are."""
+        self.listeners: list[Callable[[Entry], None]] = []
+        """Called with every entry as it is recorded; they may record events of their own."""
+        self.made: tuple[int, dict[Any, Any]] = 0, {}
+        """What readers have made of so many entries, to use it again while there are no more."""
+
+    def __repr__(self) -> str:
+        """Return how many entries are kept, the first and the last; `list(journal)` has all."""
+        last = self.since(self._next - 1)
+        first = [next(iter(self))] if len(self) > 1 else []
+        return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Journal.load, (self.ndjson(), self.maker)
+
+    @classmethod
+    def load(cls, ndjson: bytes, maker: Maker | None = None) -> "Journal":
+        """Return the journal that `ndjson()` wrote; `maker` has the versions that made it.
+
+        Raises `ValueError` naming the version that was seen, or the line that is no entry.
+        """
+        header, *lines = ndjson.splitlines() or [b""]
+        require_version(header)
+        journal = cls()
+        journal.maker = maker
+        for number, text in enumerate(lines, 2):
+            entry = read_line(number, text)
+            journal._storage.append(entry)
+            journal._next = entry.seq + 1
+        return journal
+
+    @classmethod
+    def open(cls, file: Path) -> "Journal":
+        """Return the journal in a file without reading its entries: readers do, when they read.
+
+        Raises `OSError`, and `ValueError` for another format or version. A reader raises
+        `ValueError` for a line that is no entry.
+        """
+        journal = cls()
+        journal._storage, journal.maker = OnDisk(file, is_new=False), read_maker(file)
+        journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
+        return journal
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the entries are in; None if they are in memory."""
+        return self._storage.file if isinstance(self._storage, OnDisk) else None
+
+    def record(self, at_ms: int, event: Event) -> None:
+        """Append an event that happened at this moment, in Unix milliseconds."""
+        entry = Entry(self._next, at_ms, event)
+        self._storage.append(entry)
+        self._next += 1
+        for listener in self.listeners:
+            listener(entry)
+
+    def merge(self, others: Iterable[Entry]) -> None:
+        """Add another journal's entries, each at its time, and number all again.
+
+        Its clock may differ from ours by the error of the estimate, so an entry that would
+        come before our first one, which began the run, comes right after it.
+        """
+        ours = list(self)
+        first_ms = ours[0].at_ms if ours else 0
+        added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
+        entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
+        self.close()
+        self._storage = _storage(self.limit, self.file)
+        self._next, self.made = 0, (0, {})
+        for each in entries:
+            self._storage.append(Entry(self._next, each.at_ms, each.event))
+            self._next += 1
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._storage)
+
+    @property
+    def length(self) -> int:
+        """How many events were ever recorded, including those no longer kept."""
+        return self._next
+
+    def __len__(self) -> int:
+        return len(self._storage)
+
+    def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
+        """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
+        return self._storage.of(frozenset(map(name_of, kinds)))
+
+    def events(self, kind: type[EventType]) -> Iterator[EventType]:
+        """Yield the events of a kind."""
+        return (cast("EventType", entry.event) for entry in self.of(kind))
+
+    def columns(self) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, in batches, and the texts in them."""
+        return self._storage.batches()
+
+    def since(self, seq: int) -> list[Entry]:
+        """Return the kept entries numbered `seq` or more."""
+        return self._storage.since(seq)
+
+    def ndjson(self, since: int = 0) -> bytes:
+        """Return the header, and the kept entries numbered `since` or more, one a line."""
+        return HEADER + b"".join(line(entry) + b"\n" for entry in self.since(since))
+
+    def sha256(self) -> str:
+        """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
+        digest = hashlib.sha256()
+        for text in self._storage.lines():
+            digest.update(text)
+        return digest.hexdigest()
+
+    def save(self, file: Path) -> None:
+        """Write `ndjson()` to a file, and beside it who made it; raises `OSError`."""
+        if file.resolve() == self.file:
+            return
+        with file.open("wb") as writer:
+            writer.writelines(self._storage.lines())
+        write_maker(file, self.maker)
+
+    def close(self) -> None:
+        """End recording: what is left goes to the file, if there is one; it can still be read."""
+        self._storage.close()
+
+
+def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
+    if file is None:
+        return InMemory(limit)
+    storage = OnDisk(file, is_new=True)
+    write_maker(file, OURS)
+    return storage

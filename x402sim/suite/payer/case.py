@@ -1,0 +1,233 @@
+"""How cases of a payer are declared: a shop's story, the ways it is told in, and what is demanded.
+
+One story is played once for each way of paying; every demand on it has an id of its own. A way in
+which a story cannot be told has a reason instead of an id, so that the table has no empty cell.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from x402sim.spec.clauses import LEVELS, Level
+from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.needs import Need
+from x402sim.spec.sentences import Sentence
+from x402sim.suite.payer import texts
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
+from x402sim.suite.payer.shop import Story, Way
+
+DOCUMENTS = {
+    **dict.fromkeys(BINDING, "payer"),
+    GroundKind.OURS: "kit",
+    GroundKind.SILENT: "silent",
+}
+"""The document that an id begins with, for each kind of ground."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a payer did against a demand; `loss_base` is what that costs, in base units."""
+
+    expected: str
+    actual: str
+    loss_base: int = 0
+    why: str = ""
+
+
+Test = Callable[[Played], Fault | str | None]
+"""Returns what is wrong, or what was observed in words, or None if nothing is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What is demanded of a payer in a story; the level is the highest that the ground supports."""
+
+    title: str
+    ground: Ground
+    test: Test
+    suffix: str = ""
+    level: Level | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PayerCase:
+    """One id: a demand on what a payer did in a story, in one way of paying."""
+
+    id: str
+    level: Level
+    ground: Ground
+    title: str
+    way: Way
+    story: Story
+    test: Test
+    played_as: str
+    """The name of the play: cases with the same name look at one and the same."""
+    is_control: bool = False
+    waits_s: float = 0
+    """How long its shop lets a payer wait."""
+    starts: int = STARTS
+    needs: tuple[Need, ...] = ()
+    decides: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id, which is unique."""
+        return self.id
+
+    @property
+    def section(self) -> str:
+        """The section of the id."""
+        return self.id.split("/")[1]
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The control without which its pass proves nothing."""
+        return () if self.is_control else (control_of(self.way),)
+
+
+def control_of(way: Way) -> str:
+    """Return the id of the control of a way of paying."""
+    return f"payer/control/buys-{way}"
+
+
+EVERY = tuple(Way)
+STANDARD = (Way.V1, Way.V2, Way.MCP)
+OURS = (Way.STEPS, Way.SESSION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of the table: a story in several ways of paying, and what is demanded in it.
+
+    `absent` has a reason for each way in which it is not told. `story` may depend on the way.
+    """
+
+    section: str
+    slug: str
+    story: Story | Callable[[Way], Story]
+    demands: Sequence[Demand]
+    absent: Mapping[Way, str] = field(default_factory=dict)
+    waits_s: float = 0
+    is_control: bool = False
+    starts: int = STARTS
+
+    def cases(self) -> Iterator[PayerCase]:
+        """Yield a case for each demand and way."""
+        for way in EVERY:
+            if way in self.absent:
+                continue
+            story = self.story if isinstance(self.story, Story) else self.story(way)
+            for demand in self.demands:
+                kind = demand.ground.kind
+                slug = "-".join(filter(None, (self.slug, demand.suffix, way)))
+                yield PayerCase(
+                    id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
+                    level=demand.level or LEVELS[kind],
+                    ground=demand.ground,
+                    title=demand.title,
+                    way=way,
+                    story=story,
+                    test=demand.test,
+                    played_as=f"{self.section}/{self.slug}-{way}",
+                    is_control=self.is_control and not demand.suffix,
+                    waits_s=self.waits_s,
+                    starts=self.starts,
+                )
+
+
+def only(ways: Sequence[Way], reason: str) -> dict[Way, str]:
+    """Return the reason for every way but these."""
+    return {way: reason for way in EVERY if way not in ways}
+
+
+# --- what is demanded --------------------------------------------------------------------
+
+
+def committed_at_most(most_base: int) -> Test:
+    """Return the test that no more than this leaves the wallet, or still can; by a session, a
+    deposit within the cap instead of a price.
+    """
+
+    def test(played: Played) -> Fault | None:
+        allowed = CAP_BASE if most_base == PRICE_BASE and played.way is Way.SESSION else most_base
+        over = played.committed_base - allowed
+        if over > 0:
+            limit = played.tokens(allowed) if allowed else "nothing"
+            return Fault(
+                expected=f"at most {limit} leaves the wallet, or can",
+                actual=played.sums(),
+                loss_base=over,
+                why=_why(played, allowed),
+            )
+        if played.leaked:
+            return Fault(
+                expected=f"what pays goes to {played.shop.origin.removeprefix('http://')} only",
+                actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
+                why="who has it may be served in its stead",
+            )
+        return None
+
+    return test
+
+
+def _why(played: Played, allowed: int) -> str:
+    if not allowed:
+        return "signed what it may not sign"
+    count = len(played.moved) + len(played.exposed) + len(played.elsewhere)
+    return f"{count} payments for one purchase" if count > 1 else "more than it may spend"
+
+
+def served(played: Played) -> Fault | None:
+    """Tell whether what was bought was printed by a start that says so."""
+    if played.is_served:
+        return None
+    last = played.starts[-1] if played.starts else None
+    if last is not None and last.ok and played.shop.served:
+        actual = f"{last.how}, but what was bought does not stand in its output"
+    else:
+        actual = f"{len(played.starts)} starts, the last: {last.how if last else 'none'}"
+    return Fault(
+        expected="a start that ends well and shows what was bought",
+        actual=f"{actual}; {played.sums()}",
+        loss_base=played.committed_base,
+        why="paid, and not served" if played.committed_base else "",
+    )
+
+
+def paid_is_served(played: Played) -> Fault | None:
+    """Tell whether what was paid for was also served; who paid nothing passes."""
+    return served(played) if played.moved else None
+
+
+def one_price(title: str, so: str, *sentences: Sentence, suffix: str = "") -> Demand:
+    """Return the demand that one purchase costs one price."""
+    ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
+    return Demand(title=title, ground=ground, test=committed_at_most(PRICE_BASE), suffix=suffix)
+
+
+def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
+    """Return the demand that nothing is signed."""
+    ground = texts.derived(texts.INTENT, *sentences, so=so)
+    return Demand(title=title, ground=ground, test=committed_at_most(0))
+
+
+def is_served(title: str, because: str, *sentences: Sentence) -> Demand:
+    """Return the demand of ours that a purchase succeeds."""
+    return Demand(title=title, ground=texts.ours(*sentences, because=because), test=served)
+
+
+def gets_what_it_paid(because: str) -> Demand:
+    """Return the demand of ours that who paid is served in the end."""
+    return Demand(
+        title="What was paid for is fetched in the end",
+        ground=texts.ours(because=because),
+        test=paid_is_served,
+    )
+
+
+def table(rows: Sequence[Row]) -> list[PayerCase]:
+    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
+    cases = [case for row in rows for case in row.cases()]
+    ids = [case.id for case in cases]
+    if twice := sorted({each for each in ids if ids.count(each) > 1}):
+        raise ValueError(f"declared twice: {', '.join(twice)}")
+    return cases

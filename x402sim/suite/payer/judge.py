@@ -1,0 +1,189 @@
+"""Judges a payer: controls, then every play beside others, each in a world of its own, then again.
+
+A way of paying whose control fails is not judged, and a payer that fails every control is invalid.
+What fails is played again, and only what fails twice is told.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from x402sim.protocol.networks import BASE_SEPOLIA, Network
+from x402sim.report.results import CaseResult, Loss, Outcome
+from x402sim.suite.payer.case import Fault, PayerCase
+from x402sim.suite.payer.play import BALANCE_BASE, Played, play
+from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.start import Payer
+
+PATIENCE_S = 20.0
+"""How long one start may take."""
+BESIDE = 12
+"""How many plays that mostly wait run beside the others."""
+
+
+class OtherWallet(Exception):
+    """Another wallet than the case's has signed: no run goes on after that."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge:
+    """One judgement of one payer."""
+
+    payer: Payer
+    network: Network = BASE_SEPOLIA
+    seed: int = 0
+    patience_s: float = PATIENCE_S
+    jobs: int = field(default_factory=lambda: 2 * (os.cpu_count() or 2))
+    starts: int = 0
+    """How often the payer was started."""
+    start_s: float = 0
+    """How long a start of the controls took."""
+    _busy: asyncio.Semaphore = field(init=False)
+    _waiting: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._busy, self._waiting = asyncio.Semaphore(self.jobs), asyncio.Semaphore(BESIDE)
+
+    async def play(self, case: PayerCase, again: str = "") -> Played:
+        """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
+        async with self._waiting if case.waits_s else self._busy:
+            played = await play(
+                self.payer,
+                case.way,
+                case.story,
+                name=f"{case.played_as}{again}",
+                network=self.network,
+                seed=self.seed,
+                patience_s=self.patience_s,
+                limit_starts=case.starts,
+            )
+        self.starts += len(played.starts)
+        if played.foreign:
+            raise OtherWallet(
+                f"{case.id}: {played.foreign} signed, which is not the wallet of this case "
+                f"({played.payer}). Nothing else is started: give the payer no other key"
+            )
+        return played
+
+    async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[Way, str]:
+        """Play the control of each way; return why a way's is broken."""
+        controls = {case.way: case for case in cases if case.is_control}
+        played = dict(
+            zip(
+                controls,
+                await asyncio.gather(*(self.play(case, again) for case in controls.values())),
+                strict=True,
+            )
+        )
+        done = [each.seconds / len(each.starts) for each in played.values() if each.is_served]
+        self.start_s = max(done, default=self.start_s)
+        broken = {}
+        for way, each in played.items():
+            wrong = controls[way].test(each)
+            if isinstance(wrong, Fault):
+                last = each.starts[-1] if each.starts else None
+                log = f"; it wrote: {_last_line(last.log or last.output)}" if last else ""
+                broken[way] = f"{wrong.actual}{log}"
+        return broken
+
+    async def run(
+        self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
+        """Play the cases, and yield each with its result as soon as it is certain."""
+        plays: dict[str, list[PayerCase]] = {}
+        for case in cases:
+            plays.setdefault(case.played_as, []).append(case)
+        done: asyncio.Queue[list[tuple[PayerCase, CaseResult]] | BaseException] = asyncio.Queue()
+
+        async def one(group: list[PayerCase]) -> None:
+            try:
+                await done.put(await self._judged(group, on_begin))
+            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+                await done.put(error)
+
+        longest_first = sorted(plays.values(), key=lambda group: -group[0].waits_s)
+        tasks = [asyncio.create_task(one(group)) for group in longest_first]
+        try:
+            for _ in tasks:
+                results = await done.get()
+                if isinstance(results, BaseException):
+                    raise results
+                for case, result in results:
+                    yield case, result
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _judged(
+        self, group: list[PayerCase], on_begin: Callable[[str], None]
+    ) -> list[tuple[PayerCase, CaseResult]]:
+        for case in group:
+            on_begin(case.id)
+        first = await self.play(group[0])
+        found = {case: case.test(first) for case in group}
+        if not any(isinstance(each, Fault) for each in found.values()):
+            return [(case, _result(case, wrong, first)) for case, wrong in found.items()]
+        second = await self.play(group[0], " again")
+        results = []
+        for case, wrong in found.items():
+            repeated = case.test(second)
+            if isinstance(wrong, Fault) and not isinstance(repeated, Fault):
+                why = f"it failed ({wrong.actual}), and did not when it was played again"
+                results.append((case, unclear(case, why)))
+            else:
+                results.append((case, _result(case, wrong, first)))
+        return results
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else "nothing"
+
+
+def unclear(case: PayerCase, why: str) -> CaseResult:
+    """Return the result of a case that is inconclusive, with the reason."""
+    outcome = Outcome.INCONCLUSIVE
+    return CaseResult(
+        title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
+    )
+
+
+def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseResult:
+    seconds = round(played.seconds, 3)
+    if isinstance(wrong, Fault):
+        log = "".join(_last_line(ended.log) for ended in played.starts[-1:] if ended.log)
+        return CaseResult(
+            title=case.title,
+            ground=case.ground,
+            outcome=Outcome.FAILED,
+            expected=wrong.expected,
+            actual=wrong.actual,
+            reason="" if wrong.loss_base else wrong.why,
+            loss=_loss(wrong, played),
+            exchange=played.told() + (f"\nits last line: {log}" if log else ""),
+            seconds=seconds,
+            has_begun=True,
+        )
+    outcome = Outcome.PASSED if wrong is None else Outcome.OBSERVED
+    return CaseResult(
+        title=case.title,
+        ground=case.ground,
+        outcome=outcome,
+        actual=wrong,
+        seconds=seconds,
+        has_begun=True,
+    )
+
+
+def _loss(wrong: Fault, played: Played) -> Loss | None:
+    if not wrong.loss_base:
+        return None
+    network = played.network
+    return Loss(
+        base=min(wrong.loss_base, BALANCE_BASE),  # more than it has, nobody can take
+        decimals=network.decimals,
+        symbol=network.token_symbol,
+        why=wrong.why,
+    )

@@ -1,0 +1,464 @@
+"""The shop of a case: it offers, settles by a real facilitator, and serves, as its story says.
+
+A shop that nothing is wrong with takes each authorization once, and answers the same one again with
+what it answered before, so that a payer can get a lost answer back. What goes wrong is data: a
+`Story`. The ways to pay are x402 version 1, version 2, the two steps of the specification, its
+sessions, and MCP tools.
+"""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from x402sim.protocol import x402
+from x402sim.protocol.networks import Network
+from x402sim.suite.payer.money import Signed
+from x402sim.suite.payer.wire import How, Reply, Request, as_json
+
+
+class Way(StrEnum):
+    """A way of paying; the value is its name on the command line and in ids."""
+
+    V1 = "v1"
+    V2 = "v2"
+    STEPS = "steps"
+    SESSION = "session"
+    MCP = "mcp"
+
+    @property
+    def about(self) -> str:
+        """What it is, for people."""
+        return _TITLES[self]
+
+    @property
+    def version(self) -> x402.Version | None:
+        """The version of the standard; None for the specification's own ways."""
+        return {Way.V1: 1, Way.V2: 2, Way.MCP: 2}.get(self)  # type: ignore[return-value]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of the specification, in two steps or by a session."""
+        return self in (Way.STEPS, Way.SESSION)
+
+
+_TITLES = {
+    Way.V1: "x402 version 1",
+    Way.V2: "x402 version 2",
+    Way.STEPS: "two steps",
+    Way.SESSION: "a session",
+    Way.MCP: "an MCP tool",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One way to pay that a 402 offers; the amount as it is written."""
+
+    amount: str
+    pay_to: str
+    asset: str
+    network: str
+    scheme: str = "exact"
+    timeout_s: int = 300
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What became of an authorization at the shop: its transaction, or why there is none."""
+
+    transaction: str
+    reason: str = ""
+    payment_id: str = ""
+
+
+Settle = Callable[[Signed], Awaitable[Paid]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one paying request is answered. `settles` says whether its payment is settled before.
+
+    `reply` gets the shop and the answer that would be right. `at_goods` strikes where the goods are
+    asked for, in ways that pay before: two steps and sessions.
+    """
+
+    settles: bool
+    reply: Callable[["Shop", Reply], Reply]
+    at_goods: bool = False
+
+
+Change = Callable[["Shop", Request], Reply | None]
+
+
+def _nothing(_: "Shop", __: Request) -> Reply | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """How a shop differs from one that nothing is wrong with.
+
+    offers
+        What the 402 offers, given the right offer; called for every 402.
+    outcomes
+        How the first paying requests are answered; later ones are answered rightly.
+    first, paying, elsewhere
+        An answer instead of the right one, to a request without payment, to one with a payment, and
+        at another host; None leaves the right one.
+    error, extensions, resource, body, status
+        What the 402 says besides.
+    takes_anything
+        Whether it settles whatever was signed for it, as a thief would.
+    skew_s
+        By how many seconds the clock of chain and facilitator is ahead.
+    """
+
+    offers: Callable[["Shop", Offer], Sequence[Offer]] = lambda _, right: [right]
+    outcomes: tuple[Outcome, ...] = ()
+    first: Change = _nothing
+    paying: Change = _nothing
+    elsewhere: Change = _nothing
+    error: str = "payment is required"
+    extensions: Callable[["Shop"], Mapping[str, Any]] = lambda _: {}
+    resource: Callable[["Shop", str], str] = lambda _, url: url
+    description: str = "one report"
+    both_versions: bool = False
+    takes_anything: bool = False
+    skew_s: float = 0
+
+
+PAY_PATH, CREATE_PATH, RECORDS = "/api/pay", "/api/sessions/create", "/api/payments/"
+TOOL = "report"
+GOODS_PATH = "/report"
+PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
+OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
+"""A token that no task names."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shop:
+    """A shop that runs: what it was asked, what it was paid."""
+
+    way: Way
+    story: Story
+    network: Network
+    right: Offer
+    goods: str
+    """A word that only somebody who was served has seen."""
+    origin: str
+    other: str
+    """The origin of another host, which may not be paid."""
+    thief: str
+    """An account that may not be paid."""
+    settle: Settle
+    asked: int = 0
+    """How often it answered 402 to a request without payment."""
+    paying: int = 0
+    """How many requests carried a payment."""
+    served: int = 0
+    """How often the goods went out as a whole."""
+    paid: dict[bytes, Paid] = field(default_factory=dict)
+    """What became of each nonce that it settled."""
+    by_id: dict[str, Paid] = field(default_factory=dict)
+    """The same by payment id, in two steps."""
+    struck: int = 0
+    """How many of the story's outcomes have happened."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """What each id of the extension payment-identifier stands for."""
+    sessions: dict[str, int] = field(default_factory=dict)
+    """What is left of each session, in base units."""
+
+    @property
+    def url(self) -> str:
+        """Where the goods are."""
+        return self.origin + ("/mcp" if self.way is Way.MCP else GOODS_PATH)
+
+    @property
+    def other_chain(self) -> str:
+        """Another chain than the task's, as the way of paying names it."""
+        return "eip155:8453" if self.way.version == 2 else "base"
+
+    # --- what it answers -----------------------------------------------------------------
+
+    async def answer(self, request: Request, found: Sequence[Signed]) -> Reply:
+        """Answer a request that carries these authorizations."""
+        if found and (other := self.story.paying(self, request)) is not None:
+            self.paying += 1
+            return other
+        if not found and (other := self.story.first(self, request)) is not None:
+            return other
+        if self.way is Way.MCP:
+            return await self._tool(request, found)
+        if self.way.is_ours:
+            return await self._ours(request, found)
+        return await self._pay(found[0], self.serve) if found else self.ask()
+
+    async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
+        """Answer a payment as its turn in the story says; `right` is the answer if all is well."""
+        self.paying += 1
+        outcomes = [each for each in self.story.outcomes if not each.at_goods]
+        if self.struck < len(outcomes):
+            outcome = outcomes[self.struck]
+            self.struck += 1
+            paid = await self._settled(signed) if outcome.settles else Paid("0x" + "ab" * 32)
+            served = self.served
+            reply = outcome.reply(self, right(paid))
+            self.served = (
+                served if reply.how is not How.WHOLE or not self._has(reply) else self.served
+            )
+            return reply
+        paid = await self._settled(signed)
+        return self.ask(paid.reason, paid) if paid.reason else right(paid)
+
+    def _has(self, reply: Reply) -> bool:
+        return self.goods.encode() in reply.body
+
+    async def _settled(self, signed: Signed) -> Paid:
+        nonce = signed.auth.nonce
+        if nonce not in self.paid:
+            if not (self.story.takes_anything or self._matches(signed)):
+                return Paid("", "invalid_payment_requirements")
+            paid = await self.settle(signed)
+            if paid.reason:
+                return paid
+            self.paid[nonce] = paid
+        return self.paid[nonce]
+
+    def _matches(self, signed: Signed) -> bool:
+        """Tell whether an authorization pays one of the offers."""
+        wanted = [
+            (each.pay_to.lower(), each.amount) for each in self.story.offers(self, self.right)
+        ]
+        got = "0x" + signed.auth.to.hex(), str(signed.auth.value)
+        return got in wanted or self.way is Way.SESSION
+
+    # --- the goods -----------------------------------------------------------------------
+
+    def serve(self, paid: Paid) -> Reply:
+        """Return the goods, with the receipt of a payment."""
+        self.served += 1
+        headers = {}
+        if self.way.version is not None and paid.transaction:
+            name = x402.RESPONSE_HEADERS[self.way.version]
+            headers[name] = in_base64(self.receipt(transaction=paid.transaction, success=True))
+        return as_json({"report": self.goods}, headers=headers)
+
+    def receipt(self, **fields: Any) -> dict[str, Any]:
+        """Return the receipt of the standard, with these fields."""
+        version = self.way.version or 1
+        return {"network": x402.network_name(version, self.network), **fields}
+
+    # --- the 402 -------------------------------------------------------------------------
+
+    def offers(self) -> list[dict[str, Any]]:
+        """Return what it offers, as the way of paying writes it."""
+        return [self._written(each) for each in self.story.offers(self, self.right)]
+
+    def _written(self, offer: Offer, version: x402.Version | None = None) -> dict[str, Any]:
+        version = version or self.way.version
+        fields: dict[str, Any] = {
+            "scheme": offer.scheme,
+            "network": offer.network,
+            "payTo": offer.pay_to,
+            "asset": offer.asset,
+            "maxTimeoutSeconds": offer.timeout_s,
+        }
+        if version == 2:
+            return {**fields, "amount": offer.amount, "extra": dict(offer.extra)}
+        fields["maxAmountRequired"] = offer.amount
+        if version is None:
+            return {**fields, "resource": GOODS_PATH, "description": self.story.description}
+        return {
+            **fields,
+            "resource": self.story.resource(self, self.url),
+            "description": self.story.description,
+            "mimeType": "application/json",
+            "outputSchema": None,
+            "extra": dict(offer.extra),
+        }
+
+    def required(self, error: str = "") -> dict[str, Any]:
+        """Return what a 402 of the standard says."""
+        said: dict[str, Any] = {"x402Version": self.way.version, "error": error or self.story.error}
+        said["accepts"] = self.offers()
+        if self.way.version == 2:
+            url = f"mcp://tool/{TOOL}" if self.way is Way.MCP else self.url
+            said["resource"] = {
+                "url": self.story.resource(self, url),
+                "description": self.story.description,
+                "mimeType": "application/json",
+            }
+            if extensions := self.story.extensions(self):
+                said["extensions"] = dict(extensions)
+        return said
+
+    def ask(self, error: str = "", failed: Paid | None = None) -> Reply:
+        """Return the 402; of a payment that failed, with what became of it."""
+        self.asked += 1
+        if self.way.is_ours:
+            return self._ask_in_two_steps(GOODS_PATH, self.offers()[0])
+        required, headers = self.required(error), {}
+        if failed is not None and self.way.version is not None:
+            result = self.receipt(
+                success=False, transaction=failed.transaction, errorReason=error or failed.reason
+            )
+            headers[x402.RESPONSE_HEADERS[self.way.version]] = in_base64(result)
+        if self.way is Way.V1:
+            return as_json(required, 402, headers)
+        headers[x402.REQUIRED_HEADER] = in_base64(required)
+        body: Any = {}
+        if self.story.both_versions:
+            old = replace(self.right, network=self.network.name)
+            body = {"x402Version": 1, "error": error, "accepts": [self._written(old, 1)]}
+        return as_json(body, 402, headers)
+
+    # --- two steps, and sessions ---------------------------------------------------------
+
+    def _ask_in_two_steps(self, path: str, offer: dict[str, Any]) -> Reply:
+        payment_id = f"pay_{self.goods[:8]}{self.asked:08d}"
+        required = {**offer, "resource": path}
+        return as_json(
+            {
+                "error": "Payment Required",
+                "paymentId": payment_id,
+                "paymentRequirements": required,
+                "message": self.story.error,
+                "network": self.network.name,
+            },
+            402,
+        )
+
+    async def _ours(self, request: Request, found: Sequence[Signed]) -> Reply:
+        if request.path == PAY_PATH and found:
+            payment_id = str((request.json or {}).get("paymentId"))
+
+            def receipt(paid: Paid) -> Reply:
+                self.by_id[payment_id] = replace(paid, payment_id=payment_id)
+                success = {"success": True, "paymentId": payment_id}
+                return as_json(
+                    {**success, "txHash": paid.transaction, "timestamp": 1_700_000_000_000}
+                )
+
+            return await self._pay_in_two_steps(found[0], receipt, payment_id)
+        if request.path.startswith(RECORDS):
+            return self._record(request.path.removeprefix(RECORDS))
+        shown = self.by_id.get(request.headers.get(PAYMENT_ID, ""))
+        if request.path == CREATE_PATH:
+            return self._create(request, shown)
+        session = request.headers.get(SESSION_ID, "")
+        if session in self.sessions:
+            price = int(self.right.amount)
+            if self.sessions[session] < price:
+                return self.ask("the session has not enough left")
+            self.sessions[session] -= price
+            return self._struck_at_goods(self.serve(Paid("")))
+        if shown is not None:
+            return self._struck_at_goods(self.serve(shown))
+        return self.ask()
+
+    async def _pay_in_two_steps(
+        self, signed: Signed, receipt: Callable[[Paid], Reply], payment_id: str
+    ) -> Reply:
+        if signed.auth.nonce in self.paid:
+            self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
+        reply = await self._pay(signed, receipt)
+        if signed.auth.nonce in self.paid:  # whatever was answered, the shop knows
+            self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
+        if reply.status == 402:
+            return as_json({"error": "Payment failed", "reason": "refused"}, 402)
+        return reply
+
+    def _struck_at_goods(self, right: Reply) -> Reply:
+        """Answer a request for goods that are paid for, as the story says."""
+        outcomes = [each for each in self.story.outcomes if each.at_goods]
+        if self.struck >= len(outcomes):
+            return right
+        self.struck += 1
+        reply = outcomes[self.struck - 1].reply(self, right)
+        if reply.how is not How.WHOLE or not self._has(reply):
+            self.served -= self._has(right)
+        return reply
+
+    def _record(self, payment_id: str) -> Reply:
+        paid = self.by_id.get(payment_id)
+        if paid is None:
+            return as_json({"error": "Payment not found"}, 404)
+        return as_json({"payment_id": payment_id, "status": "settled", "tx_hash": paid.transaction})
+
+    def _create(self, request: Request, shown: Paid | None) -> Reply:
+        body = request.json if isinstance(request.json, dict) else {}
+        try:
+            deposit = round(float(str(body.get("maxSpend"))) * 10**self.network.decimals)
+        except ValueError:
+            return as_json({"error": "Invalid maxSpend"}, 400)
+        if shown is None:
+            self.asked += 1
+            offer = self._written(replace(self.right, amount=str(deposit)))
+            return self._ask_in_two_steps(CREATE_PATH, offer)
+        session = f"session_{shown.payment_id}"
+        self.sessions.setdefault(session, deposit)
+        view = {"sessionId": session, "deposited": str(deposit), "released": "0"}
+        view |= {"remaining": str(deposit), "status": "active"}
+        return self._struck_at_goods(as_json({**view, "expiresAt": 2**41}, 201))
+
+    # --- MCP -----------------------------------------------------------------------------
+
+    async def _tool(self, request: Request, found: Sequence[Signed]) -> Reply:
+        """Answer JSON-RPC of MCP over streamable HTTP, without a session."""
+        asked = request.json
+        if request.method != "POST" or not isinstance(asked, dict):
+            return as_json({"error": "method not allowed"}, 405)
+        number, method = asked.get("id"), asked.get("method")
+        given = asked.get("params")
+        params: dict[str, Any] = given if isinstance(given, dict) else {}
+
+        def result(value: Mapping[str, Any]) -> Reply:
+            return as_json({"jsonrpc": "2.0", "id": number, "result": dict(value)})
+
+        match method:
+            case "initialize":
+                version = params.get("protocolVersion", "2025-06-18")
+                about = {"name": "shop", "version": "1"}
+                can = {"tools": {"listChanged": False}}
+                return result(
+                    {"protocolVersion": version, "capabilities": can, "serverInfo": about}
+                )
+            case "ping":
+                return result({})
+            case "tools/list":
+                schema = {"type": "object", "properties": {}}
+                tool = {"name": TOOL, "description": "A report, for a price", "inputSchema": schema}
+                return result({"tools": [tool]})
+            case "tools/call":
+                if not found:
+                    return result(self._tool_asks())
+                reply = await self._pay(found[0], lambda paid: result(self._tool_serves(paid)))
+                if reply.status == 402:  # it is told in the tool's result
+                    told = x402.json_in(reply.headers.get(x402.REQUIRED_HEADER)) or {}
+                    return result(self._tool_asks(str(told.get("error") or "")))
+                return reply
+            case _ if number is None:
+                return Reply(status=202)
+            case _:
+                error = {"code": -32601, "message": "Method not found"}
+                return as_json({"jsonrpc": "2.0", "id": number, "error": error})
+
+    def _tool_asks(self, error: str = "") -> dict[str, Any]:
+        required = self.required(error)
+        text = {"type": "text", "text": json.dumps(required)}
+        return {"isError": True, "structuredContent": required, "content": [text]}
+
+    def _tool_serves(self, paid: Paid) -> dict[str, Any]:
+        self.served += 1
+        text = {"type": "text", "text": json.dumps({"report": self.goods})}
+        receipt = self.receipt(transaction=paid.transaction, success=True)
+        return {"content": [text], "_meta": {"x402/payment-response": receipt}}
+
+
+def in_base64(value: Any) -> str:
+    """Return a value as the text of a header."""
+    return base64.b64encode(json.dumps(value).encode()).decode()

@@ -1,0 +1,174 @@
+"""The sockets of a case: requests as they came, and answers that may be lost, cut, slow or endless.
+
+One connection carries one request, so that no client library repeats one by itself on a connection
+that it found closed.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+
+from x402sim.clock import Clock
+
+CLOCK = Clock()
+MOST_BYTES = 8 << 20
+"""What is read of a request; the rest is refused by closing."""
+READ_S = 30.0
+DRIP_S = 0.02
+"""Between the pieces of an endless answer."""
+PIECE = b" " * 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came: names of headers in lower case, and at which host it was sent."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    at: str
+
+    @property
+    def path(self) -> str:
+        """The path, without the query."""
+        return self.target.split("?", 1)[0]
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON; None if it is none."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+
+class How(Enum):
+    """How an answer reaches the payer."""
+
+    WHOLE = "whole"
+    LOST = "lost"
+    """The connection ends without a byte."""
+    CUT = "cut"
+    """Half of the body arrives, of the length that was announced."""
+    ENDLESS = "endless"
+    """The body never ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer; `after_s` seconds pass before its first byte."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    how: How = How.WHOLE
+    after_s: float = 0
+
+
+def as_json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+    """Return a value as an answer."""
+    content = {"Content-Type": "application/json", **(headers or {})}
+    return Reply(status=status, headers=content, body=json.dumps(value).encode())
+
+
+Answer = Callable[[Request], Awaitable[Reply]]
+
+
+class _Reader:
+    """What the parser calls."""
+
+    def __init__(self) -> None:
+        self.target, self.headers, self.body = b"", list[tuple[str, str]](), bytearray()
+        self.is_complete = False
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+
+
+async def _read(stream: asyncio.StreamReader, out: asyncio.StreamWriter) -> Request | None:
+    reader = _Reader()
+    parser = httptools.HttpRequestParser(reader)
+    seen, is_told = 0, False
+    while not reader.is_complete and seen < MOST_BYTES:
+        piece = await stream.read(65536)
+        if not piece:
+            return None
+        seen += len(piece)
+        parser.feed_data(piece)
+        headers = dict(reader.headers)
+        if headers.get("expect", "").lower() == "100-continue" and not is_told:
+            is_told = True
+            out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    headers = dict(reader.headers)
+    method = parser.get_method().decode()
+    return Request(
+        method,
+        reader.target.decode("latin-1"),
+        headers,
+        bytes(reader.body),
+        headers.get("host", ""),
+    )
+
+
+async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
+    await CLOCK.sleep(reply.after_s)
+    if reply.how is How.LOST:
+        return
+    length = len(reply.body) + (1 << 40 if reply.how is How.ENDLESS else 0)
+    headers = {"Content-Length": str(length), "Connection": "close", **reply.headers}
+    reason = HTTPStatus(reply.status).phrase
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    out.write(f"HTTP/1.1 {reply.status} {reason}\r\n{head}\r\n".encode("latin-1"))
+    out.write(reply.body[: len(reply.body) // 2] if reply.how is How.CUT else reply.body)
+    await out.drain()
+    while reply.how is How.ENDLESS:
+        out.write(PIECE)
+        await out.drain()
+        await CLOCK.sleep(DRIP_S)
+
+
+@asynccontextmanager
+async def listening(answer: Answer) -> AsyncIterator[int]:
+    """Listen on a free port of 127.0.0.1, and yield it; connections end with it."""
+    open_now: set[asyncio.Task[None]] = set()
+
+    async def serve(stream: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        open_now.add(task)
+        try:
+            # cancelled is how a connection ends that is open when its case does
+            with suppress(OSError, TimeoutError, httptools.HttpParserError, asyncio.CancelledError):
+                async with asyncio.timeout(READ_S):
+                    request = await _read(stream, out)
+                if request is not None:
+                    await _write(await answer(request), out)
+        finally:
+            open_now.discard(task)
+            out.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in list(open_now):
+            task.cancel()
+        await asyncio.gather(*open_now, return_exceptions=True)

@@ -1,1 +1,0 @@
-"""A running world: its parts, and the code that builds them."""

@@ -1,0 +1,106 @@
+"""Records each new block's events in the journal when the block is mined."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from x402sim import events
+from x402sim.chain.base import Block, Chain, TxReceipt
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, checksum, to_hex
+
+_USES: dict[bytes, Literal["used", "canceled"]] = {
+    abi.AUTHORIZATION_USED: "used",
+    abi.AUTHORIZATION_CANCELED: "canceled",
+}
+
+
+class ChainRecorder:
+    """Follows a chain's blocks; the chain calls it after every operation."""
+
+    def __init__(
+        self, chain: Chain, journal: Journal, clock: Clock, network: str | None = None
+    ) -> None:
+        """`network` is the name of a further network, which its events then carry."""
+        self._actor = "chain" if network is None else f"chain {network}"
+        self._chain, self._journal, self._clock = chain, journal, clock
+        self._seen: list[Block]
+        self._seen, self.supply_base = chain.at_first
+        """`supply_base` is the token's supply at the last call, in base units."""
+        self.on_block: list[Callable[[Block], None]] = []
+        """Called with each new block, after its events are recorded."""
+        self._turn = asyncio.Lock()
+        chain.watchers.append(self)
+
+    async def __call__(self) -> None:
+        """Record what has changed since the last call."""
+        async with self._turn:
+            height = await self._chain.height()
+            while self._seen:
+                newest = self._seen[-1]
+                there = await self._chain.block(newest.number) if newest.number <= height else None
+                if there is not None and there.hash == newest.hash:
+                    break
+                for tx_hash in self._seen.pop().tx_hashes:
+                    self._record(
+                        events.TransactionUndone(actor=self._actor, tx_hash=to_hex(tx_hash))
+                    )
+            first = self._seen[-1].number + 1 if self._seen else 0
+            for number in range(first, height + 1):
+                block = await self._chain.block(number)
+                receipts = (
+                    [await self._chain.receipt(tx) for tx in block.tx_hashes] if block else []
+                )
+                if block is None or None in receipts:
+                    break  # a reorg replaced it meanwhile and calls again
+                self._seen.append(block)
+                for receipt in filter(None, receipts):
+                    self._record_receipt(block, receipt)
+                for hook in self.on_block:
+                    hook(block)
+            self.supply_base = await self._chain.supply()
+
+    def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
+        self._record(
+            events.TransactionMined(
+                actor=self._actor,
+                tx_hash=to_hex(receipt.tx_hash),
+                block=block.number,
+                block_time_s=block.timestamp_s,
+                sender=checksum(receipt.call.sender),
+                call=abi.NAMES.get(receipt.call.data[:4], ""),
+                gas=receipt.gas_used,
+                gas_price_wei=str(receipt.gas_price),
+                revert_reason=receipt.revert_reason,
+            )
+        )
+        for log in receipt.logs:
+            if log.address != self._chain.token or not log.topics:
+                continue  # a log of another contract
+            account = checksum(Address(log.topics[1][12:])) if len(log.topics) > 1 else ""
+            if log.topics[0] == abi.TRANSFER_EVENT:
+                self._record(
+                    events.Transfer(
+                        actor=self._actor,
+                        tx_hash=to_hex(log.tx_hash),
+                        block=log.block_number,
+                        sender=account,
+                        to=checksum(Address(log.topics[2][12:])),
+                        amount_base=str(int.from_bytes(log.data)),
+                    )
+                )
+            elif log.topics[0] in _USES:
+                self._record(
+                    events.AuthorizationConsumed(
+                        actor=self._actor,
+                        tx_hash=to_hex(log.tx_hash),
+                        authorizer=account,
+                        authorization=log.topics[2].hex(),
+                        use=_USES[log.topics[0]],
+                    )
+                )
+
+    def _record(self, event: events.ChainEvent) -> None:
+        self._journal.record(self._clock.now_ms(), event)

@@ -1,0 +1,399 @@
+"""The chain backends of a world, and the accounts that are funded there.
+
+A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.capabilities`
+afterwards. No other code depends on which backend it is.
+"""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.applications import Starlette
+
+from x402sim.chain.base import Chain, ChainError
+from x402sim.chain.fees import PLENTY_WEI
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.rpc.app import rpc_app
+from x402sim.clock import Clock
+from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import phrase
+from x402sim.protocol.crypto import Address, PrivateKey, from_hex, parse_address, parse_key
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
+from x402sim.spec.needs import Need
+from x402sim.text.suggest import unknown
+from x402sim.world.loop import VirtualLoop, run_anywhere
+
+ACCOUNTS, MOST_ACCOUNTS = 10, 100
+ACCOUNT_BALANCE = 1000
+"""The initial balance of each account, in whole tokens."""
+
+
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The funded accounts, the token's owner and the facilitators of one world."""
+
+    funded: tuple[Wallet, ...]
+    mnemonic: str | None
+    """The phrase of the funded accounts; None if they are drawn from the seed."""
+    owner: Wallet
+    facilitators: Mapping[str, Wallet]
+    """The facilitators by name."""
+    held_wei: Mapping[str, int]
+    """The native balances of those facilitators that have no plenty."""
+
+    @classmethod
+    def drawn(
+        cls,
+        keys: Rng,
+        facilitators: Mapping[str, FacilitatorSettings],
+        *,
+        mnemonic: str | None,
+        count: int,
+    ) -> "Accounts":
+        """Return the accounts with keys drawn from a seed, the funded ones from a phrase if there
+        is one. Raises `ValueError` for what is no phrase.
+        """
+        first, *others = facilitators
+        if mnemonic is None:
+            funded = [keys.secret(f"account {n}") for n in range(count)]
+        else:
+            if mnemonic != phrase.KNOWN:  # to check one takes half a second, a start little more
+                Wallet.from_mnemonic(mnemonic)
+            funded = phrase.keys_of(mnemonic, count)
+        return cls(
+            funded=tuple(map(Wallet, funded)),
+            mnemonic=mnemonic,
+            owner=Wallet(keys.secret("token owner")),
+            facilitators={first: Wallet(keys.secret("facilitator"))}
+            | {name: Wallet(keys.secret(f"facilitator {name}")) for name in others},
+            held_wei={
+                name: round(settings.native * 10**18)
+                for name, settings in facilitators.items()
+                if settings.native is not None
+            },
+        )
+
+    @property
+    def origin(self) -> bytes:
+        """What a chain file stores of the funded accounts: nothing if they are the usual ten drawn
+        from the seed.
+        """
+        if self.mnemonic is None and len(self.funded) == ACCOUNTS:
+            return b""
+        return hashlib.sha256(b"".join(wallet.address_bytes for wallet in self.funded)).digest()
+
+    @property
+    def native(self) -> dict[Address, int]:
+        """Their initial native balances, in wei, to pay for gas."""
+        return {wallet.address_bytes: PLENTY_WEI for wallet in self.funded} | {
+            wallet.address_bytes: self.held_wei.get(name, PLENTY_WEI)
+            for name, wallet in self.facilitators.items()
+        }
+
+
+class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
+
+    network: Network
+    clock: Clock
+    accounts: Accounts
+    secret: bytes
+    """The id of this world's database, which a chain file stores."""
+    has_payments: bool
+    """Whether that database has payments, which an empty chain cannot have."""
+    file: Path | None
+    has_block_time: bool
+    """Whether the world decides when blocks come."""
+    unlocked: bool
+    """Whether the RPC signs transactions for the funded accounts."""
+    gas_price: Callable[[], int] | None = None
+    """The price in wei of a unit of gas now; None: the network's base fee."""
+    without_token_rules: tuple[tuple[str, str], ...] = ()
+    """The token's rules to leave out: (name of the table, clause)."""
+
+    @property
+    def balances(self) -> dict[Address, int]:
+        """The funded accounts' initial token balances, in the network's base units."""
+        balance_base = ACCOUNT_BALANCE * 10**self.network.decimals
+        return {wallet.address_bytes: balance_base for wallet in self.accounts.funded}
+
+
+class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
+    """An open chain: its interface, its JSON-RPC and the needs that it meets."""
+
+    chain: Chain
+    network: Network
+    """The network, with the address of the token on this chain."""
+    rpc_app: Starlette
+    capabilities: frozenset[Need]
+    facilitator: PrivateKey | None = None
+    """The key of the account that submits the settlements of every facilitator; None if each has
+    its own."""
+
+
+def require_evm(request: ChainRequest) -> None:
+    """Raise `ChainError` without web3, or if the world leaves out rules of the token."""
+    if find_spec("web3") is None:
+        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
+    if request.without_token_rules:
+        tables = ", ".join(table for table, _ in request.without_token_rules)
+        raise ChainError(f"the rules of a real token cannot be left out: {tables}")
+
+
+class ChainBackend(Protocol):
+    """A chain that a world can run on."""
+
+    @property
+    def kind(self) -> str:
+        """The kind in JSON: "ledger", "anvil" or "node"."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line; of a URL only the host, as the rest is often secret."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether its blocks follow the world's clock, which virtual time requires.
+
+        If not, it is an existing node, which outlives the world: keys and ids must never repeat.
+        """
+
+    def open(self, request: ChainRequest) -> OpenChain:
+        """Open the chain; blocks until it is ready.
+
+        Raises `ChainError` that says what is missing, and `sqlite3.Error` for the chain's file.
+        """
+
+
+CHAIN = ".chain"
+"""What the name of a chain's file has more than its database's."""
+_CAPABILITIES = frozenset(
+    {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A chain in memory with Circle's token, FiatToken v2.2 behind its proxy: its rules, words and
+    gas. With a database FILE it is stored in FILE.chain.
+    """
+
+    kind = name = "ledger"
+    is_virtual = True
+
+    def open(self, request: ChainRequest) -> OpenChain:
+        """Open the chain; raises `ChainError` and `sqlite3.Error` for its file."""
+        accounts = request.accounts
+        chain = LedgerChain(
+            request.network,
+            request.clock,
+            owner=accounts.owner.address_bytes,
+            balances=request.balances,
+            native=accounts.native,
+            has_history=request.has_payments,
+            accounts=accounts.origin,
+            origin=hashlib.sha256(b"origin" + request.secret).digest(),
+            file=chain_file(request.file) if request.file else None,
+            database=request.file,
+            left_out=request.without_token_rules,
+            gas_price=request.gas_price,
+        )
+        keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
+        return OpenChain(
+            chain=chain,
+            network=request.network,
+            rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
+            capabilities=_CAPABILITIES,
+        )
+
+
+def chain_file(file: Path) -> Path:
+    """Return the file of the chain that belongs to a database."""
+    return file.with_name(file.name + CHAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Anvil:
+    """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
+
+    `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
+    package @foundry-rs/anvil.
+    """
+
+    program: Path | None = None
+    kind = name = "anvil"
+    is_virtual = True
+
+    def open(self, request: ChainRequest) -> OpenChain:
+        """Start the node and install the token; raises `ChainError`."""
+        require_evm(request)
+        if request.file is not None:
+            raise ChainError("--db is not supported with anvil: its chain ends with the process")
+        from x402sim.chain.node.anvil import AnvilNode
+        from x402sim.chain.node.local_chain import LocalChain
+        from x402sim.chain.rpc.node import node_rpc_app
+
+        accounts, network, clock = request.accounts, request.network, request.clock
+        node = AnvilNode(
+            network.chain_id,
+            clock.now_s(),
+            self.program,
+            in_line=_is_time_virtual(),
+            mnemonic=accounts.mnemonic or "",
+            accounts=len(accounts.funded) if accounts.mnemonic else 0,
+            base_fee_wei=network.base_fee_wei,
+        )
+        if request.gas_price:
+            # the price is fixed when a transaction is sent: all of it tip
+            node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
+        chain = LocalChain(
+            node,
+            network,
+            clock,
+            owner=accounts.owner.address_bytes,
+            balances=request.balances,
+            native=accounts.native,
+            gas_price=request.gas_price,
+        )
+        return OpenChain(
+            chain=chain,
+            network=network,
+            rpc_app=node_rpc_app(chain, may_write=request.unlocked),
+            capabilities=frozenset(
+                {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},
+            ),
+        )
+
+
+def _is_time_virtual() -> bool:
+    try:
+        return isinstance(asyncio.get_running_loop(), VirtualLoop)
+    except RuntimeError:
+        return False
+
+
+KEYS = "X402SIM_CHAIN_KEYS"
+"""The environment variable with the private keys for a node, comma-separated."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Node:
+    """The JSON-RPC node at `url`; needs the extra `evm`.
+
+    `token` is the token's address there, and its name, version and decimals are then what its
+    contract says; by default the network's own. With `deploy` a new token is deployed first.
+    `keys` are private keys, by default those in X402SIM_CHAIN_KEYS: the first pays for gas, and
+    a minter's, if listed, mints for payers. Raises `ValueError` for an
+    invalid URL or address.
+    """
+
+    url: str
+    token: str | None = None
+    deploy: bool = False
+    keys: tuple[str, ...] = ()
+    kind = "node"
+    is_virtual = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"a node's URL is http://HOST:PORT, not {self.name!r}")
+        if self.token is not None and self.deploy:
+            raise ValueError("name a token that is on the node, or deploy a new one, not both")
+        if self.token is not None:
+            try:
+                parse_address(self.token)
+            except ValueError as wrong:
+                raise ValueError(f"the token: {wrong}") from None
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The URL without path and password, which are often secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+    def open(self, request: ChainRequest) -> OpenChain:
+        """Connect to the node, deploy the token if asked to; raises `ChainError`."""
+        require_evm(request)
+        if request.has_block_time:
+            raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
+        if request.gas_price or request.accounts.held_wei:
+            raise ChainError(f"gas_price_gwei and native cannot be set: {self.name} has its own")
+        from x402sim.chain.node.external import ExternalChain
+        from x402sim.chain.rpc.node import node_rpc_app
+
+        network, keys = request.network, keys_of(self.keys, os.environ)
+        if self.token is not None:
+            network = replace(network, asset=parse_address(self.token))
+        balances = request.balances
+
+        async def connect() -> ExternalChain:
+            chain = await ExternalChain.open(
+                self.url,
+                network,
+                request.clock,
+                keys,
+                deploy=self.deploy,
+                read=self.token is not None,
+            )
+            if self.deploy:
+                await asyncio.gather(*(chain.fund(*each) for each in balances.items()))
+            return chain
+
+        try:
+            chain = run_anywhere(connect)
+        except TimeoutError as late:
+            raise ChainError(str(late)) from late
+        funds = {Need.FUNDS} if chain.owner in chain.keys else set()
+        return OpenChain(
+            chain=chain,
+            network=chain.network,
+            facilitator=PrivateKey(keys[0]),
+            rpc_app=node_rpc_app(chain, may_write=request.unlocked),
+            capabilities=frozenset({Need.OBSERVE_CHAIN, *funds}),
+        )
+
+
+def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
+    """Return the given private keys, or those in `KEYS`. Raises `ChainError` that shows no key."""
+    text = ",".join(given) if given else environ.get(KEYS, "")
+    try:
+        keys = [parse_key(key.strip()) for key in text.split(",") if key.strip()]
+    except ValueError:
+        where, wanted = "keys" if given else KEYS, "private keys as 0x and 64 hex digits"
+        raise ChainError(f"{where}: expected {wanted}, with commas") from None
+    if not keys:
+        raise ChainError(f"{KEYS} must hold private keys: the first pays for gas on the node")
+    return keys
+
+
+DEFAULT_CHAIN = Ledger()
+
+
+def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) -> ChainBackend:
+    """Return the chain that `text` names: "ledger", "anvil" or the URL of a node.
+
+    `token` and `deploy` are the node's (see `Node`). Raises `ValueError` that lists the possible
+    names and suggests the nearest.
+    """
+    if text.startswith(("http://", "https://")):
+        return Node(text, token=token, deploy=deploy)
+    known: dict[str, ChainBackend] = {"ledger": DEFAULT_CHAIN, "anvil": Anvil()}
+    if text not in known:
+        raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
+    if token is not None or deploy:
+        raise ValueError(
+            f"a token can be named or deployed only on a node (`--chain URL`): {text} has its own"
+        )
+    return known[text]

@@ -1,1 +1,0 @@
-"""The chain backends of a world, as objects that declare their capabilities."""

@@ -1,0 +1,508 @@
+"""The actions of the control API: accounts, money, the chain, clocks, faults, crashes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from x402sim.chain import contract
+from x402sim.chain.base import Call, ChainError, Controls, Log, LogFilter
+from x402sim.chain.fees import PLENTY_WEI
+from x402sim.chain.reverts import cause
+from x402sim.events import IndexerRan
+from x402sim.http.web import Refused, bad_body
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.money import MAX_STORED, to_base, to_decimal
+from x402sim.protocol.networks import Network
+from x402sim.service import indexer, sessions
+from x402sim.service.content import agents
+from x402sim.service.reconcile import reconcile
+from x402sim.text.suggest import unknown
+from x402sim.world.control.messages import (
+    Account,
+    ChainState,
+    ExplorerQuery,
+    Sent,
+    State,
+    TokenInfo,
+    Transfer,
+    WorldInfo,
+)
+from x402sim.world.running_world import RunningWorld, Snapshot
+from x402sim.world.service_process import ServiceProcess
+from x402sim.world.transport.faults import read_fault
+
+Read = TypeVar("Read")
+
+
+def on_network(world: RunningWorld, network: str) -> RunningWorld:
+    """Return the world on another network; raises `Refused` 400 for one that is not here."""
+    try:
+        return world.on_network(network)
+    except ValueError as wrong:
+        raise Refused(400, "Unknown network", str(wrong)) from wrong
+
+
+def require_service(world: RunningWorld, action: str) -> None:
+    """Raise `Refused` (409) in a world without a service of its own, which the action is about."""
+    if not world.options.has_service:
+        raise Refused(
+            409, "No service", f"{action} acts on this world's own service, and it has none"
+        )
+
+
+def merchant(world: RunningWorld) -> Address:
+    """Return the merchant: the service's payTo, or the account given to an external service."""
+    if world.options.has_service:
+        return world.service.env.pay_to
+    return world.accounts.funded[-1].address_bytes
+
+
+def named(world: RunningWorld) -> dict[str, str]:
+    """Return the names of the merchant and of the accounts, by address in lower case."""
+    accounts = {
+        each.address.lower(): f"account {n}" for n, each in enumerate(world.accounts.funded)
+    }
+    return {"0x" + merchant(world).hex(): "merchant", **accounts}
+
+
+def mining(world: RunningWorld) -> Controls:
+    """Return the chain's mining; raises `ChainError` if it offers none."""
+    offered = world.chain.controls
+    if offered is None:
+        raise ChainError(
+            f"{world.options.backend.name} mines at its own pace and in real time: "
+            "its blocks and its clock cannot be controlled"
+        )
+    return offered
+
+
+def rewinding(world: RunningWorld) -> Controls:
+    """Return the chain's rewinding; raises `ChainError` if it offers none."""
+    offered = world.chain.controls
+    if offered is None:
+        raise ChainError(
+            f"{world.options.backend.name} is an existing node: it cannot be rewound, and its "
+            "state changes by transactions only"
+        )
+    return offered
+
+
+def read(parse: Callable[..., Read], *given: Any) -> Read:
+    """Return what a function reads in a body; raises `Refused` 400 for its `ValueError`."""
+    try:
+        return parse(*given)
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
+
+
+async def balance_of(world: RunningWorld, account: Address) -> int:
+    """Return an account's token balance in base units."""
+    chain = world.chain
+    return int.from_bytes(await chain.call(Call(account, chain.token, abi.balance_of(account))))
+
+
+async def who(world: RunningWorld) -> Any:
+    """Describe the world: merchant, token, owner, network, capabilities."""
+    return WorldInfo(
+        pay_to=checksum(merchant(world)),
+        asset=checksum(world.chain.token),
+        token_owner=checksum(world.chain.owner),
+        chain=world.options.backend.kind,
+        network=world.network.name,
+        token=token_info(world.network),
+        offers=sorted(world.capabilities),
+        now=world.clock.now_ms(),
+        journal=world.journal.length,
+        service=world.options.has_service,
+    )
+
+
+def token_info(network: Network) -> TokenInfo:
+    """Return what a payer must know to sign for the network's token."""
+    return TokenInfo(
+        chain_id=network.chain_id,
+        name=network.token_name,
+        symbol=network.token_symbol,
+        version=network.token_version,
+        decimals=network.decimals,
+    )
+
+
+async def accounts(world: RunningWorld) -> Any:
+    """The funded accounts of `serve`, with their private keys and balances in base units."""
+    decimals, found = world.network.decimals, []
+    for wallet in world.accounts.funded:
+        balance_base = await balance_of(world, wallet.address_bytes)
+        found.append(
+            Account(
+                address=wallet.address,
+                private_key=wallet.private_key,
+                balance=str(balance_base),
+                balance_decimal=to_decimal(balance_base, decimals),
+            )
+        )
+    return found
+
+
+async def queries(world: RunningWorld, since: int = 0) -> Any:
+    """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
+    made = world.index.queries
+    later = (each for each in made if each.at_ms >= since)
+    return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
+
+
+async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Any:
+    """What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."""
+    entries = world.journal.ndjson(since)
+    return Response(entries, media_type="application/x-ndjson")
+
+
+async def state(world: RunningWorld) -> Any:
+    """Show the state of the world: clock, chain, database and cache."""
+    chain = world.chain
+    head = await chain.block(await chain.height())
+    return State(
+        now=world.clock.now_ms(),
+        clock_advanced_seconds=world.clock.offset_s,
+        skews={name: clock.skew_s for name, clock in world.clocks.items() if clock.skew_s},
+        lag_seconds=world.index.lag_s,
+        network=world.network.name,
+        chain=ChainState(
+            chain_id=chain.chain_id,
+            height=head.number if head else None,
+            timestamp=head.timestamp_s if head else None,
+            automine=chain.controls.automine if chain.controls else True,
+            waiting=await chain.waiting(),
+            supply=str(await chain.supply()),
+        ),
+        rows=world.service.store.counts(),
+        pending_payments=world.service.store.payments.unresolved(),
+        unindexed_payments=world.service.store.payments.backlog(),
+        agents=agents(world.service) if world.options.has_service else [],
+        cached_entitlements=len(world.service.entitlements),
+        snapshots=sorted(world.snapshots),
+    )
+
+
+MAX_MINTED = 1_000_000_000
+"""The most tokens that a faucet gives at once, if that is more than the service can store."""
+
+
+async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Any:
+    """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
+
+    The transaction is mined before the answer, whatever the block time.
+    """
+    account = read(parse_address, address)
+    decimals = world.network.decimals
+    amount_base = read(to_base, amount, decimals)
+    if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
+        raise bad_body(f"cannot mint {amount_base} base units")
+    await world.chain.fund(account, amount_base)
+    await _mine(world)
+    return {"address": address, "balance": str(await balance_of(world, account))}
+
+
+async def _mine(world: RunningWorld) -> None:
+    """With a block time, mine a block now; otherwise transactions are mined already."""
+    if world.options.block_time_s is not None:
+        await mining(world).mine()
+
+
+async def wallet(world: RunningWorld, owner: str) -> Any:
+    """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
+    account = read(parse_address, owner)
+    made, slots = contract.wallet_address(account), contract.wallet_storage(account)
+    await rewinding(world).set_code(made, contract.wallet_code(), slots)
+    return {"address": checksum(made)}
+
+
+async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> Any:
+    """Read balances in base units: {"accounts": ["0x…"]}."""
+    wanted = [read(parse_address, account) for account in accounts]
+    return [str(await balance_of(world, account)) for account in wanted]
+
+
+async def transfers(world: RunningWorld, account: str = "") -> Any:
+    """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
+    party = (bytes(12) + read(parse_address, account),) if account else ()
+    found = await _transfers(world, party)
+    if party:
+        received = await _transfers(world, (), party)
+        found = sorted({*found, *received}, key=lambda log: (log.block_number, log.index))
+    return [
+        Transfer(
+            tx_hash=to_hex(log.tx_hash),
+            block_number=log.block_number,
+            sender=checksum(Address(log.topics[1][12:])),
+            to=checksum(Address(log.topics[2][12:])),
+            amount_base=str(int.from_bytes(log.data)),
+        )
+        for log in found
+    ]
+
+
+async def _transfers(world: RunningWorld, *accounts: tuple[bytes, ...]) -> list[Log]:
+    topics = ((abi.TRANSFER_EVENT,), *accounts)
+    return await world.chain.logs(LogFilter(0, 2**63, (), topics))
+
+
+async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> Any:
+    """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
+
+    The account gets native currency for gas if it has none. With a block time, the transaction is
+    mined before the answer.
+    """
+    chain = world.chain
+    accounts = read(parse_address, sender), read(parse_address, to)
+    call = Call(*accounts, read(bytes.fromhex, data.removeprefix("0x")))
+    if not await chain.native_balance(call.sender):
+        await rewinding(world).set_native_balance(call.sender, PLENTY_WEI)
+    sent = await chain.send(call)
+    await _mine(world)
+    receipt = await chain.receipt(sent)
+    reason = receipt.revert_reason if receipt else None
+    return Sent(
+        tx_hash=to_hex(sent),
+        mined=receipt is not None,
+        revert_reason=reason,
+        cause=None if reason is None else cause(reason).value,
+    )
+
+
+async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Any:
+    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
+    return {"height": await mining(world).mine(blocks)}
+
+
+async def set_mining(world: RunningWorld, automine: bool) -> Any:
+    """Mine each transaction immediately, or only on demand: {"automine": false}.
+
+    Blocks of a block time go on.
+    """
+    await mining(world).set_automine(automine)
+    return {"automine": automine}
+
+
+async def reorg(
+    world: RunningWorld, depth: Annotated[int, Meta(ge=1)] = 1, drop: tuple[str, ...] = ()
+) -> Any:
+    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
+
+    Their transactions are mined again, except those in "drop".
+    """
+    lost = [Hash(read(from_hex, text, 32)) for text in drop]
+    await rewinding(world).reorg(depth, lost)
+    return {"height": await world.chain.height()}
+
+
+async def drop(world: RunningWorld) -> Any:
+    """Drop every transaction from the mempool."""
+    await rewinding(world).drop()
+    return {"waiting": 0}
+
+
+async def force_revert(world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1) -> Any:
+    """Make the next calls of the token revert when mined: {"calls": 1}."""
+    await rewinding(world).force_revert(calls)
+    return {"calls": calls}
+
+
+async def snapshot(world: RunningWorld) -> Any:
+    """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
+    service = world.service
+    chains = [await rewinding(each).snapshot() for each in world.networks]
+    number = chains[0]
+    world.snapshots[number] = Snapshot(service.store.copy(), service.entitlements.all(), chains)
+    return {"snapshot": number}
+
+
+async def revert(world: RunningWorld, snapshot: int) -> Any:
+    """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
+
+    The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
+    """
+    saved = world.snapshots.get(snapshot)
+    if saved is None:
+        known = ", ".join(map(str, sorted(world.snapshots))) or "none"
+        raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
+    chains, service = list(map(rewinding, world.networks)), world.service
+    service.store.restore(saved.database)  # the part that may fail comes first
+    for chain, number in zip(chains, saved.chains, strict=True):
+        await chain.revert(number)
+    service.entitlements.clear()
+    for entitlement in saved.entitlements:
+        service.entitlements.add(entitlement)
+    for number in [n for n in world.snapshots if n >= snapshot]:
+        world.snapshots.pop(number).database.close()
+    return {"reverted": snapshot, "clockAdvancedSeconds": world.clock.offset_s}
+
+
+async def reset(world: RunningWorld, clock: bool = False) -> Any:
+    """Reset to block 0, an empty database and the initial balances.
+
+    {"clock": true} also gives the clock back, which no other action does: the journal and clients
+    have seen its time. Else `clockAdvancedSeconds` is how far it is ahead of real time, and a payer
+    with a right clock is refused.
+    """
+    chains = list(map(rewinding, world.networks))
+    if clock:
+        world.clock.give_back()
+    world.service.store.clear()  # if the chain then fails, reset again
+    for chain in chains:
+        await chain.reset()
+    world.service.entitlements.clear()
+    for saved in world.snapshots.values():
+        saved.database.close()
+    world.snapshots.clear()
+    return {"reset": True, "clockAdvancedSeconds": world.clock.offset_s}
+
+
+LATEST_S = 221_845_392_000
+"""The year 9000, in Unix seconds; Python's dates end soon after."""
+TEN_YEARS_S = 10 * 366 * 86400
+Seconds = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
+
+
+async def advance(world: RunningWorld, seconds: Seconds) -> Any:
+    """Move the clock forward, then run what is due: {"seconds": 300}.
+
+    With automine, a block is mined at the new time. The answer comes when expired sessions are
+    refunded, old entitlements are removed from the cache and pending payments are reconciled, but
+    after 2 seconds at the latest. The indexer runs on its own schedule.
+    """
+    return await pass_time(world, seconds, mines=True)
+
+
+async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Any:
+    """Do the same, with a block or without."""
+    if world.clock.now() + seconds > LATEST_S:
+        raise bad_body("the clock cannot go past the year 9000")
+    chains = list(map(mining, world.networks))
+    world.clock.advance(seconds)
+    for blocks in chains:
+        if mines and blocks.automine:
+            await blocks.mine()
+    world.service.entitlements.sweep(world.clock.now_ms())
+    due = asyncio.create_task(_expire_and_reconcile(world))
+    world.tasks.add(due)
+    due.add_done_callback(world.tasks.discard)
+    await asyncio.wait({due}, timeout=2)
+    if due.done():
+        due.result()  # re-raises the task's exception
+    return {"now": world.clock.now_ms()}
+
+
+async def _expire_and_reconcile(world: RunningWorld) -> None:
+    await world.process.do(sessions.expire)
+    await world.process.do(reconcile)
+
+
+async def skew(
+    world: RunningWorld,
+    actor: str,
+    seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
+) -> Any:
+    """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
+    clocks = world.clocks
+    if actor not in clocks:
+        raise bad_body(unknown("actor", actor, clocks))
+    if actor == "service":
+        require_service(world, 'a skew of "service"')
+    clocks[actor].skew_s = seconds
+    return {"now": clocks[actor].now_ms()}
+
+
+async def set_facilitator(
+    world: RunningWorld,
+    name: str | None = None,
+    receipt_timeout_s: Annotated[float, Meta(gt=0, le=TEN_YEARS_S)] | None = None,
+    simulates: bool | None = None,
+    simulates_verify: bool | None = None,
+) -> Any:
+    """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
+
+    What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
+    for the coins that it begins with. Without a name it is the first facilitator's.
+    """
+    known, wanted = world.facilitators, name or world.options.first_facilitator
+    if wanted not in known:
+        raise bad_body(unknown("facilitator", wanted, known))
+    given: dict[str, Any] = {
+        "receipt_timeout_s": receipt_timeout_s,
+        "simulates": simulates,
+        "simulates_verify": simulates_verify,
+    }
+    changes = {key: value for key, value in given.items() if value is not None}
+    for each in known[wanted]:
+        each.settings = replace(each.settings, **changes)
+    return {"name": wanted, **asdict(known[wanted][0].settings)}
+
+
+async def lag(world: RunningWorld, seconds: Seconds) -> Any:
+    """Make the explorer lag behind the chain: {"seconds": 600}."""
+    world.index.lag_s = seconds
+    return {"lagSeconds": seconds}
+
+
+async def faults(world: RunningWorld) -> Any:
+    """List the active faults."""
+    return [msgspec.to_builtins(fault) for fault in world.faults.standing()]
+
+
+async def add_fault(world: RunningWorld, fault: Any) -> Any:
+    """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
+    new = read(read_fault, fault)
+    if new.victim in world.services or new.does in ("crash before", "crash after"):
+        require_service(world, f'"{new.does}" of "{new.victim}"')
+    read(world.faults.add, new)
+    return {"standing": len(world.faults.standing())}
+
+
+async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
+    """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
+
+    Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
+    """
+    chain = world.chain
+    world.faults.clear(set(keep) - {""})
+    for clock in world.clocks.values():
+        clock.skew_s = 0.0
+    world.index.lag_s = world.options.explorer_settings.lag_s
+    for name, facilitators in world.facilitators.items():
+        for each in facilitators:
+            each.settings = world.options.facilitators[name]
+    if chain.controls:
+        await chain.controls.force_revert(0)
+        await chain.controls.set_automine(world.options.block_time_s is None)
+    return {"standing": len(world.faults.standing())}
+
+
+async def crash(world: RunningWorld, service: str = "service") -> Any:
+    """Kill the service; answers when it has restarted on its database, 1 second later."""
+    process = _process(world, service, "/crash")
+    process.crash()
+    await process.runs()
+    return {"crashes": process.crashes}
+
+
+async def run_indexer(world: RunningWorld, service: str = "service") -> Any:
+    """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
+    process = _process(world, service, "/indexer/run")
+    ran, names = await process.do(indexer.run), IndexerRan.__struct_fields__
+    return {name: getattr(ran, name, 0) for name in names if name != "actor"}
+
+
+def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:
+    """Return the process of a service; raises `Refused` for one that is not there."""
+    require_service(world, action)
+    name = world.options.first if service == "service" else service
+    if name not in world.services:
+        raise bad_body(unknown("service", name, world.services))
+    return world.services[name]

@@ -1,0 +1,470 @@
+"""The world that a scenario acts on: payers, time, faults, the chain and the money.
+
+A scenario receives one and calls its methods: `await world.payer("alice", balance="1.00")`. One
+marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+import msgspec
+from msgspec import to_builtins
+
+from x402sim import events
+from x402sim.clock import Clock
+from x402sim.events import Scalar
+from x402sim.facilitator import standard
+from x402sim.payer.policies import PayerPolicy
+from x402sim.protocol import abi, cronos, x402
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.header import authorization_of
+from x402sim.protocol.x402 import exact_payload, read_required
+from x402sim.rng import Stream
+from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
+from x402sim.world.control.client import ControlError
+from x402sim.world.control.messages import Transfer, WorldInfo
+from x402sim.world.payer import (
+    Answer,
+    NewBlock,
+    OnBlock,
+    Payer,
+    Spending,
+    call_on_block,
+    newest_block,
+)
+from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
+from x402sim.world.scenario import require_clause
+from x402sim.world.stages import Stage, path_on
+from x402sim.world.transport.faults import Fault, FaultRule
+
+
+def _noted(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a note; raises `TypeError` for what JSON cannot hold."""
+    held = {}
+    for name, value in data.items():
+        try:
+            held[name] = msgspec.to_builtins(value)
+        except TypeError:
+            wanted = "what JSON can hold: text, number, bool, None, list or dict"
+            raise TypeError(f"note: {name}: expected {wanted}, got {described(value)}") from None
+    return held
+
+
+def _scalar(given: Any) -> Scalar:
+    """Return a value as a JSON scalar."""
+    return given if isinstance(given, str | int | float | bool | None) else repr(given)
+
+
+_TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+_STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
+
+
+class LiveWorld:
+    """The world during a scenario; `World.play` makes one.
+
+    `network` is the network whose token pays, `stage` the open stage.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.network = stage, stage.network
+        self.info: WorldInfo | None = None
+        """What the control API said of the world before the story; None without one."""
+        self._names: set[str] = set()
+        self._held_base: dict[str, int] = {}
+        """What the merchants had before, by address."""
+        self._moved: frozenset[str] = frozenset()
+        """The transactions that had transferred tokens."""
+
+    @classmethod
+    async def start(cls, stage: Stage) -> "LiveWorld":
+        """Return the live world on an open stage; transfers and earnings count from now.
+
+        Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
+        """
+        live, control = cls(stage), stage.control
+        if control is None:
+            return live
+        _, *others = stage.merchants("").values()
+        try:
+            live.info = await control.who()
+            accounts = [live.info.pay_to, *others]
+            held = await control.balances(accounts)
+            live._moved = frozenset(each.tx_hash for each in await control.transfers())
+        except ControlError as wrong:
+            raise ConnectionError(str(wrong)) from wrong
+        live._held_base = dict(zip(accounts, held, strict=True))
+        return live
+
+    # --- who is there, and what time it is -------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """The true time of this world."""
+        return self.stage.clock
+
+    @property
+    def merchant(self) -> str:
+        """The merchant's address (2.1/pay-to), of the first service."""
+        return str(self.info and self.info.pay_to)
+
+    def rng(self, name: str) -> Stream:
+        """Return a random stream for the scenario, seeded with the world's seed and `name`."""
+        return self.stage.stream(name)
+
+    @explained
+    async def payer(
+        self,
+        name: str,
+        *,
+        balance: str | None = None,
+        policy: PayerPolicy | None = None,
+        wallet: Literal["key", "smart"] = "key",
+    ) -> Payer:
+        """Return a new payer with `balance` tokens, such as "1.00", or none.
+
+        A "smart" wallet is a contract (EIP-1271), whose owner's key signs (needs "control chain").
+
+        `policy` is for `buy`, `fetch` and `open_session`: how often it tries, whether it opens
+        sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
+        another payer in this scenario, whose wallet the new one would share.
+        """
+        if name in self._names:
+            raise ValueError(f"there is a payer named {name!r} already; names are unique")
+        if name in self.stage.actors:
+            raise ValueError(f"there is a part named {name!r}: give the payer another name")
+        self._names.add(name)
+        held = self.stage.wallet(name)
+        if wallet == "smart":
+            made = await self.stage.ask("wallet", {"owner": held.address})
+            held = held.of_contract(made["address"])
+        self.stage.record(events.PayerJoined(name=name, address=held.address))
+        if balance is not None and self.stage.control is not None and self.stage.funded is None:
+            await self.fund(held.address, balance)
+        if policy is not None:
+            self.note("policy", payer=name, policy=repr(policy))
+        return Payer(self.stage, name, held, Spending(policy or PayerPolicy()))
+
+    @explained
+    async def population(
+        self,
+        n: WholeAboveZero,
+        *,
+        arrivals: Arrivals,
+        behaviour: Behaviour = Buy(),  # noqa: B008 - frozen, without state
+        until_s: float | None = None,
+        balance: str | None = "100.00",
+        policy: PayerPolicy | None = None,
+        name: str = "payer",
+    ) -> Population:
+        """Play the visits of `n` payers, "payer 1" and so on; return after the last visit ends.
+
+        Sessions that were opened may end later: `await world.advance(...)` lets them be refunded.
+
+        Without `until_s`, each payer comes once. With it, visits begin for that many seconds: at
+        Poisson arrivals each is of a payer drawn at random, else they come in turn. A visit runs
+        `behaviour(payer, rng)` and may overlap with others. `asyncio.gather` plays several
+        populations, each under a `name` of its own. The objects are in `x402sim.population`;
+        `policy` is that of each payer.
+
+        A visit that raises `PaymentFailed` is given up; any other exception fails the scenario.
+        """
+        return await play_population(
+            self.stage,
+            name,
+            lambda each: self.payer(each, balance=balance, policy=policy),
+            count=n,
+            arrivals=arrivals,
+            behaviour=behaviour,
+            until_s=until_s,
+        )
+
+    async def another_service(
+        self, *, shares_database: bool = False, **settings: Any
+    ) -> events.ServiceName:
+        """Start another service; return its name, such as "service 2".
+
+        It has the first one's merchant, wallet and settings, but for those given here, and its own
+        database and id secret, unless it shares them (needs "other services").
+        """
+        if self.stage.another_service is None:
+            raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
+        return await self.stage.another_service(shares_database, settings)
+
+    @property
+    def services(self) -> tuple[events.ServiceName, ...]:
+        """The names of the services; payers use the first, and others as `payer.at(name)`."""
+        return self.stage.services
+
+    @explained
+    async def advance(self, seconds: FromZero = 0.0, *, until_s: FromZero | None = None) -> None:
+        """Advance time (needs "clock"); timers, sweeps and blocks run as they fall due.
+
+        `until_s` is a moment in Unix seconds instead; if it is past, no time goes by.
+        """
+        if until_s is not None:
+            seconds = max(0.0, until_s - self.clock.now())
+        self.stage.record(events.TimeAdvanced(seconds=seconds))
+        await self.stage.advance(seconds)
+
+    async def fault(self, fault: Fault | FaultRule) -> None:
+        """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
+
+        It may be a function, too, which cannot be sent to a deployment: it gets each request that
+        no other fault has struck (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the
+        fault that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
+        """
+        if isinstance(fault, Fault):
+            self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+            await self.stage.ask("faults", msgspec.to_builtins(fault))
+        elif self.stage.parts is None:
+            raise ValueError("a Python function cannot be sent to a deployment")
+        else:
+            self.stage.parts.faults.add_rule(fault)
+            self.note("fault", rule=described(fault))
+
+    async def heal(self) -> None:
+        """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
+        await self.stage.ask("faults/clear", {})
+
+    @explained
+    async def skew(self, actor: events.Part, seconds: float) -> None:
+        """Skew the clock of the service, the facilitator, the explorer or the chain.
+
+        Services and facilitators with names have clocks of their own.
+        """
+        self.stage.record(events.ClockSkewed(victim=actor, seconds=seconds))
+        await self.stage.ask("clock/skew", {"actor": actor, "seconds": seconds})
+
+    @explained
+    async def explorer_lag(self, seconds: float) -> None:
+        """Show each block in the explorer `seconds` late (needs "faults")."""
+        self.stage.record(events.ExplorerLagged(seconds=seconds))
+        await self.stage.ask("explorer/lag", {"seconds": seconds})
+
+    @explained
+    async def set_facilitator(
+        self,
+        name: str | None = None,
+        *,
+        receipt_timeout_s: AboveZero | None = None,
+        simulates: bool | None = None,
+        simulates_verify: bool | None = None,
+    ) -> None:
+        """Change settings of a facilitator, the first one's without a name (needs "faults").
+
+        They are those of `FacilitatorSettings`; what is left out stays as it is.
+        """
+        given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
+        given |= {"simulates": simulates, "simulates_verify": simulates_verify}
+        changes = {key: value for key, value in given.items() if value is not None}
+        self.note("facilitator set", **changes)
+        await self.stage.ask("facilitator", changes)
+
+    @explained
+    async def crash(self, service: events.ServiceName = "service") -> None:
+        """Kill a service; returns when it has restarted on its database, 1 second later."""
+        service = self.stage.first if service == "service" else service
+        self.stage.record(events.ServiceCrashed(victim=service))
+        await self.stage.ask("crash", {"service": service})
+
+    # --- the chain -------------------------------------------------------------------
+
+    @explained
+    async def fund(self, address: str, amount: str, network: str | None = None) -> None:
+        """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
+        given = {"address": address, "amount": amount}
+        await self.stage.ask(path_on("faucet", network), given)
+
+    @explained
+    async def mining(self, automine: bool) -> None:
+        """Mine each transaction immediately, or only on demand (needs "control chain")."""
+        self.stage.record(events.MiningSwitched(automine=automine))
+        await self.stage.ask("mining", {"automine": automine})
+
+    @explained
+    async def mine(self, blocks: int = 1) -> None:
+        """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
+        await self.stage.ask("mine", {"blocks": blocks})
+
+    @explained
+    async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
+        """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
+        self.stage.record(events.ChainReorganised(depth=depth))
+        await self.stage.ask("reorg", {"depth": depth, "drop": drop or []})
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block, without its transactions (needs "observe chain")."""
+        return await newest_block(self.stage)
+
+    def on_block(self, hook: OnBlock) -> None:
+        """Call a function with each new `NewBlock`, also if it replaces another one.
+
+        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
+        """
+        call_on_block(self.stage.parts, hook)
+
+    async def drop_waiting(self) -> None:
+        """Drop every transaction from the mempool (needs "control chain")."""
+        self.stage.record(events.MempoolDropped())
+        await self.stage.ask("drop", {})
+
+    @explained
+    async def force_revert(self, calls: int = 1) -> None:
+        """Make the next calls of the token revert when mined."""
+        self.stage.record(events.RevertsForced(calls=calls))
+        await self.stage.ask("force-revert", {"calls": calls})
+
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Pause the token for the length of a `with` block (needs "fiat token")."""
+        return self._between(abi.PAUSE, abi.UNPAUSE)
+
+    def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
+        """Blacklist an address for the length of a `with` block (needs "fiat token")."""
+        calls = (abi.BLACKLIST, abi.UNBLACKLIST)
+        on, off = (abi.calldata(each, parse_address(address)) for each in calls)
+        return self._between(on, off)
+
+    @asynccontextmanager
+    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
+        owner = str(self.info and self.info.token_owner)
+        await self.stage.transact(owner, to_hex(on))
+        try:
+            yield
+        finally:
+            await self.stage.transact(owner, to_hex(off))
+
+    @explained
+    async def run_indexer(self, service: events.ServiceName = "service") -> dict[str, Any]:
+        """Run the payment indexer of a service now; return its counts."""
+        done: dict[str, Any] = await self.stage.ask("indexer/run", {"service": service})
+        return done
+
+    async def ask_facilitator(
+        self,
+        verb: str,
+        payer: Payer,
+        required: Answer,
+        header: str,
+        *,
+        version: int | None = None,
+        requirements: dict[str, Any] | None = None,
+    ) -> Any:
+        """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
+
+        With a `version` it is asked as a shop of the x402 standard asks, of 1 or 2.
+        `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
+        for another verb or version.
+        """
+        path, body = _facilitator_request(verb, required, header, version, requirements or {})
+        async with self.stage.client(payer.name, "facilitator") as http:
+            response = await http.post(path, json=body)
+        self.stage.last_exchange = response.request.extensions["exchange"]
+        return response.json()
+
+    # --- the money, counted on the chain --------------------------------------------
+
+    @explained
+    async def balance(self, address: str, network: str | None = None) -> int:
+        """Return an address's balance on the chain, in base units (needs "observe chain")."""
+        return await self.stage.balance(address, network)
+
+    @explained
+    async def earned(self, service: events.ServiceName | None = None) -> int:
+        """Return what the merchants have earned since the scenario began, in base units.
+
+        With a service's name, only its merchant. Services that share one share its earnings.
+        Raises `ValueError` for the name of no service.
+        """
+        merchants = self.stage.merchants(self.merchant)
+        name = self.stage.first if service == "service" else service
+        if name is not None and name not in merchants:
+            raise ValueError(unknown("service", name, merchants))
+        of = sorted(set(merchants.values()) if name is None else [merchants[name]])
+        return sum([await self.balance(each) - self._held_base.get(each, 0) for each in of])
+
+    @explained
+    async def transfers(
+        self, sender: Payer | None = None, *, to: Payer | None = None
+    ) -> list[Transfer]:
+        """Return the transfers since the scenario began, without mints; of one payer if given."""
+        found: list[Transfer] = await self.stage.ask("transfers", kind=list[Transfer])
+        return [
+            each
+            for each in found
+            if each.tx_hash not in self._moved
+            and each.sender != checksum(ZERO_ADDRESS)
+            and (sender is None or each.sender == sender.address)
+            and (to is None or each.to == to.address)
+        ]
+
+    # --- what must hold --------------------------------------------------------------
+
+    def expect(
+        self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None
+    ) -> None:
+        """Check that `actual` equals `expected`, as the clause demands, and record the result.
+
+        An answer is checked by its status, or, if a text is expected, its error. `about` is the
+        answer that is checked, if `actual` is none, by default the newest one. Raises `ValueError`
+        for an unknown clause.
+        """
+        require_clause(clause, "expect")
+        if isinstance(actual, Answer):
+            about = about or actual
+            actual = actual.error if isinstance(expected, str) else actual.status
+        self.stage.record(
+            events.Check(
+                clause=clause,
+                ok=bool(actual == expected),
+                exchange=(about.exchange if about else self.stage.last_exchange) or None,
+                expected=_scalar(expected),
+                actual=_scalar(actual),
+            )
+        )
+
+    def note(self, name: str, /, **data: Any) -> None:
+        """Write a note of your own to the journal: a name and JSON data.
+
+        Raises `TypeError` for data that JSON cannot hold.
+        """
+        require_kind("name", name, str)
+        self.stage.record(events.Note(name=name, data=_noted(data)))
+
+
+def _facilitator_request(
+    verb: str,
+    required: Answer,
+    header: str,
+    version: int | None,
+    requirements: dict[str, Any],
+) -> tuple[str, dict[str, Any]]:
+    """Return the path and the body of a request to "verify" or "settle".
+
+    `header` is that of a payment in two steps, of which a `version` of the standard takes what is
+    signed. `requirements` replace fields of the 402's. Raises `ValueError` for another verb or
+    version.
+    """
+    if verb not in _TWO_STEPS:
+        raise ValueError(unknown("verb", verb, _TWO_STEPS))
+    if version is None:
+        wanted = {**required.requirements, **requirements}
+        body = {"paymentHeader": header, "paymentRequirements": wanted}
+        return _TWO_STEPS[verb], {"x402Version": cronos.VERSION, **body}
+    if version not in x402.VERSIONS:
+        raise ValueError(f"version: the x402 standard has 1 and 2, not {version}")
+    payload, payment = exact_payload(*authorization_of(header)), object()
+    if version == 1:
+        wanted = required.body["accepts"][0]
+        payment = x402.PaymentV1(1, wanted["scheme"], wanted["network"], payload)
+    else:
+        offered = read_required(required.standard_offer or "")
+        wanted = to_builtins(offered.accepts[0])
+        payment = x402.PaymentV2(2, offered.accepts[0], payload, offered.resource)
+    return _STANDARD[verb], {
+        "x402Version": version,
+        "paymentPayload": to_builtins(payment),
+        "paymentRequirements": {**wanted, **requirements},
+    }

@@ -1,0 +1,708 @@
+"""A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from inspect import isawaitable
+from itertools import takewhile
+from typing import Any, Literal
+
+import httpx
+import msgspec
+from msgspec.structs import replace
+
+from x402sim.chain.base import Block
+from x402sim.clock import Clock
+from x402sim.events import ServiceName
+from x402sim.http.exchange import Headers
+from x402sim.payer import core, standard
+from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
+from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.protocol import abi, routes
+from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
+from x402sim.protocol.messages import (
+    Agent,
+    AgentList,
+    BadMessage,
+    PaymentRequirements,
+    decode,
+    decoded,
+    encode,
+)
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import AGENTS, QUOTE, SESSIONS
+from x402sim.protocol.ways import object_in
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, read_payment, read_required
+from x402sim.rng import Stream, later
+from x402sim.text.arguments import explained
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
+from x402sim.world.control.messages import Sent, State
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the service; `status` is None if none came, and `error` says why.
+
+    `body` is the answer's JSON object; empty if the answer is not one. `header` reads a header.
+    """
+
+    status: int | None
+    body: dict[str, Any]
+    exchange: int
+    text: str = ""
+    broken: str | None = None
+    headers: Headers = field(default_factory=list, repr=False)
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the answer; None if it has none of that name."""
+        found: str | None = httpx.Headers(self.headers).get(name)
+        return found
+
+    @property
+    def error(self) -> str | None:
+        """The error's text, or the name of the exception that ended the exchange."""
+        return self.broken or self.body.get("error")
+
+    @property
+    def reason(self) -> str:
+        """The error's details; empty if there are none."""
+        return str(self.body.get("reason", ""))
+
+    @property
+    def payment_id(self) -> str:
+        """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
+        return str(self._field("paymentId", "payment id"))
+
+    @property
+    def requirements(self) -> dict[str, Any]:
+        """The payment requirements of a 402, without the description (2.1).
+
+        Raises `PaymentFailed` if the answer is not a 402.
+        """
+        wanted: dict[str, Any] = self._field("paymentRequirements", "402 to pay")
+        return {name: value for name, value in wanted.items() if name != "description"}
+
+    @property
+    def price_base(self) -> int:
+        """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
+        return int(self.requirements["maxAmountRequired"])
+
+    def _field(self, name: str, meaning: str) -> Any:
+        if name not in self.body:
+            raise PaymentFailed(f"no {meaning}: {self._outcome}")
+        return self.body[name]
+
+    @property
+    def standard_offer(self) -> str | None:
+        """What a 402 offers in version 2 of the x402 standard, to pay in one step, if it does."""
+        return self.header(REQUIRED_HEADER) if self.status == 402 else None
+
+    @property
+    def _outcome(self) -> str:
+        """The outcome of the exchange, for an error's text."""
+        if self.status is None:
+            return f"the request was not answered ({self.broken})"
+        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block: its number, its time in Unix seconds, and the hashes of its transactions."""
+
+    number: int
+    time_s: int
+    tx_hashes: tuple[str, ...] = ()
+
+
+async def newest_block(stage: Stage) -> NewBlock:
+    """Return the chain's newest block, without its transactions."""
+    found: State = await stage.ask("state", kind=State)
+    return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
+
+
+OnBlock = Callable[[NewBlock], Awaitable[None] | None]
+"""A function, or a coroutine function, of a new block."""
+
+
+def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
+    """Call a function with each new block, also with those that replace others.
+
+    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
+    `ValueError` without parts: for a deployment.
+    """
+    if parts is None:
+        raise ValueError("a Python function cannot be sent to a deployment")
+    running: set[asyncio.Task[None]] = set()
+
+    async def finish(started: Awaitable[None]) -> None:
+        try:
+            await started
+        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
+            parts.report_bug(error)
+
+    def on_new_block(block: Block) -> None:
+        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
+        try:
+            started = hook(new)
+        except Exception as error:  # noqa: BLE001 - as above
+            parts.report_bug(error)
+            return
+        if isawaitable(started):
+            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
+            running.add(task)
+            task.add_done_callback(running.discard)
+
+    parts.chain_recorder.on_block.append(on_new_block)
+
+
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+
+class PayerClient:
+    """A name, a wallet, and an HTTP client of one service."""
+
+    def __init__(
+        self, stage: Stage, name: str, wallet: Wallet, service: ServiceName = "service"
+    ) -> None:
+        self.stage, self.name, self.wallet = stage, name, wallet
+        self.http = stage.client(name, service)
+        self.skew_s = 0.0
+        """Seconds by which this payer's clock is ahead of the true time."""
+        self.network = stage.network_of(service)
+        """The network whose token it pays with: that of the service it is at."""
+
+    @property
+    def address(self) -> str:
+        """The payer's address."""
+        return self.wallet.address
+
+    @property
+    def clock(self) -> Clock:
+        """The true time: `now()` in Unix seconds, and `await sleep(seconds)`."""
+        return self.stage.clock
+
+    def now_s(self) -> int:
+        """Return the time by this payer's clock, in Unix seconds."""
+        return int(self.stage.clock.now() + self.skew_s)
+
+    # --- over HTTP -------------------------------------------------------------------
+
+    async def send(
+        self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Send one request to the service; return its answer, also if the exchange breaks."""
+        named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
+        if json is not None:
+            body = json if isinstance(json, bytes) else encode(json)
+            named["content-type"] = "application/json"
+        request = self.http.request_to(method, path, named, body)
+        try:
+            response = await self.http.ask(request)
+        except httpx.TransportError as error:
+            answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
+        else:
+            exchange = request.extensions["exchange"]
+            fields, text = object_in(response.content) or {}, response.text
+            answer = Answer(response.status, fields, exchange, text, headers=response.headers)
+        self.stage.last_exchange = answer.exchange
+        return answer
+
+    async def ask(
+        self,
+        resource: str = QUOTE,
+        *,
+        payment_id: str | None = None,
+        session_id: str | None = None,
+        header: str | None = None,
+        order: Any = None,
+    ) -> Answer:
+        """Request a protected resource, with or without a proof of payment.
+
+        A `header` that was signed for one step, by whomever, is a payment of its own. A
+        `payment_id` is served as often as it is shown, by default.
+        """
+        headers = core.proofs(payment_id, session_id)
+        if header is not None:
+            headers[PAYMENT_HEADERS[2]] = header
+        return await self.send("POST", resource, json=order or ORDER, headers=headers)
+
+    async def ask_session(
+        self, deposit: str, duration: int, *, payment_id: str | None = None
+    ) -> Answer:
+        """Request a session of `deposit` tokens and a `duration` in the service's unit, seconds."""
+        body = {"maxSpend": deposit, "duration": duration}
+        return await self.send("POST", SESSIONS, json=body, headers=core.proofs(payment_id))
+
+    async def pay(
+        self,
+        required: Answer,
+        header: str | None = None,
+        *,
+        payment_id: str | None = None,
+        requirements: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Settle a 402 at /api/pay, with a newly signed header unless one is given.
+
+        `payment_id` and `requirements` (only the fields that differ) replace the 402's own.
+        None for one of them leaves it out. Raises `PaymentFailed` if `required` is not a 402.
+        """
+        body = core.settlement(
+            required.payment_id if payment_id is None else payment_id,
+            self.sign(required) if header is None else header,
+            required.requirements,
+            requirements,
+        )
+        return await self.send("POST", routes.PAY, json=body)
+
+    async def payment(self, payment_id: str) -> dict[str, Any]:
+        """Return the service's record of a payment, or its error if there is none."""
+        return (await self.send("GET", routes.PAYMENTS + payment_id)).body
+
+    async def session(self, session_id: str) -> dict[str, Any]:
+        """Return the service's view of a session, or its error if there is none."""
+        return (await self.send("GET", routes.SESSION + session_id)).body
+
+    # --- signing ---------------------------------------------------------------------
+
+    def sign(
+        self,
+        required: Answer,
+        *,
+        steps: Literal[1, 2] = 2,
+        spelling: Spelling = "hex",
+        by: Wallet | None = None,
+        network: Network | None = None,
+        receive: bool = False,
+        **wrong: Any,
+    ) -> str:
+        """Return a payment header for a 402, signed by this payer's clock.
+
+        It is for `pay`; with `steps=1` it is for `ask`, in version 2 of the x402 standard.
+
+        `wrong` replaces fields of the authorization *before* signing: `to` (an address), `value`,
+        `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` signs instead; the
+        authorization still names this payer. `network` replaces the network that is signed for and
+        named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
+        submit. These two and `spelling` are for two steps only. Raises `PaymentFailed` if
+        `required` is not a 402 that can be paid so.
+        """
+        if steps == 1:
+            if (spelling, network, receive) != ("hex", None, False):
+                raise ValueError("spelling, network and receive are for steps=2")
+            return self._sign_one_step(required, by, wrong)
+        wanted: PaymentRequirements = decode(
+            msgspec.json.encode(required.requirements), PaymentRequirements
+        )
+        auth = self.wallet.authorize(wanted, self.now_s())
+        return core.signed_header(
+            core.changed(auth, wrong),
+            by or self.wallet,
+            network or self.network,
+            spelling,
+            receive=receive,
+        )
+
+    def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
+        if required.standard_offer is None:
+            raise PaymentFailed(f"no payment in one step is offered: {required.error}")
+        offer = standard.choose(read_required(required.standard_offer), self.network)
+        _, header = standard.sign(
+            offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
+        )
+        return header
+
+    def rewrite_header(
+        self,
+        header: str,
+        *,
+        spelling: Spelling = "hex",
+        scheme: str | None = None,
+        network: str | None = None,
+        asset: str | None = None,
+        **changed: Any,
+    ) -> str:
+        """Return a header that was changed *after* signing: in fields of `wrong` (see `sign`), or
+        in its scheme, network or token, which no signature covers."""
+        if changed:
+            header = core.rewritten_header(header, self.network, **changed)
+        old = decode_header(header)
+        payload = replace(old.payload, asset=asset or old.payload.asset)
+        scheme, network = scheme or old.scheme, network or old.network
+        return spelled(replace(old, scheme=scheme, network=network, payload=payload), spelling)
+
+    def window(self, header: str) -> tuple[int, int]:
+        """Return validAfter and validBefore of a header, in Unix seconds (both exclusive)."""
+        auth, _ = authorization_of(header)
+        return auth.valid_after, auth.valid_before
+
+    # --- on the chain, on its own account --------------------------------------------
+
+    async def balance(self) -> int:
+        """Return this payer's balance on the chain, in base units."""
+        elsewhere = None if self.network == self.stage.network else self.network.name
+        return await self.stage.balance(self.address, elsewhere)
+
+    async def transfer(self, to: str, amount: str) -> Sent:
+        """Send tokens in this payer's own transaction."""
+        amount_base = to_base(amount, self.stage.network.decimals)
+        return await self._call(abi.transfer(parse_address(to), amount_base))
+
+    async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
+        """Cancel the authorization of a header, on the chain."""
+        auth, _ = authorization_of(header)
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.stage.network.domain)
+        return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
+
+    async def submit(self, header: str, *, receive: bool = False) -> Sent:
+        """Submit a signed authorization to the chain, as anyone may: of `sign`, or in one step."""
+        try:
+            auth, signature = authorization_of(header)
+        except BadMessage:
+            signed = read_payment(2, header).signed
+            auth, signature = signed.authorization, signed.signature
+        return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
+
+    async def _call(self, data: bytes) -> Sent:
+        return await self.stage.transact(self.address, to_hex(data))
+
+
+Ask = Callable[[], Awaitable[Answer]]
+
+
+@dataclass(slots=True, eq=False)
+class Signed:
+    """An authorization that was signed: when, for how many tokens, and when it expires."""
+
+    at_s: float
+    price: Decimal
+    expires_s: float
+
+
+@dataclass(slots=True)
+class Spending:
+    """What one payer has signed for, at all services, oldest first."""
+
+    policy: PayerPolicy
+    signed: list[Signed] = field(default_factory=list)
+    total: Decimal = Decimal()
+    paid: Decimal = Decimal()
+    """What an answer said is paid."""
+    unsure: list[Signed] = field(default_factory=list)
+    """What no answer said is paid, and had not expired at the last signature."""
+
+    def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
+        """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
+
+        def since(seconds: float) -> Decimal:
+            newest = takewhile(lambda each: each.at_s > now_s - seconds, reversed(self.signed))
+            return sum((each.price for each in newest), Decimal())
+
+        self.unsure = [each for each in self.unsure if each.expires_s > now_s]
+        unsure = sum((each.price for each in self.unsure), Decimal())
+        budget = self.policy.budget
+        bill = Bill(
+            price=price, signed=self.total, signed_since=since, paid=self.paid, unsure=unsure
+        )
+        if not budget.allows(bill):
+            raise SpendingCapExceeded(
+                f"the 402 asks for {price}, {self.total} is signed for ({self.paid} of it paid, "
+                f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
+                "signed"
+            )
+        new = Signed(now_s, price, expires_s)
+        self.signed.append(new)
+        self.unsure.append(new)
+        self.total += price
+        return new
+
+    def note_paid(self, signed: Signed) -> None:
+        """Count as paid what an answer said is paid."""
+        if signed in self.unsure:
+            self.unsure.remove(signed)
+            self.paid += signed.price
+
+
+class Order:
+    """One 402 that is to be paid, in the hands of the policy `retry`."""
+
+    def __init__(self, payer: PayerClient, spending: Spending, required: Answer, ask: Ask) -> None:
+        self._payer, self._spending, self._ask = payer, spending, ask
+        self._header: str | None = None
+        self._signed: Signed | None = None
+        self.required, self.last = required, required
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether the last answer says that the payment is made."""
+        return self._next is Next.REPEAT
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the last answer says that this authorization never pays.
+
+        In one step no answer says so, and it never pays once it has expired.
+        """
+        if self.in_one_step and self._signed is not None:
+            return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
+        return self._next is Next.SIGN
+
+    @property
+    def in_one_step(self) -> bool:
+        """Whether the request itself pays, as the policy says and the 402 offers."""
+        return self._spending.policy.steps == 1 and self.required.standard_offer is not None
+
+    @property
+    def _next(self) -> Next:
+        return next_step(self.last.status, self.last.body)
+
+    async def pay(self) -> None:
+        """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
+        if self._header is None:
+            await self.sign_again()
+        if self.in_one_step:
+            self.last = await self._payer.ask(header=self._header)
+        else:
+            self.last = await self._payer.pay(self.required, self._header)
+        if self.is_paid:
+            self.note_paid()
+
+    async def sign_again(self) -> None:
+        """Sign another authorization for the same 402, or the first one."""
+        payer, network = self._payer, self._payer.network
+        price = Decimal(to_decimal(self.required.price_base, network.decimals))
+        allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
+        self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
+        self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
+
+    async def ask_again(self) -> None:
+        """Ask for a new 402; without one, the old one stays."""
+        required = await self._ask()
+        if required.status == 402:
+            self.required, self._header = required, None
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await self._payer.clock.sleep(seconds)
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block."""
+        return await newest_block(self._payer.stage)
+
+    def note_paid(self) -> None:
+        """Count the newest authorization as paid, if there is one."""
+        if self._signed is not None:
+            self._spending.note_paid(self._signed)
+
+
+class Shopper:
+    """A payer at one service, in the hands of the policy `sessions`."""
+
+    def __init__(self, payer: PayerClient, spending: Spending) -> None:
+        self._payer, self._spending = payer, spending
+        self._payment_id: str | None = None
+        self._session_id: str | None = None
+        self._last: Answer | None = None
+        """The last answer to the request that is being made."""
+        self.payments = 0
+        """How many payments were made, deposits included."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the last request was served."""
+        return self._last is not None and self._last.status == 200
+
+    async def fetch(self) -> Answer:
+        """Get one quote; return the last answer."""
+        sessions = self._spending.policy.sessions
+        try:
+            await sessions.fetch(self)
+            if self._last is None:
+                raise RuntimeError(f"{described(sessions)} has sent no request")
+            return self._last
+        finally:
+            self._last = None  # a crowd keeps no answers
+
+    async def order(self, ask: Ask, required: Answer | None = None) -> Order:
+        """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
+        order = Order(self._payer, self._spending, required or await ask(), ask)
+        await self._spending.policy.retry.pay(order)
+        self.payments += order.is_paid
+        return order
+
+    async def deposit(self, deposit: str, duration: int) -> Answer:
+        """Pay for a session, and return the answer that names it."""
+        payer = self._payer
+        order = await self.order(lambda: payer.ask_session(deposit, duration))
+        payment_id = order.required.payment_id
+        return await payer.ask_session(deposit, duration, payment_id=payment_id)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await self._payer.clock.sleep(seconds)
+
+    async def show_payment(self) -> None:
+        """Request it with the newest payment id, if there is one."""
+        if self._payment_id is not None:
+            self._last = await self._payer.ask(payment_id=self._payment_id)
+
+    async def show_session(self) -> None:
+        """Request it with the newest session, if there is one."""
+        if self._session_id is not None:
+            self._last = await self._payer.ask(session_id=self._session_id)
+
+    async def buy(self) -> None:
+        """Pay for the request, and send it with that payment id unless the refusal is final."""
+        self._last = required = await self._payer.ask()
+        if required.status != 402:
+            return
+        order = await self.order(self._payer.ask, required)
+        self._last = order.last
+        if not order.is_final:
+            self._payment_id = order.required.payment_id
+            if not order.in_one_step:
+                await self.show_payment()
+            if self.is_served:
+                order.note_paid()
+
+    async def open_session(self, deposit: str, duration: int) -> None:
+        """Pay a deposit for a session."""
+        opened = await self.deposit(deposit, duration)
+        self._last = opened
+        self._session_id = opened.body.get("sessionId")
+
+
+class Payer(PayerClient):
+    """One payer at one service.
+
+    `ask`, `sign` and `pay` are the steps of a purchase. `buy` takes them as the policy says, up to
+    the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
+    receipt comes with the quote.
+
+    `http` is its httpx client, which pays by itself with an `auth`:
+    `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        wallet: Wallet,
+        spending: Spending,
+        service: ServiceName = "service",
+    ) -> None:
+        super().__init__(stage, name, wallet, service)
+        if spending.policy.timeout_s is not None:
+            self.http.timeout = spending.policy.timeout_s
+        self._spending, self._shopper = spending, Shopper(self, spending)
+        self._elsewhere: dict[ServiceName, Payer] = {}
+        """This payer at other services, by service; shared by all of them."""
+        self._listing_order = later(partial(stage.stream, f"shops of {name}"))
+
+    def at(self, service: ServiceName) -> "Payer":
+        """Return this payer at another service of the world: `await alice.at(other).ask()`."""
+        there = self._elsewhere.get(service)
+        if there is None:
+            there = Payer(self.stage, self.name, self.wallet, self._spending, service)
+            there._elsewhere, there._listing_order = self._elsewhere, self._listing_order
+            self._elsewhere[service] = there
+        there.skew_s = self.skew_s
+        return there
+
+    async def services(self) -> list[ListedService]:
+        """Ask each service for its agents; return those that sell quotes, in a random order."""
+        clients: dict[ServiceName, PayerClient] = {
+            name: self.at(name) for name in self.stage.services
+        }
+        return await _look_around(clients, self._listing_order)
+
+    async def choose(self, rule: Choose) -> "Payer":
+        """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
+
+        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
+        """
+        return self.at(_chosen(rule, await self.services()))
+
+    async def buy(self) -> Answer:
+        """Request a quote, pay as the policy says, and return the last answer to a payment.
+
+        Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
+        """
+        return (await self._shopper.order(self.ask)).last
+
+    async def fetch(self) -> Answer:
+        """Get one quote as the policy says; return the last answer, whose status is 200 if served.
+
+        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
+        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        """
+        return await self._shopper.fetch()
+
+    @explained
+    async def open_session(self, deposit: str, duration: int) -> Answer:
+        """Pay a deposit as the policy says, and return the answer that names the session.
+
+        Raises as `buy`.
+        """
+        return await self._shopper.deposit(deposit, duration)
+
+
+async def _look_around(
+    clients: dict[ServiceName, PayerClient], order: Stream
+) -> list[ListedService]:
+    """Ask every service for its agents, at the same time; return those that sell quotes.
+
+    They come in a random order: a rule that takes the first of equals prefers nobody.
+    """
+    answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
+    listed = []
+    for name, answer in zip(clients, answers, strict=True):
+        agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
+        if agent is not None:
+            listed.append(
+                ListedService(
+                    name=name,
+                    price_base=int(agent.price),
+                    reputation=agent.reputation,
+                    pay_to=agent.pay_to,
+                )
+            )
+    order.shuffle(listed)
+    return listed
+
+
+def _agents(answer: Answer) -> Sequence[Agent]:
+    """Return the agents that an answer lists; none if it is no list of them."""
+    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
+    return listed.agents if listed is not None and answer.status == 200 else ()
+
+
+def _chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
+    """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
+    if not callable(rule):
+        raise ValueError(
+            "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
+            f"got {described(rule)}"
+        )
+    if not services:
+        raise PaymentFailed("no service lists an agent that sells quotes")
+    name = rule(services)
+    known = [service.name for service in services]
+    if not isinstance(name, str):
+        raise ValueError(
+            f"the rule {described(rule)} returns the name of a service, such as {known[0]!r}, and "
+            f"not {described(name)}"
+        )
+    if name not in known:
+        raise ValueError(
+            f"the rule {described(rule)} chose no listed service: {unknown('service', name, known)}"
+        )
+    return name

@@ -1,0 +1,488 @@
+"""Plays a scenario in a world: records its beginning, its errors and its outcome."""
+
+import asyncio
+import inspect
+import logging
+import re
+import threading
+import traceback
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from inspect import isawaitable, unwrap
+from types import CoroutineType, TracebackType
+from typing import Any, TextIO
+
+from msgspec import UNSET, UnsetType
+
+from x402sim import events
+from x402sim.clock import Clock, periodic_context, stopwatch
+from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
+from x402sim.explorer.index import ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.journal import Entry
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
+from x402sim.report.progress import telling
+from x402sim.report.run import Run, finished, is_swept
+from x402sim.report.summary import checks_of
+from x402sim.service.settings import Settings
+from x402sim.spec.decisions import Decisions
+from x402sim.text import tracebacks
+from x402sim.text.printable import changed, described
+from x402sim.text.times import duration
+from x402sim.world.chains import DEFAULT_CHAIN
+from x402sim.world.invariants import Invariants
+from x402sim.world.live import LiveWorld
+from x402sim.world.loop import Deadlock, VirtualLoop, run_anywhere, run_virtual
+from x402sim.world.scenario import (
+    Scenario,
+    ScenarioFunction,
+    file_of,
+    find,
+    scenario_of,
+    source_of,
+)
+from x402sim.world.stages import left_ahead, open_stage
+from x402sim.world.world import Deployment, World
+
+_FORGOTTEN = re.compile("coroutine '.*' was never awaited")
+
+
+@dataclass(slots=True)
+class _Search:
+    """What was found in a block; the line is told if it is in `file`."""
+
+    file: str
+    found: list[str] = field(default_factory=list)
+
+    def note(self, told: str) -> None:
+        """Note what Python tells of a coroutine, with the newest line of the file where it is."""
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        where = f" ({tracebacks.shown(self.file)}:{frame.f_lineno})" if frame else ""
+        self.found.append(f"{told}{where}")
+
+
+_search: ContextVar[_Search | None] = ContextVar("forgotten coroutines", default=None)
+
+
+class _Hook:
+    """Python's way to show a warning, in place as long as any story is played."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stories = 0
+        self._before = warnings.showwarning
+        self._undo = ExitStack()
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Show warnings by this hook in a block."""
+        with self._lock:
+            self._stories += 1
+            if self._stories == 1:
+                self._put()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stories -= 1
+                if not self._stories:
+                    self._undo.close()
+
+    def _put(self) -> None:
+        self._undo.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
+        if warnings.showwarning != self._show:  # another thread may have kept and restored it
+            self._before = warnings.showwarning
+        warnings.showwarning = self._show
+
+    def _show(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        search, told = _search.get(), _FORGOTTEN.match(str(message))
+        if search is None or told is None:
+            self._before(message, category, filename, lineno, file, line)
+        else:
+            search.note(told[0])
+
+
+_HOOK = _Hook()
+
+
+class ForgottenAwait(RuntimeError):
+    """A story called a coroutine function, and did not await what that returned."""
+
+
+@contextmanager
+def forgotten_awaits(file: str) -> Iterator[list[str]]:
+    """Find the coroutines that are never awaited in a block; after it, the list has each.
+
+    `file` is where the story is written: the line is told if it is in there. If the block raises,
+    the exception has a note of them, since it may follow from that.
+    """
+    search = _Search(file)
+    token = _search.set(search)
+    with _HOOK.in_place():
+        try:
+            yield search.found
+        except Exception as error:
+            search.file = ""  # where it is discarded from now on is not where it was forgotten
+            _let_go(error)
+            if search.found:
+                error.add_note(named(search.found))
+            raise
+        finally:
+            _search.reset(token)
+
+
+def named(found: list[str]) -> str:
+    """Name what was found, and say what to do."""
+    return "; ".join(found) + ": write `await`"
+
+
+def _let_go(error: BaseException) -> None:
+    """Discard what an error's frames hold, which may be a coroutine."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            _let_go(each)
+    if isinstance(error, AttributeError):
+        from difflib import get_close_matches
+
+        near = get_close_matches(error.name or "", dir(error.obj), n=1)
+        if near and near[0] != error.name and not isinstance(error.obj, CoroutineType):
+            error.add_note(f"did you mean {near[0]!r}?")
+        error.obj = None
+    traceback.clear_frames(error.__traceback__)
+
+
+IDLE_TIMEOUT_S = 31 * 86400
+"""A month of simulated time."""
+LOOK_S, AGAIN_S = 600, 1
+"""Simulated seconds between two looks at what could wake the story; and until the second one."""
+
+
+class IdleTimeout:
+    """A context manager around a story, and a listener of its journal.
+
+    Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
+    a request; time that the story advances itself (`LiveWorld.advance`) does not count. Raises into
+    the story, so that the journal is kept, what it is told to `stop` for: the loop's
+    `TimeStandsStill`, and what the user's own code raised in a part of the world.
+    """
+
+    def __init__(self, clock: Clock, parts: frozenset[Part]) -> None:
+        """Listen; `parts` are the actors that go on without the story."""
+        self._clock, self._parts = clock, parts
+        self._loop = asyncio.get_running_loop()
+        self._limit = asyncio.timeout(None)
+        self._until = self._loop.time() + IDLE_TIMEOUT_S
+        first_s, unawaited = self._loop.time() + LOOK_S, periodic_context()
+        self._timer = self._loop.call_at(first_s, self._look, context=unawaited)
+        self._asked: set[int] = set()
+        """The exchanges of the story that are in flight."""
+        self._is_suspect = False
+        self._newest_s = self._loop.time()
+        self._stopped_by: Exception | None = None
+
+    def __call__(self, entry: Entry) -> None:
+        """Restart the timeout if the event is the story's own."""
+        event = entry.event
+        if event.actor in self._parts:
+            return
+        asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
+        self._newest_s = self._loop.time()
+        self._until = max(self._until, self._newest_s + asked_s + IDLE_TIMEOUT_S)
+        if isinstance(event, RequestSent):
+            self._asked.add(event.exchange)
+        elif isinstance(event, AnswerReceived | NoAnswer):
+            self._asked.discard(event.exchange)
+
+    def _look(self) -> None:
+        """Stop the story if it is stuck at two looks, between which all that is ready has run."""
+        now_s = self._loop.time()
+        is_stuck = self._is_stuck()
+        if is_stuck and self._is_suspect:
+            self.stop(Deadlock(
+                f"nothing can wake the story, which did nothing since {self._newest_s:.3f} s: only "
+                "blocks, sweeps and the indexer are left"
+            ))  # fmt: skip
+        elif now_s >= self._until:
+            self._limit.reschedule(now_s)
+        else:
+            self._is_suspect = is_stuck
+            next_s = min(self._until, now_s + (AGAIN_S if is_stuck else LOOK_S))
+            self._timer = self._loop.call_at(next_s, self._look)
+
+    def _is_stuck(self) -> bool:
+        """Tell whether no request is in flight, and no timer but those of periodic work is set."""
+        if not isinstance(self._loop, VirtualLoop) or self._asked or self._loop.must_wait:
+            return False
+        return not self._clock.is_awaited and not self._loop.is_awaited
+
+    def stop(self, error: Exception) -> None:
+        """Raise an error in the story, now; of several, the first one counts."""
+        if self._stopped_by is None:
+            self._stopped_by = error
+            self._limit.reschedule(self._loop.time())
+
+    async def __aenter__(self) -> None:
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = self.stop
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = None
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._stopped_by is None:
+                raise TimeoutError(
+                    f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated "
+                    "time"
+                ) from error
+        if self._stopped_by is not None:
+            raise self._stopped_by from self._stopped_by.__cause__ or error
+
+
+log = logging.getLogger("x402sim")
+_is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
+
+
+class OtherNetwork(ValueError):
+    """The network that was chosen is not the deployment's."""
+
+
+def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress: bool) -> Run:
+    """Play a scenario in a world; `World.play` says how."""
+    found = find(scenario) if isinstance(scenario, str) else scenario_of(scenario)
+    is_told = progress and not is_swept()
+    is_virtual = not isinstance(world.where, Deployment) and world.backend.is_virtual
+    on_loop = run_virtual if is_virtual else run_anywhere
+    try:
+        run = finished(on_loop(lambda: _play(world, found, is_told)))
+    except KeyboardInterrupt as interrupt:
+        file = world.journal_file
+        kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
+        interrupt.add_note(f"{kept} what happened until then")
+        raise
+    if run.ahead_s:
+        log.warning(left_ahead(run.on, run.ahead_s))
+    return run
+
+
+async def _play(world: World, scenario: Scenario, is_told: bool) -> Run:
+    elapsed = stopwatch()
+    with _warnings_silenced():
+        async with open_stage(world) as stage:
+            _require_network(world, stage.network)
+            live = await LiveWorld.start(stage)
+            told = telling(scenario.name, _how_far(live)) if is_told else nullcontext()
+            try:
+                with told:
+                    await _play_on(live, scenario, world)
+                ahead_s, on = stage.ahead_s(), world.where.name
+                return Run(journal=stage.journal, on=on, real_s=elapsed(), ahead_s=ahead_s)
+            finally:
+                await stage.close_clients()
+
+
+def _require_network(world: World, theirs: Network) -> None:
+    """Raise `ValueError` if another network was chosen than that of the world on a stage."""
+    if world.network is not None and world.networks[0].name != theirs.name:
+        place, ours = world.where.name, world.networks[0].name
+        raise OtherNetwork(f"{place} is on {theirs.name}, not on {ours}; leave the network out")
+
+
+async def _play_on(live: LiveWorld, scenario: Scenario, world: World) -> None:
+    """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`."""
+    _begin(live, scenario, world)
+    outcome, reason = await _outcome(live, scenario, world)
+    stage = live.stage
+    if stage.parts is None and stage.control and live.info:  # the world has a journal of its own
+        stage.journal.merge(await stage.control.journal(live.info.journal))
+    stage.record(events.End(outcome=outcome, reason=reason))
+
+
+def _how_far(live: LiveWorld) -> Callable[[], str]:
+    """Return what says how far a story is that begins now: "2 h 5 min of its time, 70 events"."""
+    clock, journal, began_s = live.clock, live.stage.journal, live.clock.now_s()
+    return lambda: f"{duration(clock.now_s() - began_s)} of its time, {journal.length:,} events"
+
+
+def _chain_of(world: World) -> str | None:
+    """Return the name of a world's chain, if it is not the default one."""
+    return None if world.backend == DEFAULT_CHAIN else world.backend.name
+
+
+def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
+    network, source = live.network, source_of(scenario)
+    live.stage.record(
+        events.Begin(
+            seed=world.seed or 0,
+            chain=_chain_of(world),
+            options=_options(world),
+            services=_names(world.service),
+            facilitators=_names(world.facilitator),
+            scenario=scenario.name,
+            title=scenario.title,
+            start_ms=live.clock.now_ms(),
+            network=network.name,
+            decimals=network.decimals,
+            symbol=network.token_symbol,
+            merchant=live.info.pay_to if live.info else None,
+            token_owner=live.info.token_owner if live.info else None,
+            source=None if source == scenario.name else source,
+        )
+    )
+    if len(live.stage.services) > 1:
+        for name, merchant in live.stage.merchants(live.merchant).items():
+            live.stage.record(events.ServiceJoined(name=name, merchant=merchant))
+
+
+async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[events.Outcome, str]:
+    """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
+    missing = [need.meaning for need in scenario.needs if need not in live.stage.capabilities]
+    if missing:
+        chain = _chain_of(world)
+        place = world.where.name + (f" on {chain}" if chain else "")
+        return "skipped", f"{place} does not offer {', '.join(missing)}"
+    error = await _error(live, scenario, has_invariants=world.invariants)
+    if error is not None:
+        return "failed", error
+    checks = checks_of(live.stage.journal)
+    failed = [check for check in checks if not check.ok]
+    if failed:
+        return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
+    if scenario.covers and not checks:
+        return "failed", "it checked nothing"
+    return "passed", ""
+
+
+async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
+    """Run the story with invariants and idle timeout; return the exception that it raised."""
+    stage = live.stage
+    if stage.parts is not None and has_invariants:
+        stage.journal.listeners.append(Invariants(stage, stage.parts))
+    idle_timeout = IdleTimeout(live.clock, stage.actors)
+    stage.journal.listeners.append(idle_timeout)
+    try:
+        with forgotten_awaits(file_of(scenario)) as forgotten:
+            async with idle_timeout:
+                if stage.parts is not None:
+                    stage.parts.add_bug_listener(idle_timeout.stop)
+                await _started(scenario, live)
+        if forgotten:
+            raise ForgottenAwait(named(forgotten))
+    except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the story was
+        trace = tracebacks.lines(interrupt, skip=__file__)
+        live.stage.record(events.StoryRaised(trace=trace))
+        live.stage.record(events.End(outcome="failed", reason="interrupted"))
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
+        live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
+        return tracebacks.summary(error)
+    finally:
+        if stage.control is not None:
+            await live.heal()
+    return None
+
+
+def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
+    """Call a story; raises `TypeError` unless there is something to await."""
+    started: object = scenario.function(live)
+    if isawaitable(started):
+        return started
+    name, code = scenario.name, getattr(unwrap(scenario.function), "__code__", None)
+    where = f" ({tracebacks.shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
+    raise TypeError(
+        f"{name}{where} is no story, since it returned {described(started)}: "
+        f"write `async def {name}(world)`"
+    )
+
+
+@contextmanager
+def _warnings_silenced() -> Iterator[None]:
+    """Hide the service's warnings in this context: stories break things on purpose.
+
+    What failed is in the journal. Errors are logged as ever, and so are warnings if the logger
+    "x402sim" has a level of its own.
+    """
+    log.addFilter(_is_shown)  # once: a second time it is there already
+    token = _is_story.set(True)
+    try:
+        yield
+    finally:
+        _is_story.reset(token)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    asked_for = log.level != logging.NOTSET
+    return asked_for or record.levelno >= logging.ERROR or not _is_story.get()
+
+
+# --- the options of a world, as Python source for the journal ---
+
+_Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
+"""Options whose fields are written only if they differ from the default."""
+
+
+_NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
+"""The networks that have a public name; the default is never written."""
+
+
+_RECORDED = (
+    "latency",
+    "block_time_s",
+    "reorgs",
+    "gas_price_gwei",
+    "cache",
+    "coin_price",
+    "service",
+    "facilitator",
+    "explorer",
+)
+
+
+def _options(world: World) -> dict[str, str]:
+    """Return the options of a world that are given and no default, as Python source."""
+    given = {name: getattr(world, name) for name in _RECORDED}
+    first, *also = world.networks
+    given["network"] = [first, *also] if also else None if first == TESTNET else first
+    given["without"] = world.without
+    named = {name: _python(value) for name, value in given.items() if value and _differs(value)}
+    return named if world.invariants else named | {"invariants": "False"}
+
+
+def _names(given: object) -> tuple[str, ...] | UnsetType:
+    """Return the names of what is given by name; nothing of one that has none of its own."""
+    return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
+
+
+def _differs(value: Any) -> bool:
+    return not isinstance(value, _Configuration) or value != type(value)()
+
+
+def _python(value: Any) -> str:
+    for name, network in _NETWORKS.items():
+        if value == network:
+            return name
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
+    return changed(value, _python) if isinstance(value, _Configuration) else described(value)

@@ -1,0 +1,273 @@
+"""A population: when its payers come, what they do on a visit, and how all of it is played.
+
+Visits come as a Poisson process, at fixed intervals or at given moments; each runs a behaviour in a
+task of its own: it buys, or opens a session and uses it.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Protocol
+
+from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.policies import Choose
+from x402sim.rng import Stream, later
+from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
+from x402sim.text.printable import described
+from x402sim.world.payer import Payer
+from x402sim.world.stages import Stage
+from x402sim.world.transport.latency import LatencySpec, latency_of
+
+DAY_S = 86_400
+
+
+class Arrivals(Protocol):
+    """When visits begin; write your own with these two methods."""
+
+    is_random: bool
+    """Whether each visit is of a payer drawn at random; if not, payers come in turn."""
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the beginnings of visits in Unix seconds, in order; `start_s` is now."""
+        ...
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisson:
+    """Visits at random: `per_s` a second on average, for the whole population.
+
+    daily
+        Relative rates of equal parts of a day (UTC), such as 24 numbers, one an hour. Their mean
+        counts as 1, so that `per_s` stays the mean of a whole day. Without it the rate is constant.
+    """
+
+    per_s: AboveZero
+    daily: Sequence[float] = ()
+    is_random = True
+
+    def __post_init__(self) -> None:
+        if self.daily and (min(self.daily) < 0 or not 0 < sum(self.daily) < float("inf")):
+            raise ValueError(f"daily: expected rates of 0 or more, one above 0, got {self.daily!r}")
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield moments by thinning: those of the highest rate, some of them left out."""
+        highest = self._relative(max(self.daily)) if self.daily else 1.0
+        at_s = start_s
+        while True:
+            at_s += rng.expovariate(self.per_s * highest)
+            part = int(at_s % DAY_S / DAY_S * len(self.daily))
+            if not self.daily or rng.random() * highest < self._relative(self.daily[part]):
+                yield at_s
+
+    def _relative(self, rate: float) -> float:
+        return rate * len(self.daily) / sum(self.daily)
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A visit every `seconds`, the first one at once."""
+
+    seconds: AboveZero
+    is_random = False
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the moments of a fixed interval; draws nothing."""
+        return (start_s + number * self.seconds for number in itertools.count())
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class At:
+    """A visit at each of these moments, in seconds from now."""
+
+    seconds: Sequence[float]
+    is_random = False
+
+    def __post_init__(self) -> None:
+        given = self.seconds if isinstance(self.seconds, Iterable) else [self.seconds]
+        for each in given:
+            require_kind("seconds of At", each, FromZero)
+        if given is not self.seconds:
+            raise ValueError(f"At: expected a list of seconds, such as At([{self.seconds}])")
+
+    def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
+        """Yield the given moments in order; draws nothing."""
+        return (start_s + each for each in sorted(self.seconds))
+
+
+# --- what they do ------------------------------------------------------------------------
+
+Behaviour = Callable[[Payer, Stream], Awaitable[object]]
+"""One visit of a payer; the stream is the payer's own, and goes on from visit to visit."""
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buy:
+    """Get a quote as the payer's policy says, `times` times: by default pay for it and be served.
+
+    times
+        Quotes of one visit; default 1.
+    wait
+        Seconds between two orders: whatever a latency can be, such as a number, (median, sigma) of
+        a lognormal, or a list of measured seconds; default 0.
+    at
+        The name of the service, or a rule that chooses one for each order, such as `cheapest`;
+        default None, the world's first.
+    """
+
+    times: WholeAboveZero = 1
+    wait: LatencySpec = 0.0
+    at: str | Choose | None = None
+
+    def __post_init__(self) -> None:
+        latency_of(self.wait)
+
+    async def __call__(self, payer: Payer, rng: Stream) -> None:
+        """Visit once; each order is tried as the payer's policy says.
+
+        Raises `SpendingCapExceeded` beyond the policy's budget, which gives up the visit.
+        """
+        wait = latency_of(self.wait)
+        for number in range(self.times):
+            if number:
+                await payer.clock.sleep(wait(rng))
+            await (await _sent_to(payer, self.at)).fetch()
+
+
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Open a session and send requests that it pays for; what is left is refunded at its end.
+
+    A visit ends with its session, if that ends before all requests are sent. A payer that opens
+    another instead is `Buy(times=...)` with `PayerPolicy(sessions=OpenSessions(...))`.
+
+    deposit
+        Tokens; default "0.10".
+    requests
+        The most requests of one visit, default 10; those that the deposit does not cover are
+        refused.
+    wait
+        Seconds before each request but the first, as in `Buy`; default 0.
+    duration
+        Seconds from its opening until the session ends; default 3600. The last visit may be over
+        long before that: `await world.advance(duration + 60)` lets the session be refunded.
+    at
+        The name of the service, or a rule that chooses one for each visit, such as `cheapest`;
+        default None, the world's first.
+    """
+
+    deposit: str = "0.10"
+    requests: WholeAboveZero = 10
+    wait: LatencySpec = 0.0
+    duration: int = 3600
+    at: str | Choose | None = None
+
+    def __post_init__(self) -> None:
+        latency_of(self.wait)
+
+    async def __call__(self, payer: Payer, rng: Stream) -> None:
+        """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
+        wait, clock = latency_of(self.wait), payer.clock
+        there = await _sent_to(payer, self.at)
+        opened = (await there.open_session(self.deposit, self.duration)).body
+        session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)
+        if session_id is None:
+            return
+        for number in range(self.requests):
+            if number:
+                await clock.sleep(wait(rng))
+            if clock.now_ms() >= ends_ms:
+                return
+            await there.ask(session_id=session_id)
+
+
+async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
+    """Return a payer at the service of a name, or that a rule chooses; None leaves it."""
+    if at is None or isinstance(at, str):
+        return payer if at is None else payer.at(at)
+    return await payer.choose(at)
+
+
+# --- how it is played --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Population:
+    """The population of a story, when all its visits are over.
+
+    `payers` are all that came; `visits` counts the visits that began; `given_up` those of them that
+    ended with `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
+    """
+
+    payers: list[Payer]
+    visits: int
+    given_up: int
+
+
+async def play_population(
+    stage: Stage,
+    name: str,
+    join: Callable[[str], Awaitable[Payer]],
+    *,
+    count: int,
+    arrivals: Arrivals,
+    behaviour: Behaviour,
+    until_s: float | None,
+) -> Population:
+    """Play every visit of a population; return it after the last one.
+
+    Raises the first exception of a behaviour but those two, with a note of who raised it.
+    """
+    _require_behaviour(behaviour)
+    start_s = stage.clock.now()
+    moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
+    payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
+    streams = {
+        payer.name: later(partial(stage.stream, f"behaviour of {payer.name}")) for payer in payers
+    }
+    whose: Iterable[Payer] = payers if until_s is None else itertools.cycle(payers)
+    if arrivals.is_random and until_s is not None:
+        whose = map(stage.stream(f"visitors of {name}").choice, itertools.repeat(payers))
+    visits = given_up = 0
+
+    async def visit(payer: Payer) -> None:
+        nonlocal given_up
+        try:
+            visiting: object = behaviour(payer, streams[payer.name])
+            if not isawaitable(visiting):
+                raise TypeError(
+                    f"behaviour: {described(behaviour)} returned {described(visiting)}: write "
+                    "`async def visit(payer, rng)`"
+                )
+            await visiting
+        except (PaymentFailed, SpendingCapExceeded):
+            given_up += 1
+        except Exception as error:
+            error.add_note(f"in a visit of {payer.name}")
+            raise
+
+    async with asyncio.TaskGroup() as running:
+        for at_s, payer in zip(moments, whose, strict=False):
+            if until_s is not None and at_s >= start_s + until_s:
+                break
+            await stage.clock.sleep_until(at_s)
+            visits += 1
+            running.create_task(visit(payer), name=f"a visit of {payer.name}")
+    return Population(payers=payers, visits=visits, given_up=given_up)
+
+
+def _require_behaviour(given: object) -> None:
+    if isinstance(given, type) or not callable(given):
+        hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
+        raise ValueError(
+            "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
+            f"{described(given)}{hint}"
+        )

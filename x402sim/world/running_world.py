@@ -1,0 +1,571 @@
+"""A world that runs: its parts, built from its options and connected, and its background work.
+
+The parts communicate over HTTP even in one process: the link of a service to a part passes each
+request to its ASGI application, so that any of them can be replaced by the software of others.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import msgspec
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from x402sim import events
+from x402sim.chain.base import Block, Call, Chain, ChainClient, ChainError, TxReceipt
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.clock import Clock, SkewedClock, periodic_context
+from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
+from x402sim.explorer.app import explorer_app
+from x402sim.explorer.index import Index
+from x402sim.facilitator.app import facilitator_app
+from x402sim.facilitator.discovery import Catalogue
+from x402sim.facilitator.engine import Facilitator
+from x402sim.http import web
+from x402sim.http.exchange import Request, Response, Transport
+from x402sim.journal import Journal
+from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng, Stream
+from x402sim.service.environment import Environment
+from x402sim.service.state import Entitlement, Service, connected
+from x402sim.service.store import Store
+from x402sim.service.store.file import claimed
+from x402sim.spec.needs import Need
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
+from x402sim.world.chain_models import FixedBlocks, dropped, gas_price_wei
+from x402sim.world.chain_recorder import ChainRecorder
+from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
+from x402sim.world.service_process import ServiceProcess, paths_of
+from x402sim.world.transport.cache import cached
+from x402sim.world.transport.faults import Caller, Faults
+from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.middleware import faulty
+from x402sim.world.world import World
+
+if TYPE_CHECKING:
+    from x402sim.chain.node.linked import LinkedChain
+
+
+class FacilitatorNode:
+    """The node of one facilitator, a `ChainClient`.
+
+    Over the link it asks as any facilitator does: JSON-RPC, in which it signs its transactions, and
+    asks again and again for their receipts.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        faults: Faults,
+        link: Callable[[], Transport],
+        url: str,
+        network: Network,
+        clock: Clock,
+        key: PrivateKey,
+    ) -> None:
+        self.token = chain.token
+        self.direct = chain
+        """The chain itself, which no fault strikes."""
+        self._faults, self._link, self._url = faults, link, url
+        self._network, self._clock, self._key = network, clock, key
+        self._linked: LinkedChain | None = None
+
+    @property
+    def _now(self) -> ChainClient:
+        return self._over_the_link() if self._faults.reach_facilitators else self.direct
+
+    def _over_the_link(self) -> "LinkedChain":
+        if self._linked is None:
+            from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
+
+            node = LinkedNode(self._link(), self._url)
+            self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
+        return self._linked
+
+    def height(self) -> Coroutine[Any, Any, int]:
+        """Return the number of the newest block."""
+        return self._now.height()
+
+    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
+        """Return a block by number or hash."""
+        return self._now.block(which)
+
+    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
+        """Return a contract's code."""
+        return self._now.code(account)
+
+    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
+        """Run a call and discard its effects; raises `Reverted`."""
+        return self._now.call(call)
+
+    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
+        """Put a transaction into the mempool; raises `ChainError`."""
+        return self._now.send(call)
+
+    def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`.
+
+        What was sent over the link may not have arrived, so it is waited for there, and sent again.
+        """
+        if self._linked is not None and self._linked.has_sent(tx_hash):
+            return self._linked.wait(tx_hash, timeout_s)
+        return self._now.wait(tx_hash, timeout_s)
+
+
+JOURNAL_LIMIT = 100_000
+WORLD_CAPABILITIES = frozenset({Need.FAULTS, Need.WORLD})
+SERVICE_CAPABILITIES = frozenset(
+    {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
+)
+ACTORS = ("service", "facilitator", "explorer", "chain")
+"""The actors whose clocks can be skewed; others have names of their own."""
+
+MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
+"""Makes a caller's link to one part ("facilitator", "explorer", "rpc") from its application."""
+
+
+def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
+    """Return a link without faults and without latency."""
+    return Asgi(app)
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A snapshot of the service's database and cache, and its number on each network's chain."""
+
+    database: sqlite3.Connection
+    entitlements: list[Entitlement]
+    chains: list[int]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RunningWorld:
+    """A world that runs: its parts, as they are on one of its networks.
+
+    `networks` has the same world on each network, this object among them, the first network first;
+    `build` makes them. What is not the network's own they share.
+    """
+
+    options: World
+    clock: Clock
+    clocks: Mapping[str, SkewedClock]
+    """The clocks of services, facilitators, explorers and chains, by name."""
+    journal: Journal
+    faults: Faults
+    rng: Rng
+    """Draws values that must never repeat, so it is unseeded if something outlives the world."""
+    keys: Rng
+    """Draws the keys, which depend on the seed in every world."""
+    blocks: Stream
+    """Draws when blocks come, on every network."""
+    accounts: Accounts
+    """The funded accounts, the token's owner and the facilitators'."""
+    catalogue: Catalogue
+    """What the first facilitator lists."""
+    link: MakeLink
+    networks: list["RunningWorld"] = field(default_factory=list)
+    services: dict[ServiceName, ServiceProcess] = field(default_factory=dict)
+    """The services by name; the first is the one that payers use unless they are sent away."""
+    facilitators: dict[str, list[Facilitator]] = field(default_factory=dict)
+    """The facilitators by name: each is one on every network, for the services of every network."""
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    """Those that the control API has taken, by number."""
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    """Those that an action of the control API has left running."""
+    first_bug: list[Exception] = field(default_factory=list)
+    """The first exception that a part of the world did not expect, such as one of a policy."""
+    on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
+
+    # what the network has of its own
+
+    network: Network = field(init=False)
+    chain: Chain = field(init=False)
+    chain_recorder: ChainRecorder = field(init=False)
+    index: Index = field(init=False)
+    """That of the network's explorer."""
+    capabilities: frozenset[Need] = field(init=False)
+    """The needs that this world meets, in real or virtual time."""
+    outside: Mapping[Part, Starlette] = field(init=False)
+    """What a service on this network calls, without faults."""
+
+    @property
+    def process(self) -> ServiceProcess:
+        """The first service's process, with what it calls: the first facilitator and so on."""
+        return self.services[self.options.first]
+
+    @property
+    def service(self) -> Service:
+        """The first service as it runs; each crash replaces it."""
+        return self.process.service
+
+    @property
+    def rpc_app(self) -> ASGIApp:
+        """The JSON-RPC of this network's node, with faults."""
+        if self.network == self.service.env.network:
+            return self.process.outside["rpc"]
+        app = self.outside["rpc"]
+        return self.with_faults("rpc", app, paths_of(app), self.process.crash)
+
+    def on_network(self, network: str) -> "RunningWorld":
+        """Return the same world on another network; raises `ValueError` for one that it lacks."""
+        by_name = {each.network.name: each for each in self.networks}
+        if network not in by_name:
+            raise ValueError(unknown("network", network, by_name))
+        return by_name[network]
+
+    # --- what goes wrong -------------------------------------------------------------------
+
+    def report_bug(self, bug: Exception) -> None:
+        """Report an unexpected exception to every listener."""
+        self.first_bug[:] = self.first_bug or [bug]
+        for listener in self.on_bug:
+            listener(bug)
+
+    def add_bug_listener(self, listener: Callable[[Exception], None]) -> None:
+        """Call a function with each unexpected exception, and with the first one if it is past."""
+        self.on_bug.append(listener)
+        for bug in self.first_bug:
+            listener(bug)
+
+    def with_faults(
+        self,
+        name: Part,
+        app: ASGIApp,
+        paths: Sequence[str],
+        crash: Callable[[], None] | None = None,
+        caller: Caller = "service",
+    ) -> ASGIApp:
+        """Return a part's application with fault injection and recording around it.
+
+        `paths` are those it serves; a fault for any other is an error. `crash` kills the service
+        that is asked or asks. A facilitator, the other `caller`, never crashes.
+        """
+        self.faults.paths[name] = paths
+        kill = crash or _nobody
+        return faulty(
+            app, name, self.faults, self.journal, self.clock, kill, self.report_bug, caller
+        )
+
+    # --- services --------------------------------------------------------------------------
+
+    def deploy(self, name: ServiceName, store: Store, secret: bytes | None = None) -> None:
+        """Add a service of the options on this network, with its own merchant and server wallet.
+
+        The first has the world's id `secret`, any other has its own.
+        """
+        options, settings = self.options, self.options.services[name]
+        facilitator = settings.facilitator or options.first_facilitator
+        setup = Environment(
+            private_key=self.keys.secret("service" if secret else f"service {name}"),
+            secret=secret or self.rng.secret(f"ids of {name}"),
+            facilitator_url=f"http://{host_of(facilitator)}",
+            explorer_url=f"http://{host_of('explorer')}",
+            rpc_url=f"http://{host_of('rpc')}",
+            network=self.network,
+            settings=settings,
+        )
+        self._start(name, options.hooks.setup(setup), store)
+
+    def deploy_another(self, *, shares_database: bool, settings: dict[str, Any]) -> ServiceName:
+        """Start another service with the first one's merchant and wallet; return its name.
+
+        `settings` differ from the first one's. One that shares the database has its id secret,
+        too: they are one service in two processes. Raises `ValueError` if there are too many.
+        """
+        if len(self.services) >= MOST_SERVICES:
+            raise ValueError(f"a world has at most {MOST_SERVICES} services")
+        names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
+        name = next(each for each in names if each not in self.services)
+        there, first = self.on_network(settings.get("network") or self.network.name), self.service
+        changed = replace(first.env.settings, **settings)
+        setup = replace(first.env, network=there.network, settings=changed)
+        if not shares_database:
+            setup = replace(setup, secret=self.rng.secret(f"ids of {name}"))
+        there._start(name, setup, first.store if shares_database else Store())
+        self.services[name].start_background()
+        return name
+
+    def _start(self, name: ServiceName, setup: Environment, store: Store) -> None:
+        """Add a service that calls what is outside; a crash for it leaves the others alone."""
+        options, is_first = self.options, name == self.options.first
+
+        def crash() -> None:
+            process.crash()
+
+        def record(event: ServiceEvent) -> None:
+            if name != "service":
+                event = msgspec.structs.replace(event, actor=name)
+            self.journal.record(self.clock.now_ms(), event)
+
+        def phase(work: str, interval_s: float) -> float:
+            """Return when periodic work begins: at the settings' phase, or drawn."""
+            if setup.settings.phase is not None:
+                return setup.settings.phase
+            return self.rng.stream(f"phase of {work} of {name}").uniform(0, interval_s)
+
+        outside: dict[Part, ASGIApp] = {}
+        links: dict[str, Transport] = {}
+        for part, app in self.outside.items():
+            outside[part] = self.with_faults(part, app, paths_of(app), crash)
+            links[host_of(part)] = self.link(name, part, outside[part])
+        ids = self.rng.stream("payment ids" if is_first else f"payment ids of {name}")
+        clock = self.clocks.get(name, self.clocks["service"])
+        service = replace(
+            connected(setup, store, _ToParts(links), clock, ids),
+            record=record,
+            on_bug=self.report_bug,
+            settlement_rules=options.rules("settlement"),
+            freshness_rules=options.rules("freshness"),
+            rng=self.rng,
+        )
+        process = ServiceProcess(service, options.hooks, phase, outside)
+        served: ASGIApp = process if options.has_service or not is_first else _no_service
+        process.app = self.with_faults(
+            name, served, process.paths if served is process else (), crash
+        )
+        if options.cache is not None:
+            process.app = cached(process.app, options.cache, self.clock)
+        self.services[name] = process
+
+    # --- networks --------------------------------------------------------------------------
+
+    def _open_chain(self, store: Store, secret: bytes, network: Network) -> OpenChain:
+        """Open a network's chain, and advance the world's clock to its newest block.
+
+        The file of a further network's is FILE.NAME.chain.
+        """
+        options, file = self.options, self.options.database
+        is_first = network == options.networks[0]
+        if not is_first:
+            secret = hashlib.sha256(network.name.encode() + secret).digest()
+            file = file and file.with_name(f"{file.name}.{network.name}")
+        left_out = tuple(rule for rule in options.without if rule[0] in TOKEN_TABLES)
+        draws, chain_clock = self.rng.stream("gas price"), self.clocks["chain"]
+        opened = options.backend.open(
+            ChainRequest(
+                network=network,
+                clock=chain_clock,
+                accounts=self.accounts,
+                secret=secret,
+                has_payments=is_first and store.counts()["payments"] > 0,
+                file=file,
+                has_block_time=options.blocks is not None,
+                unlocked=options.unlocked,
+                gas_price=gas_price_wei(options.gas_price_gwei, draws, chain_clock.now),
+                without_token_rules=left_out,
+            )
+        )
+        if opened.chain.controls:
+            blocks, _ = opened.chain.at_first
+            self.clock.advance(max(0.0, blocks[-1].timestamp_s - self.clock.now()))
+        return opened
+
+    def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
+        """Add the parts that a network has of its own; the services are still to be added."""
+        there, explorer = copy(self), self.options.explorer_settings
+        name = None if on is opened[0] else on.network.name
+        there.network, there.chain = on.network, on.chain
+        there.index = Index(on.chain, self.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+        there.chain_recorder = ChainRecorder(on.chain, self.journal, self.clock, name)
+        capabilities = WORLD_CAPABILITIES | (
+            SERVICE_CAPABILITIES if self.options.has_service else frozenset()
+        )
+        there.capabilities = on.capabilities | capabilities
+        outside: dict[Part, Starlette] = {"explorer": explorer_app(there.index), "rpc": on.rpc_app}
+        chains = [on, *(each for each in opened if each is not on)]
+        for facilitator in self.options.facilitators:
+            listed = self.catalogue if facilitator == self.options.first_facilitator else None
+            on_each = [self._facilitator(facilitator, each) for each in chains]
+            self.facilitators.setdefault(facilitator, []).extend(on_each)
+            outside[facilitator] = facilitator_app(*on_each, catalogue=listed)
+        there.outside = outside
+        self.networks.append(there)
+
+    def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
+        """Return a facilitator on one network, which asks the chain by a node of its own."""
+        clock, account = self.clocks[name], self.accounts.facilitators[name]
+        key = on.facilitator or PrivateKey(from_hex(account.private_key, 32))
+        struck = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
+        link, url = partial(self.link, name, "rpc", struck), f"http://{host_of('rpc')}"
+        facilitator = Facilitator(
+            chain=FacilitatorNode(on.chain, self.faults, link, url, on.network, clock, key),
+            clock=clock,
+            network=on.network,
+            account=key.address,
+            started_s=clock.now(),
+            rules=self.options.rules("verification"),
+            settings=self.options.facilitators[name],
+        )
+        return self.options.hooks.facilitator(facilitator)
+
+
+def build(
+    world: World,
+    clock: Clock | None = None,
+    link: MakeLink = plain_link,
+    journal: Journal | None = None,
+) -> RunningWorld:
+    """Build a world, and return it on its first network. An existing database file is continued.
+
+    Raises `ValueError`, `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
+    """
+    clock = clock or Clock()
+    rng = Rng(None if world.is_persistent else world.seed)
+    keys = Rng(world.seed or 0)
+    clocks = {actor: SkewedClock(clock) for actor in ACTORS}
+    clocks[world.first] = clocks["service"]
+    clocks[world.first_facilitator] = clocks["facilitator"]
+    for name in (*world.services, *world.facilitators):
+        clocks.setdefault(name, SkewedClock(clock))
+    running = RunningWorld(
+        options=world,
+        clock=clock,
+        clocks=clocks,
+        journal=Journal(JOURNAL_LIMIT) if journal is None else journal,
+        faults=Faults(rng.stream("faults"), clock.now),
+        rng=rng,
+        keys=keys,
+        blocks=rng.stream("blocks"),
+        accounts=Accounts.drawn(
+            keys, world.facilitators, mnemonic=world.phrase, count=world.accounts
+        ),
+        catalogue=Catalogue(clocks["facilitator"]),
+        link=link,
+    )
+    chain_files = [CHAIN, *(f".{network.name}{CHAIN}" for network in world.networks[1:])]
+    with claimed(world.database, chain_files):
+        store = Store(world.database)
+        secret = store.secret("ids", rng.secret("ids"))
+        opened: list[OpenChain] = []
+        try:
+            for network in world.networks:
+                opened.append(running._open_chain(store, secret, network))
+        except BaseException:  # if one cannot be opened, nothing stays open
+            store.close()
+            for each in opened:
+                each.chain.close()
+            raise
+    for each in opened:
+        running._add_network(each, opened)
+    first = running.networks[0]
+    first.deploy(world.first, store, secret)
+    for name, settings in world.services.items():
+        if name != world.first:
+            first.on_network(settings.network or first.network.name).deploy(name, Store())
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class _ToParts(Transport):
+    """Passes each request to the link of its part."""
+
+    links: Mapping[str, Transport]
+
+    def send(self, request: Request) -> Awaitable[Response]:
+        link = self.links.get(request.url.host)
+        if link is None:
+            raise httpx.ConnectError(f"no part of this world is at {request.url.host}")
+        return link.send(request)
+
+
+def host_of(part: Part) -> str:
+    """Return the host at which the services of a world call a part, by HTTP."""
+    return f"{part}.local"
+
+
+def _nobody() -> None:
+    raise AssertionError("no fault of a facilitator's calls is a crash")
+
+
+_no_service = web.error(
+    404, "No service here", "this is the world of x402sim serve --no-service; see GET /_sim"
+)
+
+
+log = logging.getLogger("x402sim")
+LOOK_S = 2
+"""Seconds between polls of a node that mines by itself."""
+
+
+@asynccontextmanager
+async def running(world: RunningWorld) -> AsyncIterator[None]:
+    """Run the world's background work in a `with` block; close everything at its end."""
+    for network in world.networks:
+        if network.chain.controls:
+            await network.chain.controls.set_automine(world.options.blocks is None)
+    if world.options.has_service:
+        for each in world.services.values():
+            each.start_background()
+    beating = [
+        asyncio.create_task(_beat(each), context=periodic_context()) for each in world.networks
+    ]
+    try:
+        yield
+    finally:
+        for beat in beating:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
+        for each in world.services.values():
+            await each.close()
+        for network in world.networks:
+            network.chain.close()
+
+
+async def _beat(world: RunningWorld) -> None:
+    """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
+
+    While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
+    waits.
+    """
+    controls = world.chain.controls
+    blocks = world.options.blocks or FixedBlocks(world.options.heartbeat_s, phase=0)
+    failed: str | None = None
+    reorganise = _reorganiser(world)
+    try:
+        pauses = blocks.intervals(world.blocks) if controls else itertools.repeat(LOOK_S)
+        for pause_s in pauses:
+            await world.clock.sleep(pause_s)
+            try:
+                await reorganise()
+                if controls is None:
+                    await world.chain_recorder()
+                elif controls.automine or world.options.blocks is not None:
+                    await controls.mine()
+                failed = None
+            except ChainError as error:  # a node may recover, and a disk get space again
+                if str(error) != failed:
+                    log.warning("the chain: %s", error)
+                failed = str(error)
+        raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
+    except Exception as bug:
+        log.exception("no more blocks come")
+        world.report_bug(bug)
+
+
+def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
+    """Return what reorganises the chain before a block, if it does so by itself."""
+    reorgs, chain = world.options.reorgs, world.chain
+    stream = world.rng.stream("reorgs")
+    controls = chain.controls
+    depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
+
+    async def reorganise() -> None:
+        depth = min(next(depths), await chain.height())
+        if depth > 0 and reorgs and controls:
+            lost = await dropped(chain, depth, reorgs.drop, stream)
+            world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
+            await controls.reorg(depth, lost)
+
+    return reorganise

@@ -1,0 +1,452 @@
+"""The stages, where a scenario is played: in this process, over TCP, or at a URL."""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, assert_never
+
+import httpx
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock, SkewedClock
+from x402sim.events import OUTSIDE, AnswerSent, Event, Part, RequestSent, ServiceName, StoryEvent
+from x402sim.http.bounded import BoundedTransport, Limits
+from x402sim.http.exchange import OverTransport, Request, Response, Transport
+from x402sim.journal import Journal
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng, Stream, later
+from x402sim.service.settings import Settings
+from x402sim.spec.needs import Need
+from x402sim.text.suggest import unknown
+from x402sim.world.chain_models import FixedBlocks
+from x402sim.world.control.app import control_app
+from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
+from x402sim.world.control.messages import Sent, WorldInfo, network_of
+from x402sim.world.loop import VirtualLoop, most_common
+from x402sim.world.running_world import RunningWorld, build, running
+from x402sim.world.transport.link import Asgi, Link, PartClient, linking
+from x402sim.world.transport.middleware import ABORT
+from x402sim.world.world import Deployment, InProcess, Tcp, World
+
+START_S = 1_800_000_000
+"""The start of every simulation, in Unix seconds: 15 January 2027, 08:00 UTC."""
+PAYER_TIMEOUT_S = 90.0
+"""Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
+
+
+Door = tuple[Callable[[], Transport], str]
+"""How payers reach a part: a function that makes a transport to it, and its base URL."""
+
+
+class Stage(msgspec.Struct, kw_only=True):
+    """A stage with a world, open, and what its control API answers."""
+
+    options: World
+    """Those of the world; at a URL, only what concerns the scenario itself."""
+    clock: Clock
+    rng: Rng
+    journal: Journal
+    link: Callable[..., Link]
+    """Makes a link, all of which share clock, journal and the numbers of the exchanges."""
+    network: Network
+    """The network of the world's first service, or the one that was chosen if it is unknown."""
+    doors: dict[Part, Door]
+    """The doors of the services, the one that payers use first, and of the facilitator."""
+    capabilities: frozenset[Need]
+    control: ControlClient | None
+    """The client of the control API; None without one."""
+    advance: Callable[[float], Awaitable[None]]
+    """Advances the world's time by a number of seconds."""
+    ahead_s: Callable[[], float] = lambda: 0.0
+    """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
+    parts: RunningWorld | None = None
+    """The world's parts, if it runs in this process."""
+    another_service: Callable[[bool, dict[str, Any]], Awaitable[ServiceName]] | None = None
+    """Starts another service, on the first one's database or not, and returns its name.
+
+    Only in a world of our own.
+    """
+    funded: Wallet | None = None
+    """The only wallet with tokens, if the control API cannot fund payers."""
+    clients: list[PartClient] = msgspec.field(default_factory=list)
+    """The clients that were made, to be closed at the end."""
+    last_exchange: int = 0
+    """The number of the newest exchange of a payer, which checks refer to by default."""
+
+    @property
+    def services(self) -> tuple[ServiceName, ...]:
+        """The names of the services; payers use the first unless they are sent to another."""
+        return tuple(name for name in self.doors if name != "facilitator")
+
+    @property
+    def actors(self) -> frozenset[Part]:
+        """The names of all that acts without the story: services, facilitators, and so on."""
+        facilitators = self.options.facilitators if self.parts else ()
+        return frozenset((*facilitators, *self.services, *OUTSIDE, "service", "chain"))
+
+    def merchants(self, first: str) -> dict[ServiceName, str]:
+        """Return the merchant's address of each service, given that of the first."""
+        ours = self.parts.services if self.parts else {}
+        found = {name: checksum(each.service.env.pay_to) for name, each in ours.items()}
+        return found | {self.first: first}
+
+    @property
+    def first(self) -> ServiceName:
+        """The name of the first service."""
+        return self.services[0]
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of the first service."""
+        return self.doors[self.first][1]
+
+    def stream(self, name: str) -> Stream:
+        """Return a random stream for the story, seeded with the world's seed and `name`."""
+        return self.rng.stream(f"story {name}")
+
+    async def ask(self, path: str, body: Any = None, kind: Any = Any) -> Any:
+        """Ask the control API: a GET without a body; raises `RuntimeError` if there is none."""
+        if self.control is None:
+            raise RuntimeError(f"{self.base_url} has no control API, which {path!r} needs")
+        return await self.control.request("GET" if body is None else "POST", path, body, kind)
+
+    async def balance(self, address: str, network: str | None = None) -> int:
+        """Return an address's balance on a network's chain, in base units; None for the first."""
+        (held,) = await self.ask(path_on("balances", network), {"accounts": [address]})
+        return int(held)
+
+    def network_of(self, service: ServiceName) -> Network:
+        """Return the network that a service is on; the first one's in a world that is not ours."""
+        deployed = self.parts.services.get(service) if self.parts else None
+        return deployed.service.env.network if deployed else self.network
+
+    async def transact(self, sender: str, data: str) -> Sent:
+        """Send a call of the first network's token from any account."""
+        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
+        sent: Sent = await self.ask("send", call, Sent)
+        return sent
+
+    def client(self, caller: str, to: Part = "service") -> PartClient:
+        """Return a caller's HTTP client for a service or the facilitator.
+
+        Raises `ValueError` for a service that is not there.
+        """
+        if to == "service":
+            to = self.first
+        if to not in self.doors:
+            raise ValueError(unknown("service", to, self.services))
+        make, url = self.doors[to]
+        stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
+        link = self.link(caller, to, make(), self.options.latency_to(to), stream)
+        http = PartClient(link, url, PAYER_TIMEOUT_S)
+        self.clients.append(http)
+        return http
+
+    async def close_clients(self) -> None:
+        """Close the callers' connections."""
+        for client in self.clients:
+            await client.aclose()
+
+    def record(self, event: StoryEvent) -> None:
+        """Write an event of the story to the journal."""
+        self.journal.record(self.clock.now_ms(), event)
+
+    def wallet(self, name: str) -> Wallet:
+        """Return the wallet of the payer with this name."""
+        if self.funded is not None:
+            return self.funded
+        nonces = _nonces(partial(self.rng.stream, f"nonces of {name}"))
+        return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
+
+
+def path_on(path: str, network: str | None) -> str:
+    """Return a path of the control API that acts on a network; None for the first."""
+    return path if network is None else f"{path}?network={network}"
+
+
+def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
+    """Yield nonces from a stream, which is made anew for the second: who pays once keeps none."""
+    yield new().randbytes(32)
+    stream = new()
+    stream.randbytes(32)
+    while True:
+        yield stream.randbytes(32)
+
+
+OpenDoor = Callable[[ASGIApp], Awaitable[Door]]
+NEWEST = 1000
+"""The number of events of which an error tells the most common."""
+
+
+async def call(app: ASGIApp) -> Door:
+    """Return the door to an application in this process: requests are function calls."""
+    return lambda: Asgi(app), "http://service"
+
+
+@asynccontextmanager
+async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[Stage]:
+    """Build a world, run it until the story ends, and close it; raises `ChainError`.
+
+    Its clock is the loop's if that is virtual. Payers reach each service through the door to its
+    application.
+    """
+    options = _as_played(world)
+    loop = asyncio.get_running_loop()
+    rng = Rng(None if options.is_persistent else options.seed)
+    with closing(Journal(file=options.journal_file)) as journal:
+        clock, turn = Clock(), None
+        if isinstance(loop, VirtualLoop):
+            clock, turn = Clock(lambda: START_S + loop.now_s), loop.turn
+            loop.newest = lambda: _newest(journal)
+        link = linking(clock, journal, turn)
+
+        def wire(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
+            is_first = caller == options.first
+            stream = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
+            return link(caller, name, Asgi(app), options.latency_to(name), rng.stream(stream))
+
+        parts = build(options, clock, wire, journal)
+        async with running(parts):
+            doors: dict[Part, Door] = {
+                name: await open_door(each.app) for name, each in parts.services.items()
+            }
+            facilitator = parts.process.outside[options.first_facilitator]
+            doors["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+
+            async def another_service(
+                shares_database: bool, settings: dict[str, Any]
+            ) -> ServiceName:
+                name = parts.deploy_another(shares_database=shares_database, settings=settings)
+                doors[name] = await open_door(parts.services[name].app)
+                return name
+
+            # in virtual time a timeout would only cost events
+            http = PartClient(Asgi(control_app(parts, None)), "http://control", None)
+            virtual = {Need.VIRTUAL_TIME} if options.backend.is_virtual else set()
+            yield Stage(
+                options=options,
+                clock=clock,
+                rng=rng,
+                journal=journal,
+                link=link,
+                network=parts.service.env.network,
+                doors=doors,
+                capabilities=parts.capabilities | virtual | {Need.OTHER_SERVICES},
+                control=ControlClient(http, most=sys.maxsize),
+                advance=clock.sleep,
+                parts=parts,
+                another_service=another_service,
+            )
+
+
+def _as_played(world: World) -> World:
+    """Return a world as scenarios play it: seeded, and with phases drawn from the seed.
+
+    So that nothing in it ticks in step by accident, which a server's user does not expect.
+    """
+    blocks = world.block_time_s
+    return replace(
+        world,
+        seed=world.seed or 0,
+        service=Settings() if world.service is None else world.service,
+        block_time_s=FixedBlocks(blocks) if isinstance(blocks, int | float) else blocks,
+    )
+
+
+def _newest(journal: Journal) -> str:
+    """Return a sentence about the newest events: who did what, and how often."""
+    entries = journal.since(journal.length - NEWEST)
+    counts = Counter(_label(entry.event) for entry in entries)
+    return f" The last {len(entries)} events: {most_common(counts)}."
+
+
+def _label(event: Event) -> str:
+    if isinstance(event, RequestSent):
+        return f"{event.actor} asks {event.to} {event.path}"
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} answers {event.path} with {event.status}"
+    return f"{event.actor} {type(event).__name__}"
+
+
+PAYER_KEY = "X402SIM_PAYER_KEY"
+"""The environment variable with the key of a funded payer, if the URL cannot fund payers."""
+TIMEOUT_S = 30.0
+
+
+def left_ahead(url: str, seconds: float) -> str:
+    """Return what it means that the clock of a server is left so far ahead, and what to do."""
+    return (
+        f"the clock of {url} is left {seconds:.0f} s ahead of real time, because time was advanced "
+        "there. What a payer with a right clock signs has expired there, and is refused. To give "
+        'the time back, POST {"clock": true} to /_sim/reset of its world, or restart it'
+    )
+
+
+@asynccontextmanager
+async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
+    """Connect to the service; raises `ConnectionError` if it does not answer."""
+    clock = SkewedClock(Clock())
+    root = where.url.rstrip("/")
+    transport = _bounded(replace(where.limits, max_answer_bytes=WORLD_ANSWER_BYTES))
+    async with httpx.AsyncClient(
+        base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
+    ) as http:
+        control = ControlClient(http)
+        who = await _meet(control, clock, where.url)
+        # names of needs that this version lacks are ignored
+        capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
+        met_s = clock.skew_s
+
+        def door() -> OverTransport:
+            return OverTransport(_bounded(where.limits))
+
+        doors: dict[Part, Door] = {"service": (door, where.url)}
+        if who is not None:
+            doors["facilitator"] = door, root + "/facilitator"
+        key = where.payer_key or os.environ.get(PAYER_KEY)
+        funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
+        with closing(Journal(file=world.journal_file)) as journal:
+            yield Stage(
+                options=world,
+                clock=clock,
+                rng=Rng(None),
+                journal=journal,
+                link=linking(clock, journal),
+                network=network_of(who) if who else world.networks[0],
+                doors=doors,
+                capabilities=capabilities | {Need.FUNDS} if funded else capabilities,
+                control=control if who else None,
+                advance=control.advancing(clock),
+                ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
+                funded=funded,
+            )
+
+
+def _bounded(limits: Limits) -> BoundedTransport:
+    """Return a transport over TCP whose answers are within the limits."""
+    return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
+
+
+async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> WorldInfo | None:
+    """Read the control API's description and set our clock by it; None if there is no such API."""
+    try:
+        await control.who()
+        asked_s = Clock().now()  # ask again: this time the connection is open already
+        who = await control.who()
+    except ControlError as error:
+        if error.answer is None:
+            raise ConnectionError(f"no answer from {url}: {error.__cause__}") from error
+        return None
+    clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
+    return who
+
+
+_EXCHANGE = "x402sim-exchange"
+"""The header with the exchange number."""
+
+
+@asynccontextmanager
+async def over_tcp(world: World) -> AsyncIterator[Stage]:
+    """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
+    servers: list[asyncio.Server] = []
+
+    async def door(app: ASGIApp) -> Door:
+        server, port = await _listen(app)
+        servers.append(server)
+        return _Socket, f"http://127.0.0.1:{port}"
+
+    async with in_process(world, door) as stage:
+        try:
+            yield stage
+        finally:
+            for server in servers:
+                server.close()
+                await server.wait_closed()
+
+
+async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
+    """Serve an application on a free port; return the server and the port."""
+    # here, as few worlds need them: they come with uvicorn, which takes long to import
+    from uvicorn.server import ServerState
+
+    from x402sim.world.server.connection import HttpConnection, Shared, Workers
+    from x402sim.world.server.listen import Listen, listening_socket
+
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    sock = listening_socket(Listen(port=0))
+    state, shown = ServerState(), _at_a_socket(app, loop)
+    # no worker waits for the next request: a loop that waits for nothing but the time says so
+    shared = Shared(Workers(most_idle=0), deadlines=None)
+    server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
+    return server, sock.getsockname()[1]
+
+
+class _Socket(OverTransport):
+    """An HTTP transport to a server on the same virtual loop; one connection per request."""
+
+    def __init__(self) -> None:
+        limits = httpx.Limits(max_keepalive_connections=0)
+        super().__init__(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
+
+    async def send(self, request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        name = str(request.extensions["exchange"])
+        request.headers = [*request.headers, (_EXCHANGE.encode(), name.encode())]
+        loop.in_transit[name] = True
+        try:
+            return await super().send(request)
+        finally:
+            del loop.in_transit[name]
+
+
+def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
+    """Return `app`; it notifies the loop of each arriving request and each leaving answer."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        name, length = headers.get(_EXCHANGE, ""), headers.get("content-length", "0")
+
+        def mark(is_moving: bool) -> None:
+            if name in loop.in_transit:  # unless the caller has given up
+                loop.in_transit[name] = is_moving
+
+        async def receive_and_mark() -> Message:
+            message = await receive()
+            mark(bool(message.get("more_body")))
+            return message
+
+        async def send_and_mark(message: Message) -> None:
+            mark(True)
+            await send(message)
+
+        async def abort_and_mark(how: str) -> None:
+            mark(True)
+            await scope[ABORT](how)
+
+        mark(length != "0")
+        await app({**scope, ABORT: abort_and_mark}, receive_and_mark, send_and_mark)
+
+    return served
+
+
+def open_stage(world: World) -> AbstractAsyncContextManager[Stage]:
+    """Open the stage of a world; raises `ChainError`, and `ConnectionError` without an answer."""
+    match world.where:
+        case InProcess():
+            return in_process(world)
+        case Tcp():
+            return over_tcp(world)
+        case Deployment() as where:
+            return at_url(world, where)
+        case never:
+            assert_never(never)

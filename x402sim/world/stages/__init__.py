@@ -1,1 +1,0 @@
-"""The stages, on which stories are played: in-process, TCP, or a deployment."""

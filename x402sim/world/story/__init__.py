@@ -1,1 +1,0 @@
-"""What a story uses: the world, its payers, scenarios, invariants."""

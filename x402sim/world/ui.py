@@ -1,0 +1,576 @@
+"""The live page of a world: its files, the stream of what happens, its payments and scenarios.
+
+The files are for everybody who may reach the control API; all else needs its token, if it has one.
+"""
+
+import asyncio
+import re
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from msgspec import Meta
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from x402sim.clock import Clock
+from x402sim.http import web
+from x402sim.http.web import Refused, bad_body
+from x402sim.journal import Entry, Journal, line
+from x402sim.payer.auth import PaymentAuth
+from x402sim.payer.core import PaymentFailed
+from x402sim.payer.flow import FlowAuth
+from x402sim.payer.mistakes import MISTAKES, Change, Draft, Watched, draft_of, paid_in, request_of
+from x402sim.payer.session import SessionAuth
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import Wire
+from x402sim.protocol.networks import Network
+from x402sim.protocol.routes import MARKET, PAY, QUOTE
+from x402sim.report.page import FILES, alone, of_journal, read, tables
+from x402sim.text.suggest import unknown
+from x402sim.version import VERSION
+from x402sim.world.control.actions import named, require_service
+from x402sim.world.running_world import ACTORS, RunningWorld
+from x402sim.world.scenario import shipped, shipped_names
+from x402sim.world.transport.faults import Callers, FaultKind
+from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
+
+MOST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Payments as JSON, oldest first; so many `older` ones are left out."""
+
+    lines: Sequence[bytes] = ()
+    older: int = 0
+
+
+NOTHING = Stored()
+
+
+def stored(world: RunningWorld) -> Stored:
+    """Return the newest payments of a world's file; nothing if it has none.
+
+    Of each the record that says what became of its id, its session, and whether it was served, if
+    the database knows: it does of those that are paid in one step, and if the reputation counts it.
+    """
+    if world.options.file is None:
+        return NOTHING
+    store, lines = world.service.store, []
+    newest, count = store.payments.newest(MOST), store.payments.count()
+    for each in newest:
+        budget = store.sessions.paid_by(each.payment_id)
+        session = budget and {
+            "session_id": budget.session_id,
+            "payer": budget.payer,
+            "deposited_base": str(budget.deposited),
+            "released": str(budget.released),
+            "refunded": str(budget.remaining if budget.state == "refunded" else 0),
+            "status": "open" if budget.state == "active" else budget.state,
+            "expires_ms": budget.expires_ms,
+        }
+        line = {
+            "at_ms": each.timestamp,
+            "payment_id": each.payment_id,
+            "authorization": each.nonce.hex() if each.nonce else None,
+            "payer": checksum(each.payer) if each.payer else each.from_address,
+            "tx_hash": each.tx_hash,
+            "amount_base": each.amount,
+            "resource": each.resource_url,
+            "status": each.status,
+            "block": each.block_number,
+            "served": store.served.is_marked(each.payment_id),
+            "session": session,
+        }
+        lines.append(msgspec.json.encode(line))
+    return Stored(lines, count - len(lines))
+
+
+SHOWN = ("/api/", "/facilitator")
+"""Where the paths of the requests begin that are shown."""
+MOST_KEPT = 500
+MOST_BYTES = 8 << 20
+"""The bytes of all bodies that are kept."""
+MAX_BODY = 16 * 1024
+MAX_EXCHANGE = 64 * 1024
+"""The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
+MOST_SERVED = 20_000
+"""The marks of served payments: more than the payments that a journal of limited length has."""
+BATCH = 2000
+"""The entries of one message to a reader."""
+PAUSE_S = 0.2
+BEAT_S = 15.0
+"""Seconds after which a silent stream says that it lives."""
+_PAYMENT_ID = b"x-payment-id"
+_SAFE = "/:@!$&'()*+,;=~"
+"""What a path has as it is."""
+_DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
+"""The parts of a path that a client would remove before it sends it."""
+_SECRET = (b"authorization", b"proxy-authorization", b"cookie")
+
+
+class Watch:
+    """Tells readers what a journal records, and the requests of a server, if there are any.
+
+    `stored` are the payments that its database had when it started, as `stored.py` writes them.
+    """
+
+    def __init__(
+        self, journal: Journal, requests: Requests | None = None, stored: Stored = NOTHING
+    ) -> None:
+        self._journal, self._requests, self._stored = journal, requests, stored
+        if requests:
+            requests.tell_payments(self._ended)
+        self._real = Clock()
+        self._started_ms = self._real.now_ms()
+        self._wakes: set[asyncio.Event] = set()
+        self._kept: deque[tuple[int, LoggedRequest]] = deque()
+        self._served: dict[str, tuple[int, bytes]] = {}
+        self._forgotten = -1
+        self._count = self._size = self._dropped = 0
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._is_stopped = True
+        self._wake()
+
+    def _ended(self, request: LoggedRequest) -> None:
+        if request.is_whole and request.path.startswith(SHOWN):
+            self._count += 1
+            self._mark(request)
+            self._kept.append((self._count, request))
+            self._size += len(request.sent) + len(request.answered)
+            while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
+                _, oldest = self._kept.popleft()
+                self._dropped += 1
+                self._size -= len(oldest.sent) + len(oldest.answered)
+            if self._wakes:
+                self._wake()
+
+    def _mark(self, request: LoggedRequest) -> None:
+        """Keep that a payment was served, if the request shows its id and was answered well."""
+        if request.path == PAY or request.status is None or not 200 <= request.status < 300:
+            return
+        shown = (*request.proofs, *request.answer_headers)  # in one step the answer names it
+        payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
+        if payment_id is None or (key := payment_id.decode("latin-1")) in self._served:
+            return
+        seq, at_ms = max(request.seen, default=0), int(request.at_s * 1000)
+        mark = {"seq": seq, "at_ms": at_ms, "payment_id": key, "path": request.path}
+        self._served[key] = self._count, msgspec.json.encode(mark)
+        if len(self._served) > MOST_SERVED:
+            _, oldest = self._served.pop(next(iter(self._served)))
+            self._forgotten = msgspec.json.decode(oldest)["seq"]
+
+    # --- the readers -----------------------------------------------------------------
+
+    def hello(self) -> dict[str, Any]:
+        """Return what a page must know first.
+
+        With another time of `started`, the numbers begin anew. Entries before `first` are no longer
+        kept, nor are so many requests as were `dropped`, and `older` payments of the database are
+        not sent. What was served is known after the entry `forgotten`; it is None if no requests
+        are recorded.
+        """
+        return {
+            "started": self._started_ms,
+            "length": self._journal.length,
+            "first": self._journal.length - len(self._journal),
+            "older": self._stored.older,
+            "dropped": self._dropped,
+            "forgotten": self._forgotten if self._requests else None,
+        }
+
+    async def stream(self, since: int, after: int) -> AsyncIterator[bytes]:
+        """Yield server-sent events: the journal from entry `since` on, exchanges after a number.
+
+        The first is `hello`; then come the payments of the database, unless they were sent.
+        """
+        wake, waiting = asyncio.Event(), list[Entry]()
+        if not self._wakes:
+            self._journal.listeners.append(self._wake)
+        self._wakes.add(wake)
+        if self._requests:
+            self._requests.readers += 1
+        try:
+            yield _event(b"hello", [msgspec.json.encode(self.hello())])
+            if self._stored.lines and not since:
+                yield _event(b"stored", self._stored.lines)
+            while not self._is_stopped:
+                wake.clear()
+                waiting = waiting or self._journal.since(since)
+                entries, waiting = waiting[:BATCH], waiting[BATCH:]
+                # all of one moment: more may come while a message is written
+                exchanges = [] if waiting else [each for each in self._kept if each[0] > after]
+                served = [] if waiting else self._served_after(after)
+                after = after if waiting else self._count
+                if entries:
+                    since = entries[-1].seq + 1
+                    yield _event(b"journal", map(line, entries))
+                if exchanges:
+                    yield _event(b"exchanges", (_exchange(*each) for each in exchanges))
+                if served:
+                    yield _event(b"served", served)
+                if entries or exchanges or served:
+                    await self._real.sleep(0 if waiting else PAUSE_S)
+                    continue
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await wake.wait()
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+        finally:
+            self._wakes.discard(wake)
+            if self._requests:
+                self._requests.readers -= 1
+            if not self._wakes:
+                self._journal.listeners.remove(self._wake)
+
+    def messages(self) -> list[tuple[str, Iterable[bytes]]]:
+        """Return what a reader would get now: the names of messages, and their lines."""
+        return [
+            ("hello", [msgspec.json.encode(self.hello())]),
+            ("stored", self._stored.lines),
+            ("journal", map(line, self._journal)),
+            ("exchanges", (_exchange(*each) for each in self._kept)),
+            ("served", self._served_after(0)),
+        ]
+
+    def _served_after(self, number: int) -> list[bytes]:
+        """Return the marks made by requests after a number, oldest first."""
+        newer = takewhile(lambda mark: mark[0] > number, reversed(self._served.values()))
+        return [text for _, text in newer][::-1]
+
+    def _wake(self, _: Entry | None = None) -> None:
+        for wake in self._wakes:
+            wake.set()
+
+
+def _exchange(number: int, request: LoggedRequest) -> bytes:
+    """Return a request and its answer as JSON; no status is that of a broken connection.
+
+    `seen` are the numbers of the journal's entries that it caused. `target` is its path as it can
+    be sent again; what is `cut` is not all that was sent.
+    """
+    query = f"?{request.query.decode('latin-1')}" if request.query else ""
+    sent = _half(request.headers, request.sent)
+    answered = _half(request.answer_headers, request.answered)
+    exchange = {
+        "n": number,
+        "at_ms": int(request.at_s * 1000),
+        "ms": int((request.ended - request.began) * 1000),
+        "client": request.client,
+        "method": request.method,
+        "path": request.path + query,
+        "target": _DOTS.sub(_escaped, quote(request.path, safe=_SAFE)) + query,
+        "status": request.status,
+        "sent": sent,
+        "answered": answered,
+        "seen": request.seen,
+    }
+    text = msgspec.json.encode(exchange)
+    if len(text) > MAX_EXCHANGE:
+        sent["headers"] = answered["headers"] = [("(headers)", "too long")]
+        sent["cut"] = answered["cut"] = True
+        text = msgspec.json.encode(exchange)
+    return text
+
+
+def _escaped(dots: re.Match[str]) -> str:
+    return "%2E" * len(dots[0])
+
+
+def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
+    return b"event: " + name + b"\n" + b"".join(b"data: " + each + b"\n" for each in lines) + b"\n"
+
+
+def _half(headers: Headers, body: bytes) -> dict[str, Any]:
+    """Return a request or an answer: its headers, and the beginning of its body as text.
+
+    A body that is no UTF-8 is there in base64, too.
+    """
+    texts = [
+        (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
+        for name, value in headers
+    ]
+    half: dict[str, Any] = {"headers": texts, "cut": len(body) > MAX_BODY}
+    kept = body[:MAX_BODY]
+    half["body"] = kept.decode("utf-8", "replace")
+    if half["body"].encode() != kept:
+        half["base64"] = b64encode(kept).decode()
+    return half
+
+
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+DEADLINE_S = 20.0
+_PLENTY = "1000000.00"
+_DEPOSIT = "0.10"
+
+
+class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to buy, from which account, and the name of the mistake to make, if any."""
+
+    account: Annotated[int, Meta(ge=0)] = 0
+    buys: Literal["quote", "market", "session"] = "quote"
+    wrong: str = ""
+
+
+class PageAnswer(Wire, frozen=True):
+    """What came of it: the last answer's status, or None and why there is none.
+
+    `payment` is what its lane is found by: the payment id, or the nonce of its authorization in
+    hex; None if nothing was signed.
+    """
+
+    status: int | None
+    said: str
+    payment: str | None
+
+
+async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
+    """Pay the service at this URL over TCP, as any payer does; raises `Refused`."""
+    require_service(world, "/ui/pay")
+    if wanted.account >= len(world.accounts.funded):
+        raise bad_body(f"account: there are {len(world.accounts.funded)}, counted from 0")
+    if wanted.wrong and wanted.wrong not in MISTAKES:
+        raise bad_body(unknown("mistake", wanted.wrong, MISTAKES))
+    if wanted.wrong and wanted.buys == "session":
+        raise bad_body("a mistake is made with a quote or the market, not with a session")
+    network, clock = world.service.env.network, world.clock
+    wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
+    payments = list[str]()
+
+    def draft(request: httpx.Request) -> Draft:
+        return draft_of(request, wallet, network, clock.now_s())
+
+    def sends(request: httpx.Request) -> None:
+        if paid_in(request):
+            sent = draft(request)
+            payments.append(sent.payment_id or sent.auth.nonce.hex())
+
+    def seen(request: httpx.Request, _: httpx.Response) -> None:
+        if paid_in(request) and not used:
+            used.append(draft(request).auth)
+
+    def changed(request: httpx.Request) -> httpx.Request:
+        right = draft(request)
+        wrong = MISTAKES[wanted.wrong].change(replace(right, auth=(*used, right.auth)[0]))
+        return request_of(wrong, request)
+
+    async def buy(change: Change | None) -> httpx.Response:
+        payer = _payer(wanted, wallet, network, clock)
+        flow = Watched(
+            choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
+        )
+        if wanted.buys == "market":
+            return await http.get(MARKET, auth=flow)
+        return await http.post(QUOTE, json=ORDER, auth=flow)
+
+    # what answers there is this process, with a certificate of its own
+    client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
+    async with client as http:
+        try:
+            if wanted.wrong == "replay":
+                await buy(None)
+            answer = await buy(changed if wanted.wrong else None)
+        except (PaymentFailed, httpx.HTTPError) as failed:
+            return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
+    return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
+
+
+def _payer(wanted: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
+    here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
+    if wanted.buys == "session":
+        return SessionAuth(wallet, deposit=_DEPOSIT, **here)
+    return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
+
+
+LONGEST_S = 300
+
+
+class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The scenario to play."""
+
+    scenario: str
+
+
+def playable(world: RunningWorld) -> list[dict[str, Any]]:
+    """Return the scenarios that ship: name, title, story, and the needs that this world lacks."""
+    return [
+        {
+            "name": each.name,
+            "title": each.title,
+            "story": each.description,
+            "takesTime": "clock" in each.needs,
+            "lacks": [need.meaning for need in each.needs if need not in world.capabilities],
+        }
+        for each in shipped()
+    ]
+
+
+async def play(wanted: Play, url: str) -> dict[str, Any]:
+    """Play a scenario at this URL, in a process of its own; return what `run --json` prints of it.
+
+    Raises `Refused`.
+    """
+    if wanted.scenario not in (known := shipped_names()):
+        raise bad_body(unknown("scenario", wanted.scenario, known))
+    command = (sys.executable, "-m", "x402sim", "run", wanted.scenario, "--on", url, "--json")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        raise Refused(504, "Too slow", f"it took longer than {LONGEST_S} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+    report = msgspec.json.decode(printed)
+    (played,) = report["scenarios"]
+    return {**played, "clockAheadSeconds": report["clock_ahead_s"]}
+
+
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+PATH = "/_sim/ui"
+"""Where the page is."""
+DOES: dict[FaultKind, str] = {
+    "lose answer": "does the work, then the connection breaks",
+    "lose request": "the connection breaks before the work",
+    "refuse": "the connection is refused",
+    "delay request": "waits before the work",
+    "delay answer": "waits after the work",
+    "answer": "answers this status instead of doing the work",
+    "truncate": "does the work, and the connection ends in the middle of the answer",
+    "shorten": "does the work, and half of the answer arrives as if it were all",
+    "duplicate": "gets the request twice",
+    "crash before": "the service dies before the work",
+    "crash after": "the service dies after the work",
+}
+"""What a victim does, or what happens to it, by the kind of fault."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class _Position(msgspec.Struct, frozen=True):
+    """What a reader of the stream has: the journal before this entry, exchanges to this number."""
+
+    since: Annotated[int, Meta(ge=0)] = 0
+    after: Annotated[int, Meta(ge=0)] = 0
+
+
+def page_of(world: RunningWorld, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
+    """Return the routes of a world's page, below /_sim; `allow` raises `Refused`."""
+
+    async def paid(request: Request) -> Response:
+        allow(request)
+        wanted = web.parse(await web.read_body(request) or b"{}", Pay)
+        return web.answer(await pay(world, wanted, _here(request)))
+
+    async def played(request: Request) -> Response:
+        allow(request)
+        if request.method == "GET":
+            return web.answer(playable(world))
+        wanted = web.parse(await web.read_body(request), Play)
+        return web.answer(await play(wanted, _here(request)))
+
+    async def saved(request: Request) -> Response:
+        allow(request)
+        words = of_world(world) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
+        headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
+        return Response(alone(words, watch.messages()), media_type="text/html", headers=headers)
+
+    routes = routes_of(watch, lambda: of_world(world), allow)
+    return [
+        *routes,
+        Route("/ui/pay", paid, methods=["POST"]),
+        Route("/ui/play", played, methods=["GET", "POST"]),
+        Route("/ui/saved", saved),
+    ]
+
+
+def _here(request: Request) -> str:
+    """Return the URL of this server, for a client on this machine."""
+    (host, port), scheme = request.scope["server"], request.url.scheme
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def routes_of(
+    watch: Watch, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
+) -> list[Route]:
+    """Return the routes of any page: what it shows is streamed by `watch`."""
+
+    async def words_of_page(request: Request) -> Response:
+        allow(request)
+        return web.answer(words())
+
+    async def stream(request: Request) -> Response:
+        allow(request)
+        position: _Position = web.parse_query(request, _Position)
+        events = watch.stream(position.since, position.after)
+        return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
+
+    return [
+        Route("/ui", partial(_file, "index.html")),
+        Route("/ui/words", words_of_page),
+        Route("/ui/events", stream),
+        *(Route(f"/ui/{name}", partial(_file, name)) for name in FILES),
+    ]
+
+
+def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
+    """Return the application that shows a run that was saved."""
+
+    async def to_page(_: Request) -> Response:
+        return RedirectResponse(PATH)
+
+    routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
+    return web.Application([Route("/", to_page), Mount("/_sim", routes=routes)])
+
+
+async def home(request: Request) -> Response:
+    """GET / of a browser: the way to the page and to the documentation."""
+    return await _file("home.html", request)
+
+
+async def _file(name: str, _: Request) -> Response:
+    return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+
+
+def of_world(world: RunningWorld) -> dict[str, Any]:
+    """Return the words for a world that runs."""
+    network = world.service.env.network
+    return tables() | {
+        "live": True,
+        "version": VERSION,
+        "title": network.name,
+        "service": world.options.has_service,
+        "symbol": network.token_symbol,
+        "decimals": network.decimals,
+        "names": named(world),
+        "victims": world.faults.paths,
+        "actors": ACTORS,
+        "faults": DOES,
+        "callers": get_args(Callers),
+        "mistakes": {each.name: each.does for each in MISTAKES.values()},
+    }
