@@ -133,10 +133,14 @@ async def _run_cases(
             named = ", ".join(dict.fromkeys(case.id for case in doubtful))
             setting.tell(f"judging {named} once more, which failed beside refunds in trouble")
             waiting = start(case for case in doubtful if is_beside(setting, case))
-            for case in doubtful:
-                if not is_beside(setting, case):
+            rest = [case for case in doubtful if not is_beside(setting, case)]
+            for case in rest:
+                if not case.disturbs:
                     await play(case)
             await asyncio.gather(*waiting)
+            for case in rest:
+                if case.disturbs:
+                    await play(case)
     for each in certain():
         yield each
     for check_id, cases in ids.items():
