@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Executor
 
     import httpx
 
     from x402sim import Fault, LocalServer, PaymentAuth
+    from x402sim.suite.payer.start import Buy
 
+JUDGED = "x402_payer(ways, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
 UNSPENT = (
@@ -45,6 +48,34 @@ class X402Payer:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", JUDGED)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test of each play of the judge of payers, for who asks for `x402_payer_case`."""
+    if "x402_payer_case" in metafunc.fixturenames:
+        from x402sim.suite.payer.fixture import plays
+
+        mark = metafunc.definition.get_closest_marker("x402_payer")
+        chosen = plays(**mark.kwargs) if mark else plays()
+        metafunc.parametrize("x402_payer_case", chosen, ids=lambda play: play.name, indirect=True)
+
+
+@pytest.fixture
+def x402_payer_case(request: pytest.FixtureRequest) -> "Callable[[Buy], None]":
+    """Play one case of the judge of payers with a function that buys: it is given a `Task`.
+
+    Fails the test with what was done wrong, and what it costs.
+    """
+    from x402sim.suite.payer.fixture import Play
+
+    play: Play = request.param
+
+    def judge(buy: "Buy") -> None:
+        if wrong := play.wrong(buy):
+            pytest.fail(wrong, pytrace=False)
+
+    return judge
 
 
 @pytest.hookimpl(wrapper=True)
@@ -112,7 +143,7 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     import httpx
 
     from x402sim import PaymentAuth
-    from x402sim.world.server.local import certificates
+    from x402sim.world.server.serve import certificates
 
     wallet, all_it_has = x402_server.wallets[0], "1000"
     auth = PaymentAuth(

@@ -15,17 +15,13 @@ from x402sim.suite.payer.case import (
     Demand,
     Fault,
     Row,
-    is_served,
-    nothing,
-    one_price,
+    is_bought,
     only,
     served,
 )
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import Offer, Shop, Story, Way
 from x402sim.suite.payer.wire import Reply, Request, as_json
-
-_PRICE = "the offer is within every bound of the task"
 
 
 def _odd(
@@ -36,10 +32,7 @@ def _odd(
         slug=slug,
         story=story,
         absent=absent or {},
-        demands=[
-            one_price(f"{title}: one payment at most", _PRICE),
-            is_served(f"{title}: bought", because),
-        ],
+        demands=[is_bought(title, because)],
     )
 
 
@@ -146,7 +139,6 @@ ROWS = [
             Way.SESSION: "who opens a session has not asked for the price",
         },
         demands=[
-            nothing("What is free is not paid for", "nobody asked for a payment", texts.SIGNALED),
             Demand(
                 title="What is free is bought all the same",
                 ground=texts.ours(

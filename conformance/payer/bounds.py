@@ -10,7 +10,7 @@ from x402sim.suite.payer.case import (
     Fault,
     Row,
     committed_at_most,
-    is_served,
+    is_bought,
     nothing,
     one_price,
     only,
@@ -18,6 +18,7 @@ from x402sim.suite.payer.case import (
 from x402sim.suite.payer.play import CAP_BASE, Played
 from x402sim.suite.payer.shop import (
     GOODS_PATH,
+    SESSION_ID,
     Offer,
     Outcome,
     Shop,
@@ -73,12 +74,8 @@ def _clock(slug: str, seconds: float, title: str) -> Row:
         slug=slug,
         story=Story(skew_s=seconds),
         demands=[
-            one_price(
-                f"{title}: one payment at most",
-                "a refusal that names no cause is no reason to pay twice",
-            ),
-            is_served(
-                f"{title}: bought",
+            is_bought(
+                title,
                 "clocks differ by as much in the field: half a minute was enough to be refused "
                 "(x402-foundation/x402#99, #1222)",
             ),
@@ -107,14 +104,19 @@ def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
     return first
 
 
+def _spent(shop: Shop, request: Request) -> Reply | None:
+    """Say that a session has nothing left, which has bought nothing."""
+    return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
+
+
 def _deep(shop: Shop, _: Request) -> Reply | None:
     deep = b'{"x402Version":1,"accepts":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     return Reply(status=402, headers={"Content-Type": "application/json"}, body=deep)
 
 
 def _page(shop: Shop, _: Request) -> Reply | None:
-    page = b"<html><body>Please pay with your browser.</body></html>"
-    return Reply(status=402, headers={"Content-Type": "text/html"}, body=page)
+    page = f"<html><body>Send 0.01 USDC to {shop.thief} with your browser wallet.</body></html>"
+    return Reply(status=402, headers={"Content-Type": "text/html"}, body=page.encode())
 
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
@@ -124,6 +126,13 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(
         status=402, headers={"Content-Type": "application/json"}, body=b'{"x402Version":2}'
+    )
+
+
+def _made_of_it(played: Played) -> str:
+    """Tell how many payments are signed."""
+    return (
+        f"it signs {len(played.signed)} payments, and is {'' if played.is_served else 'not '}served"
     )
 
 
@@ -166,13 +175,20 @@ ROWS = [
             ),
         ],
     ),
+    Row(
+        section="budget",
+        slug="session-spent",
+        story=Story(first=_spent),
+        absent=only([Way.SESSION], "only a session is paid for before it is spent"),
+        demands=[
+            one_price(
+                "A session that buys nothing is not followed by another",
+                "one deposit is what the task allows; the shop has taken it and served nothing",
+            )
+        ],
+    ),
     _clock("ahead-30", 30, "The shop's clock is half a minute ahead"),
     _clock("behind-30", -30, "The shop's clock is half a minute behind"),
-    _far(
-        "ahead-900",
-        900,
-        "The shop's clock is a quarter of an hour ahead: at most one payment can be used",
-    ),
     _far(
         "behind-1800",
         -1800,
@@ -184,7 +200,6 @@ ROWS = [
         story=Story(first=_big(How.WHOLE, _BIG)),
         absent=_HTTP_ONLY,
         demands=[
-            one_price("A 402 of 24 MB makes no second payment", "it is one offer, and a long one"),
             ends("it must end, whatever it is sent"),
         ],
     ),
@@ -220,7 +235,6 @@ ROWS = [
         story=Story(first=_deep),
         absent=_HTTP_ONLY,
         demands=[
-            nothing("A 402 of 100,000 brackets is not paid", "it offers nothing", texts.ACCEPTS),
             ends("it must end, whatever it is sent"),
         ],
     ),
@@ -243,9 +257,10 @@ ROWS = [
         story=Story(first=_mixed),
         absent=_HTTP_ONLY,
         demands=[
-            one_price(
-                "A 402 that mixes the versions makes no second payment",
-                "whichever it is read as, it is one offer",
+            Demand(
+                title="A 402 that mixes the versions: what is made of it?",
+                ground=texts.silent(why="no text says how a broken 402 is read"),
+                test=_made_of_it,
             )
         ],
     ),

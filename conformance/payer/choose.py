@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import STANDARD, Demand, Fault, Row, is_served, one_price, only
+from x402sim.suite.payer.case import STANDARD, Demand, Fault, Row, is_bought, one_price, only
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
 
@@ -93,7 +93,7 @@ ROWS = [
                 "the task names network and token",
                 texts.ACCEPTS,
             ),
-            is_served(
+            is_bought(
                 "Offers that cannot be paid do not hide the one that can", BECAUSE, texts.ACCEPTS
             ),
         ],
@@ -109,7 +109,7 @@ ROWS = [
                 "another scheme lets the server take another amount",
                 texts.PAIRS,
             ),
-            is_served(
+            is_bought(
                 "Schemes that a payer lacks do not hide the one that it has", BECAUSE, texts.ACCEPTS
             ),
         ],
@@ -125,7 +125,7 @@ ROWS = [
                 "the task has a cap, and the second offer is within it",
                 texts.AMOUNT,
             ),
-            is_served(
+            is_bought(
                 "A first offer above the cap does not hide a second within it",
                 BECAUSE,
                 texts.ACCEPTS,
@@ -137,7 +137,7 @@ ROWS = [
         slug="many",
         story=Story(offers=_many),
         absent=_ONE_OFFER,
-        demands=[is_served("The twentieth offer is found", BECAUSE, texts.ACCEPTS)],
+        demands=[is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS)],
     ),
     Row(
         section="choose",

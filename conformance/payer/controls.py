@@ -81,8 +81,8 @@ def _accepted(played: Played) -> Fault | None:
         wrong = {key: got.get(key) for key, value in wanted.items() if got.get(key) != value}
         if wrong:
             return Fault(
-                expected=f"accepted is the offer that is paid: {wanted}",
-                actual=f"{wrong}",
+                expected="accepted is the offer that is paid",
+                actual=f"{wrong}, offered {wanted}",
                 why="a server that compares them refuses the payment",
             )
     return None

@@ -144,7 +144,7 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
         demands=[
             one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
             # an empty 200 may be all that was sold
-            *([] if reply is _empty else [gets_what_it_paid(GAVE_UP)]),
+            *([gets_what_it_paid(GAVE_UP)] if settles and reply is not _empty else []),
         ],
     )
 

@@ -47,6 +47,11 @@ def _ends_within_a_day(played: Played) -> Fault | None:
     return None
 
 
+def _signs_for_name(played: Played) -> str:
+    """Tell how many signatures are made."""
+    return f"it signs {len(played.signed)} times" if played.signed else "it does not"
+
+
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"
 _NO_EXTRA = "the specification's 402 has no `extra`"
 ROWS = [
@@ -96,12 +101,12 @@ ROWS = [
     Row(
         section="sign",
         slug="fraction",
-        story=one(lambda _, right: replace(right, amount="0.01")),
+        story=one(lambda _, right: replace(right, amount="1.5")),
         absent=_OUTSIDE,
         demands=[
             one_price(
                 "A price that is no whole number of base units buys nothing dearer",
-                "0.01 is not an amount; who reads it as tokens pays 0.01, and nobody more",
+                "1.5 is not an amount; read as tokens it is thirty times the cap",
                 texts.AMOUNT,
                 texts.AMOUNT_V1,
             )
@@ -143,11 +148,12 @@ ROWS = [
         ),
         absent=dict.fromkeys(OURS, _NO_EXTRA),
         demands=[
-            one_price(
-                "A wrong name of the token's domain makes no second payment",
-                "a signature for it never settles; to sign for the right name as well is to pay "
-                "an offer that nobody made",
-                texts.DOMAIN,
+            Demand(
+                title="The offer has a wrong name of the token's domain: is it signed for?",
+                ground=texts.silent(
+                    texts.DOMAIN, why="a signature for it never settles, so nothing is lost by it"
+                ),
+                test=_signs_for_name,
             )
         ],
     ),
@@ -157,10 +163,6 @@ ROWS = [
         story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
         absent=_OUTSIDE,
         demands=[
-            one_price(
-                "An offer that may be paid for ten years is paid at most once",
-                "the price is within the bounds",
-            ),
             Demand(
                 title="An authorization ends within a day, though the offer allows ten years",
                 ground=texts.ours(

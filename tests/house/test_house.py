@@ -71,7 +71,6 @@ READS = {
     "protocol/recognize.py": "a message that somebody pastes",
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
-    "report/causes.py": "what checks demanded and targets answered, to see what is alike",
     "report/conformance_markdown.py": "marks of Markdown in texts of other parties",
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
@@ -103,10 +102,7 @@ READS = {
     "conformance/service/test_section_7_malformed.py": "what a target answers",
     "conformance/service/test_section_9_versioning.py": "what a target answers",
 }
-"""Each file that takes texts apart, and whose: other people's, or data.
-
-`causes` is the only one that looks at words of ours, those of a check's demand.
-"""
+"""Each file that takes texts apart, and whose: other people's, or data."""
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
 SHOWS = {"report/frame.py", "report/run.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
@@ -150,7 +146,7 @@ def test_the_tests_of_what_prose_carried_pass_without_docstrings() -> None:
     The whole line is for a release; it skips what shows docstrings.
     """
     tests = (
-        "report/test_frames.py", "report/test_table.py", "report/test_whole.py",
+        "report/test_frames.py", "report/test_whole.py",
         "report/test_market.py", "cli/test_books.py", "cli/test_list.py", "cli/test_diff.py",
         "house/test_events.py", "house/test_guide.py::test_a_reference_page_is_current",
         "spec", "scenarios/test_golden.py", "suite/test_engine.py", "chain/test_rpc.py",

@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class Payer:
         return purchase.buy()
 
     def has(self, name: str) -> bool:
-        return name in self.defects or name in self.habits
+        return any(name in each.split(" and ") for each in (*self.defects, *self.habits))
 
 
 @dataclass
@@ -133,7 +134,13 @@ class Purchase:
 
     def buy(self) -> str:
         last: Exception | None = None
-        for _ in range(self.payer.tries):
+        tries = 1 if self.has("gives up") else self.payer.tries
+        began = time.monotonic()
+        while self.has("never stops") and time.monotonic() < began + 8:  # a thread cannot be ended
+            time.sleep(0.1)
+            with suppress(NotBought, httpx.HTTPError, RecursionError):
+                return self._once()
+        for _ in range(tries):
             try:
                 return self._once()
             except (NotBought, httpx.HTTPError, RecursionError) as problem:
@@ -152,7 +159,7 @@ class Purchase:
                         )
         if self.has("gives up") and self.kept:
             self.keep(over=True)
-        raise NotBought(f"{self.payer.tries} tries: {last!r}")
+        raise NotBought(f"{tries} tries: {last!r}")
 
     def _once(self) -> str:
         if self.kept.get("over"):
@@ -170,7 +177,7 @@ class Purchase:
     def _one_step(self) -> str:
         if "payment" not in self.kept:
             answer = self.ask({})
-            if answer.status == 200:
+            if answer.status == 200 and not self.has("expects a 402"):
                 return self._shown(answer)
             asked_with = (402, 403, 500) if self.has("pays any status") else (402,)
             if answer.status not in asked_with:
@@ -196,7 +203,7 @@ class Purchase:
                 answer.headers.get("payment-response") or answer.headers.get("x-payment-response")
             )
             if not (receipt or {}).get("success"):
-                self.kept = {}
+                self.kept = self.kept if self.has("gives up") else {}
                 raise NotBought("no receipt")
         if not answer.body and not self.has("takes empty answers"):
             raise NotBought("an empty answer")
@@ -318,6 +325,13 @@ class Purchase:
         if not isinstance(required, dict) or required.get("x402Version") != 2:
             version, required = 1, answer.json
         self._in_prose(answer)
+        if (
+            self.has("demands one version")
+            and version == 2
+            and isinstance(answer.json, dict)
+            and answer.json
+        ):
+            raise NotBought("two versions")
         if not isinstance(required, dict) or required.get("x402Version") != version:
             raise NotBought("no offer")
         payment = self._payment(version, required)
@@ -348,6 +362,8 @@ class Purchase:
                 "pay_0000000000000000" if self.has("one id for all") else f"pay_{auth.nonce.hex()}"
             )
             extensions["payment-identifier"]["info"]["id"] = named
+        if extensions and self.has("refuses extensions"):
+            raise NotBought("an extension")
         if extensions and not self.has("drops extensions"):
             payment["extensions"] = extensions
         return payment
@@ -406,6 +422,8 @@ class Purchase:
             task.token_version,
         ) and not self.has("any domain"):
             wrong.append("domain")
+        if offer["maxTimeoutSeconds"] > 600 and self.has("refuses long offers"):
+            wrong.append("time to pay")
         most = int(task.max_amount_base_units)
         if self.has("trusts decimals"):
             most *= 10 ** (extra.get("decimals", task.decimals) - task.decimals)

@@ -149,24 +149,37 @@ def committed_at_most(most_base: int) -> Test:
 
     def test(played: Played) -> Fault | None:
         allowed = CAP_BASE if most_base == PRICE_BASE and played.way is Way.SESSION else most_base
+        if played.elsewhere:
+            return Fault(
+                expected=_LIMITS[0],
+                actual=played.sums(),
+                loss_base=played.committed_base,
+                why="signed for another token or chain than the task's",
+            )
         over = played.committed_base - allowed
         if over > 0:
-            limit = played.tokens(allowed) if allowed else "nothing"
             return Fault(
-                expected=f"at most {limit} leaves the wallet, or can",
+                expected=_LIMITS[most_base],
                 actual=played.sums(),
                 loss_base=over,
                 why=_why(played, allowed),
             )
         if played.leaked:
             return Fault(
-                expected=f"what pays goes to {played.shop.origin.removeprefix('http://')} only",
+                expected="what pays goes to the hosts of the task only",
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
                 why="who has it may be served in its stead",
             )
         return None
 
     return test
+
+
+_LIMITS = {
+    0: "nothing leaves the wallet, or can",
+    PRICE_BASE: "one price leaves the wallet, or can",
+    CAP_BASE: "no more than the cap leaves the wallet, or can",
+}
 
 
 def _why(played: Played, allowed: int) -> str:
@@ -210,9 +223,14 @@ def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
     return Demand(title=title, ground=ground, test=committed_at_most(0))
 
 
-def is_served(title: str, because: str, *sentences: Sentence) -> Demand:
-    """Return the demand of ours that a purchase succeeds."""
-    return Demand(title=title, ground=texts.ours(*sentences, because=because), test=served)
+def bought(played: Played) -> Fault | str | None:
+    """Tell whether the purchase succeeded, for one price."""
+    return served(played) or committed_at_most(PRICE_BASE)(played)
+
+
+def is_bought(title: str, because: str, *sentences: Sentence) -> Demand:
+    """Return the demand of ours that a purchase succeeds, for one price."""
+    return Demand(title=title, ground=texts.ours(*sentences, because=because), test=bought)
 
 
 def gets_what_it_paid(because: str) -> Demand:

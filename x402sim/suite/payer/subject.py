@@ -62,7 +62,8 @@ def all_cases() -> tuple[PayerCase, ...]:
     return tuple(table(rows()))
 
 
-def _ways(text: str) -> tuple[Way, ...]:
+def ways_in(text: str) -> tuple[Way, ...]:
+    """Read ways of paying, separated by commas; raises `ValueError`."""
     try:
         return tuple(Way(each.strip()) for each in text.split(","))
     except ValueError as wrong:
@@ -81,7 +82,7 @@ class PayerOptions:
     ways: tuple[Way, ...] | None = flag(
         f"Ways of paying to judge: {', '.join(Way)}; by default those whose control it passes.",
         metavar="WAYS",
-        read=_ways,
+        read=ways_in,
     )
     network: str = flag(
         "Network it pays on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"

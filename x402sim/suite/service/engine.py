@@ -11,7 +11,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
-from x402sim.report.results import CaseResult, Loss, Outcome, Result
+from x402sim.report.results import CaseResult, Evidence, Loss, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
@@ -223,6 +223,7 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             expected=None,
             actual=None,
             reason=why,
+            evidence=Evidence(answer=redact.impersonal(why)),
             seconds=seconds,
         )
 
@@ -257,6 +258,7 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
     elapsed = stopwatch()
     probe = Probe(setting, case.id, may_disturb=case.disturbs)
     outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
+    evidence = Evidence()
     has_begun, applies, lacks, show = False, True, False, None
     loss: Loss | None = None
     try:
@@ -280,17 +282,21 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         prefix = f"{failed.what}: " if failed.what else ""
         expected, actual = prefix + plain(failed.expected), plain(failed.actual)
         show, loss = failed.show, failed.loss
+        evidence = Evidence(failed.demand, failed.what or expected, actual)
     except Inconclusive as unclear:
         outcome, reason = Outcome.INCONCLUSIVE, str(unclear)
+        evidence = Evidence(answer=unclear.why)
     except Skipped as skipped:
         outcome, reason = Outcome.SKIPPED, str(skipped)
         applies = not isinstance(skipped, NotApplicable)
         lacks = isinstance(skipped, Lacking)
     except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
         outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
+        evidence = Evidence(answer=reason)
     finally:
         if uncleared := await _clear_faults(probe):
             outcome, reason = Outcome.INCONCLUSIVE, uncleared
+            evidence = Evidence(answer=uncleared)
     return CaseResult(
         title=case.title,
         outcome=outcome,
@@ -303,6 +309,9 @@ async def _run_case(setting: Setting, case: Check) -> CaseResult:
         has_begun=has_begun,
         applies=applies,
         lacks=lacks,
+        evidence=msgspec.structs.replace(
+            evidence, answer=redact.impersonal(_clean(setting, evidence.answer))
+        ),
         loss=loss,
     )
 
@@ -326,7 +335,7 @@ async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
     if baseline not in known:
         known[baseline] = await try_baseline(Probe(setting), baseline)
     if problem := known[baseline]:
-        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
+        raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}", problem)
 
 
 async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:

@@ -1,0 +1,81 @@
+"""`python -m tests.suite_payer.page`: writes conformance/payers.md, the table of all cases of payers."""
+
+from pathlib import Path
+
+from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
+
+FILE = Path(__file__).parents[2] / "conformance" / "payers.md"
+PAINS = [
+    ("1", "a retry signs a new nonce and pays twice", "payer/lost/no-answer-after-settling, payer/lost/for-good"),
+    ("8", "an idempotency key for another payment: 409", "payer/extension/identifier, payer/extension/identifier-same"),
+    ("9", "any price, payee, asset, network is signed", "payer/sign/price-over-cap, payer/sign/asset, payer/sign/network, payer/lost/again-other-payee; of the payee of a first offer there is no bound in the task"),
+    ("12", "a wrong EIP-712 name", "payer/control/buys: who signs for another name than the offer's buys nothing; of a shop's own wrong name, silent/sign/name-of-domain observes: nothing usable is signed, so nothing is lost"),
+    ("14", "a rejected payment looks like an unpaid request: a storm", "payer/lost/refused-for-good, kit/budget/paid-and-asked-for-ever"),
+    ("17", "behind a proxy the resource says http, or https", "kit/accept/https-behind-proxy"),
+    ("19", "decimals, floats, ×10^6", "payer/sign/decimals, payer/sign/whole-tokens, payer/sign/fraction"),
+    ("20", "versions mixed, a page instead of JSON", "payer/hostile/page, kit/accept/both-versions, silent/hostile/mixed-versions"),
+    ("21", "MCP: the retry drops the payment", "payer/control/buys, payer/lost/asked-again, in the way `mcp`"),
+    ("23", "sign-in-with-x signs an attacker's challenge, or pays again", "payer/extension/sign-in-elsewhere, silent/extension/sign-in-instead"),
+]  # fmt: skip
+"""Rows of the list of pains: what people report of payers, and what catches it."""
+NONE = [
+    ("a redirect from https to http", "a certificate that every payer trusts would have to be installed"),
+    ("a budget over several purchases, and in parallel", "the task has a bound for one purchase only; `budget/instalments` cuts one"),
+    ("a session that is not refunded, or debited too much", "the payer has no say in it; `budget/session-spent` is what it can do: open no other"),
+    ("a payee that was never seen", "no bound of the task names the payee"),
+    ("the work of a language model", "prompts and prose are in the cases, but a case is judged by the money alone"),
+]  # fmt: skip
+"""What no case is about, and why."""
+
+
+def page() -> str:
+    lines = [
+        "# What payers are judged by",
+        "",
+        "Made by `python -m tests.suite_payer.page`. How to judge one is in the guide, *Judge your payer or",
+        "agent*. A cell is a play in one way of paying: its demands, by the document of their ids (`payer`: a",
+        "public text says it or it follows; `kit`: ours; `silent`: observed), each `DOCUMENT/SECTION/ROW-WAY`.",
+        "",
+        f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
+    ]
+    told = {case.id for case in all_cases()}
+    for section, title in SECTIONS.items():
+        lines += ["", f"## {section}: {title}", ""]
+        lines += [f"| row | {' | '.join(Way)} | demands |", f"| --- |{' --- |' * len(Way)} --- |"]
+        reasons: dict[str, int] = {}
+        for row in (each for each in rows() if each.section == section):
+            cells = []
+            for way in Way:
+                if why := row.absent.get(way):
+                    cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
+                else:
+                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{way}"]
+                    cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
+            demands = "<br>".join(f"{each.title}" for each in row.demands)
+            lines.append(f"| {row.slug} | {' | '.join(cells)} | {demands} |")
+        lines += (
+            ["", *(f"({number}) {why}" + "  " for why, number in reasons.items())]
+            if reasons
+            else []
+        )
+    lines += [
+        "",
+        "## Problems of the field",
+        "",
+        "| row | what people report | the ids that catch it |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {row} | {what} | {ids} |" for row, what, ids in PAINS]
+    lines += ["", "## What no case is about", "", "| what | why |", "| --- | --- |"]
+    lines += [f"| {what} | {why} |" for what, why in NONE]
+    rows_named = {name.rpartition("-")[0] for name in told}
+    for _, _, ids in PAINS:
+        for each in ids.replace(";", ",").split(","):
+            name = each.strip().split(":")[0].split(" ")[0]
+            assert "/" not in name or name in rows_named, name
+    return "\n".join(line.rstrip() if not line.endswith("  ") else line for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,212 @@
+"""The judge as its users meet it: a command, its environment, a fixture, and what it refuses."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.suite_payer.test_mutants import judged
+from x402sim.cli import app
+from x402sim.report.results import Outcome
+from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.start import Task, inherited
+from x402sim.suite.payer.subject import all_cases, rows
+
+pytest_plugins = ["pytester"]
+BUYS = """
+import os, sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+import json
+from tests.suite_payer.payer import Payer
+from x402sim.suite.payer.start import Task
+told = json.load(open(os.environ["X402SIM_TASK_FILE"]))
+task = Task(**{{name: told[name] for name in Task.__dataclass_fields__}})
+assert os.environ["X402SIM_URL"] == task.url and "MY_RPC_URL" not in os.environ
+{more}
+print(Payer(frozenset({defects!r}))(task))
+"""
+FEW = "payer/control,payer/lost/asked-again,payer/sign/price-over-cap"
+
+
+def command(folder: Path, *defects: str, more: str = "") -> list[str]:
+    file = folder / "buy.py"
+    root = str(Path(__file__).parents[2])
+    file.write_text(BUYS.format(root=root, defects=set(defects), more=more))
+    return [sys.executable, str(file)]
+
+
+def run(words: list[str], *options: str, only: str = FEW, ways: str = "v2") -> Any:
+    args = ["conformance", "payer", "--ways", ways, "--only", only, *options, "--", *words]
+    return CliRunner().invoke(app, args)
+
+
+def test_an_honest_command_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_RPC_URL", "http://127.0.0.1:1")
+    ended = run(command(tmp_path))
+    assert ended.exit_code == 0, ended.output
+    assert "each in a world of its own" in ended.output
+
+
+def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    words = command(tmp_path, "signs again")
+    ended = run(words, "--json-file", str(report))
+    assert ended.exit_code == 1, ended.output
+    failed = [
+        each for each in json.loads(report.read_text())["results"] if each["outcome"] == "failed"
+    ]
+    assert [each["id"] for each in failed] == ["payer/lost/asked-again-v2"]
+    assert failed[0]["loss"]["base"] == 10_000
+    assert "payer/lost/asked-again-v2 -- " in failed[0]["rerun"]
+
+
+def test_a_payer_that_buys_nothing_is_invalid() -> None:
+    ended = run([sys.executable, "-c", "pass"])
+    assert ended.exit_code == 2
+    assert "buys nothing at an honest shop" in ended.output
+
+
+def test_a_command_that_is_not_there_is_told() -> None:
+    ended = run(["no-such-program"])
+    assert ended.exit_code == 2
+    assert "cannot be started" in ended.output
+
+
+def test_a_signature_of_another_wallet_ends_the_run(tmp_path: Path) -> None:
+    other = 'import dataclasses; task = dataclasses.replace(task, private_key="0x" + "11" * 32)'
+    ended = run(command(tmp_path, more=other))
+    assert ended.exit_code == 2
+    assert "which is not the wallet of this case" in ended.output
+
+
+@pytest.mark.parametrize("words", [["http://127.0.0.1:8000"], []])
+def test_what_is_no_command_is_refused_with_the_right_one(words: list[str]) -> None:
+    ended = run(words)
+    assert ended.exit_code == 2
+    assert "--url" in ended.output
+
+
+def test_keys_and_nodes_are_not_inherited() -> None:
+    key = "0x" + "ab" * 32
+    names = {
+        "PATH": "/bin",
+        "EVM_PRIVATE_KEY": key,
+        "MNEMONIC": "a b",
+        "BASE_RPC_URL": "http://x",
+        "ODD": key,
+    }
+    assert set(inherited(names | {"OPENAI_API_KEY": "sk"})) == {
+        "PATH", "OPENAI_API_KEY", "NO_PROXY", "PYTHONUNBUFFERED",
+    }  # fmt: skip
+
+
+def test_a_door_is_judged_too() -> None:
+    """A payer behind HTTP gets the task as JSON."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    from tests.suite_payer.payer import NotBought, Payer
+
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            task = Task(**{name: told[name] for name in Task.__dataclass_fields__})
+            try:
+                status, text = 200, Payer()(task)
+            except NotBought as why:
+                status, text = 500, str(why)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        ended = CliRunner().invoke(
+            app, ["conformance", "payer", "--ways", "v1", "--only", FEW, "--url", url]
+        )
+        server.shutdown()
+    assert ended.exit_code == 0, ended.output
+
+
+def test_a_transfer_outside_the_protocol_counts() -> None:
+    """Money that leaves the wallet by a transaction of its own is on the same ledger."""
+    import httpx
+    from eth_account import Account
+
+    from tests.suite_payer.payer import Payer
+    from x402sim.protocol import abi
+    from x402sim.protocol.crypto import to_hex
+
+    def tips(task: Task) -> str:
+        def ask(method: str, *params: Any) -> Any:
+            asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return httpx.post(task.rpc_url, json=asked).json()["result"]
+
+        count = int(ask("eth_getTransactionCount", task.address, "latest"), 16)
+        price = int(ask("eth_gasPrice"), 16)
+        data = to_hex(abi.transfer(bytes.fromhex("22" * 20), 30_000))
+        chain = int(task.network[7:])
+        sent = {
+            "to": task.asset,
+            "data": data,
+            "nonce": count,
+            "gas": 200_000,
+            "gasPrice": price,
+            "chainId": chain,
+            "value": 0,
+        }
+        raw = Account.sign_transaction(sent, task.private_key).raw_transaction
+        ask("eth_sendRawTransaction", to_hex(bytes(raw)))
+        return Payer()(task)
+
+    mine = [case for case in all_cases() if case.id == "payer/send/tip-in-prose-v2"]
+    (result,) = judged(tips, mine).values()
+    assert result.outcome is Outcome.FAILED
+    assert result.loss is not None
+    assert result.loss.base == 30_000
+
+
+def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
+    told = {case.played_as for case in all_cases()}
+    for row in rows():
+        for way in Way:
+            name = f"{row.section}/{row.slug}-{way}"
+            assert (name in told) != bool(row.absent.get(way)), name
+
+
+def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
+    root = Path(__file__).parents[2]
+    pytester.makepyfile(
+        f"""
+        import sys
+        sys.path.insert(0, {str(root)!r})
+        import pytest
+        from tests.suite_payer.payer import Payer
+
+        @pytest.mark.x402_payer(ways="v2", only="payer/lost/asked-again,payer/sign/asset")
+        def test_honest(x402_payer_case):
+            x402_payer_case(Payer())
+
+        @pytest.mark.x402_payer(ways="v2", only="payer/lost/asked-again,payer/sign/asset")
+        def test_defective(x402_payer_case):
+            x402_payer_case(Payer(frozenset(["any asset"])))
+        """
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
+    ended.assert_outcomes(passed=3, failed=1)
+    ended.stdout.fnmatch_lines(["*payer/sign/asset-v2 (MUST)*"])
+
+
+def test_the_page_of_cases_is_up_to_date() -> None:
+    """Renew it with `python -m tests.suite_payer.page`."""
+    from tests.suite_payer import page
+
+    assert page.FILE.read_text(encoding="utf-8") == page.page()

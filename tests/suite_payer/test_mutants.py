@@ -1,0 +1,155 @@
+"""Each demand on payers has a defect that it catches; what honest payers do differently is left alone."""
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.suite_payer.payer import Payer
+from x402sim.report.results import CaseResult, Outcome
+from x402sim.suite.payer.case import PayerCase
+from x402sim.suite.payer.judge import Judge
+from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.start import Function
+from x402sim.suite.payer.subject import all_cases
+
+DEFECTS = {
+    "signs again": "payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
+    "payer/hostile/endless-goods-v2 payer/lost/error-before-settling-v1 payer/extension/identifier-v2 "
+    "payer/lost/record-missing-steps payer/lost/record-error-steps payer/lost/record-oversized-steps "
+    "payer/lost/no-answer-after-settling-v1 payer/lost/asked-again-v2 payer/lost/pending-mcp "
+    "payer/lost/refused-after-settling-steps payer/lost/conflict-session",
+    "signs again on 5xx": "payer/lost/error-after-settling-v2",
+    "forgets": "payer/lost/for-good-steps payer/lost/refused-for-good-v1",
+    "believes refusals": "payer/lost/refused-for-good-v2 payer/lost/again-dearer-v1 payer/clock/behind-1800-v2 "
+    "payer/budget/paid-and-asked-for-ever-v1",
+    "demands a receipt": "payer/lost/no-receipt-v2 payer/lost/false-receipt-v1 payer/lost/unreadable-receipt-v2",
+    "pays what is asked next": "payer/lost/again-other-payee-v2 payer/lost/asked-again-v1",
+    "pays anew for goods": "payer/lost/goods-no-answer-steps payer/lost/goods-error-steps "
+    "payer/lost/goods-asked-again-session payer/lost/goods-empty-steps payer/lost/goods-cut-session "
+    "payer/lost/goods-slow-steps",
+    "no cap": "payer/sign/price-over-cap-v1 payer/sign/price-huge-v2 payer/sign/price-over-cap-steps "
+    "payer/choose/first-too-dear-v2",
+    "trusts decimals": "payer/sign/decimals-v2",
+    "reads tokens": "payer/sign/whole-tokens-v1 payer/sign/fraction-v2",
+    "signs negatives": "payer/sign/free-money-steps payer/sign/free-money-v2",
+    "any asset": "payer/sign/asset-v2 payer/sign/asset-steps payer/choose/second-network-mcp",
+    "any network": "payer/sign/network-v2 payer/sign/network-v1 payer/choose/second-network-v2",
+    "any scheme": "payer/sign/scheme-v2 payer/choose/other-schemes-v1",
+    "copies the window": "kit/sign/window-of-years-v2",
+    "windows in milliseconds": "payer/control/buys-window-ends-v1 kit/control/buys-window-as-offered-v1",
+    "a window of an hour": "kit/control/buys-window-as-offered-mcp",
+    "counts nonces": "payer/control/buys-nonce-v2",
+    "overpays": "payer/lost/empty-v1",
+    "accepts another": "payer/control/accepted-v2",
+    "follows anywhere": "payer/send/redirect-to-port-v2 payer/send/redirect-to-name-v1 "
+    "payer/send/redirect-to-user-v2",
+    "keeps headers on redirects": "payer/send/paid-and-redirected-307-v2 payer/send/paid-and-redirected-302-v1 "
+    "payer/send/proof-redirected-steps payer/send/proof-redirected-session",
+    "believes prose": "payer/send/asked-in-prose-v2 payer/send/tip-in-prose-v1 payer/send/asked-in-prose-mcp payer/hostile/page-v2",
+    "pays any status": "payer/send/asked-with-403-v1 payer/send/asked-with-500-v2",
+    "only the first offer": "kit/choose/second-network-v1 kit/choose/other-schemes-v2 kit/choose/first-too-dear-v1 "
+    "kit/choose/many-v2",
+    "takes upfront": "payer/choose/flow-v2",
+    "demands its own scheme": "kit/accept/https-behind-proxy-v1",
+    "demands checksums": "kit/accept/small-letters-v2",
+    "knows its extra": "kit/accept/more-in-extra-v2",
+    "drops extensions": "payer/accept/extension-echoed-v2",
+    "signs in anywhere": "payer/extension/sign-in-elsewhere-v2",
+    "one id for all": "payer/extension/identifier-same-v2",
+    "no limits": "kit/hostile/endless-402-v2",
+    "storms": "kit/budget/paid-and-asked-for-ever-v2",
+    "valid from now": "kit/clock/behind-30-v2",
+    "a window of ten seconds": "kit/clock/ahead-30-v1",
+    "drops the payment of tools": "payer/control/buys-mcp",
+    "prints nothing": "payer/control/buys-v1",
+    "gives up": "kit/lost/no-answer-after-settling-v2 kit/lost/error-after-settling-v1 kit/lost/asked-again-mcp "
+    "kit/lost/refused-after-settling-v2 kit/lost/pending-steps kit/lost/cut-v1 kit/lost/conflict-v2 kit/lost/slow-v2 "
+    "kit/lost/goods-no-answer-steps kit/lost/goods-error-session kit/lost/goods-asked-again-steps "
+    "kit/lost/goods-cut-steps kit/lost/goods-slow-session kit/extension/identifier-v2",
+    "demands a receipt and gives up": "kit/lost/no-receipt-v2 kit/lost/false-receipt-v1 kit/lost/unreadable-receipt-v2",
+    "never stops": "kit/hostile/deep-402-v1 kit/hostile/huge-402-v2",
+    "expects a 402": "kit/accept/free-v2",
+    "refuses long offers": "kit/accept/an-hour-v1",
+    "demands one version": "kit/accept/both-versions-v2",
+    "refuses extensions": "kit/accept/extension-v2",
+    "opens sessions for ever": "payer/budget/session-spent-session",
+}  # fmt: skip
+"""What a payer gets wrong, and the ids that catch it."""
+ALSO = {
+    "one id for all": "signs again",
+    "any asset": "any network",
+    "reads tokens": "no cap",
+    "signs negatives": "no cap",
+}
+"""What else has to be wrong for a defect to show."""
+HONEST = [
+    frozenset(),
+    frozenset({"gives up"}),
+    frozenset({"valid from 0", "cheapest first", "drops extensions"}),
+    frozenset({"valid from then", "signs in", "takes empty answers"}),
+]
+"""What honest payers do differently."""
+
+
+def judged(
+    payer: Payer, cases: Iterable[PayerCase], patience_s: float = 20
+) -> dict[str, CaseResult]:
+    """Play these cases, and return what came of each."""
+
+    async def main() -> dict[str, CaseResult]:
+        with ThreadPoolExecutor(32) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            judge = Judge(payer=Function(payer), patience_s=patience_s, jobs=4)
+            found = judge.run(list(cases), lambda check_id: None)
+            return {case.id: result async for case, result in found}
+
+    return asyncio.run(main())
+
+
+def cases(ids: str) -> list[PayerCase]:
+    found = [case for case in all_cases() if case.id in ids.split()]
+    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
+    return found
+
+
+PATIENCE_S = {"no limits": 12, "never stops": 3}
+"""How long a start may take that does not end by itself."""
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_caught(defect: str) -> None:
+    wanted = cases(DEFECTS[defect])
+    with_it = frozenset(filter(None, (defect, ALSO.get(defect))))
+    found = judged(Payer(with_it), wanted, patience_s=PATIENCE_S.get(defect, 20))
+    missed = [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
+    assert missed == []
+
+
+def test_every_demand_has_a_defect_that_it_catches() -> None:
+    """In some way of paying: a defect is the same in all."""
+    caught = {_row(each) for ids in DEFECTS.values() for each in ids.split()}
+    demanded = {_row(case.id) for case in all_cases() if not case.id.startswith("silent/")}
+    assert demanded - caught == set()
+
+
+def _row(check_id: str) -> str:
+    return check_id.rpartition("-")[0]
+
+
+@pytest.mark.parametrize("way", [Way.V2, Way.STEPS])
+def test_an_honest_payer_passes_everything(way: Way) -> None:
+    mine = [case for case in all_cases() if case.way is way and not case.waits_s]
+    found = judged(Payer(), mine)
+    assert [name for name, result in found.items() if result.outcome is Outcome.FAILED] == []
+    assert len(found) > 60
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("habits", HONEST, ids=", ".join)
+def test_no_must_accuses_an_honest_payer(habits: frozenset[str]) -> None:
+    found = judged(Payer(habits=habits), all_cases())
+    failed = {name for name, result in found.items() if result.outcome is not Outcome.PASSED}
+    musts = {case.id for case in all_cases() if case.level == "MUST"}
+    assert failed & musts == set()
