@@ -18,6 +18,7 @@ FULL_LENGTH = "X402SIM_FULL_LENGTH"
 SEED = "X402SIM_SEED"
 """The variable with the seed of the tests that draw: crashes and hostile input."""
 LONG = [
+    "tests/conformance/test_targets.py",
     "tests/crash/test_crash.py",
     "tests/crash/test_hangups.py",
     "tests/evm/test_behaviour.py",

@@ -81,9 +81,9 @@ class Begin(_Story, frozen=True, kw_only=True):
     meaning: ClassVar[str] = """Written first in every run: what is played, and the addresses of the
     parts. `chain` is null on the ledger; `options` are the given options of the world, as Python
     code; addresses are null for a deployment without a control API. `source` is what `run` needs to
-    play a story of the user's own again, "FILE.py:function"; it is empty if the story is in no
-    file, and null for a scenario that is shipped. `services` and `facilitators` are the names that
-    the world gives them."""
+    play a scenario of the user's own again, "FILE.py:function"; it is empty if the scenario is in
+    no file, and null for one that is shipped. `services` and `facilitators` are the names that the
+    world gives them."""
 
     scenario: str
     title: str
@@ -131,7 +131,7 @@ class TimeAdvanced(_Story, frozen=True, kw_only=True):
 
 
 class FaultInjected(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written when a story injects a fault; the fields are those of
+    meaning: ClassVar[str] = """Written when a scenario injects a fault; the fields are those of
     `x402sim.Fault`."""
 
     victim: Part
@@ -151,15 +151,15 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written when a story skews the clock of a part, or of the chain, by
-    `seconds`."""
+    meaning: ClassVar[str] = """Written when a scenario skews the clock of a part, or of the chain,
+    by `seconds`."""
 
     victim: Part
     seconds: Seconds
 
 
 class ExplorerLagged(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written when a story makes the explorer show each block `seconds`
+    meaning: ClassVar[str] = """Written when a scenario makes the explorer show each block `seconds`
     late."""
 
     seconds: Seconds
@@ -195,7 +195,7 @@ class RevertsForced(_Story, frozen=True, kw_only=True):
 
 
 class Check(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written for each check of a story, and for each broken invariant.
+    meaning: ClassVar[str] = """Written for each check of a scenario, and for each broken invariant.
     `exchange` is the number of the checked exchange; null if there was none yet. Of a broken
     invariant, `about` is its case (an exchange, a payment or a session; empty: the whole chain),
     and `at_stake_base` the money of this case."""
@@ -210,16 +210,16 @@ class Check(_Story, frozen=True, kw_only=True):
 
 
 class StoryRaised(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written when a story raises an exception, with its trace. A line is
-    a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames of x402sim and of libraries that
-    lead to the story's are left out. The frames of its cause come before, and the errors of a
-    group, each with its own frames, after it. It is empty if no frame is the story's."""
+    meaning: ClassVar[str] = """Written when a scenario raises an exception, with its trace. A line
+    is a frame, "FILE:LINE in FUNCTION: CODE", the newest last; frames that lead to the scenario's,
+    of x402sim and of libraries, are left out. The frames of its cause come before, and the errors
+    of a group, each with its own frames, after it. It is empty if no frame is the scenario's."""
 
     trace: tuple[str, ...]
 
 
 class Note(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written by `world.note`, with a name and data that the story
+    meaning: ClassVar[str] = """Written by `world.note`, with a name and data that the scenario
     chooses."""
 
     name: str
@@ -230,9 +230,9 @@ Intervention = (
     TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
-"""Actions of a story on its world."""
+"""Actions of a scenario on its world."""
 StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
-"""Events of a story or its world; the actor is "world"."""
+"""Events of a scenario or its world; the actor is "world"."""
 
 
 class RequestSent(BaseEvent, frozen=True):

@@ -16,6 +16,7 @@ from x402sim.suite.service.expect import (
     expect_served,
     expect_withheld,
     require,
+    require_form,
 )
 from x402sim.suite.service.indexing import buy_late, turn_s, tx_hash
 from x402sim.suite.service.probe import Probe
@@ -43,7 +44,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     if not required and all(answer.status in (400, 422) for answer in answers):
         said = answers[0].summary
         raise Inconclusive(f"the target accepts no body of the target file: {said}")
-    require("402", bool(required), answers[0].summary)
+    require_form("402", bool(required), answers[0].summary)
     wanted = required[0].requirements
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 

@@ -7,7 +7,13 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.service.answers import read_402
 from x402sim.suite.service.check import check
-from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, require
+from x402sim.suite.service.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    require,
+    require_form,
+)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -34,7 +40,7 @@ async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     opaque = payment_id.removeprefix(PREFIX)
     fits = opaque.isascii() and opaque.isprintable() and " " not in opaque
     good = payment_id.startswith(PREFIX) and bool(opaque) and fits
-    require("pay_ and an opaque part", good, payment_id)
+    require_form("pay_ and an opaque part", good, payment_id)
 
 
 @check(

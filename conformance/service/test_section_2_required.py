@@ -9,7 +9,7 @@ from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.service.check import check
 from x402sim.suite.service.deviations import SHAPE
-from x402sim.suite.service.expect import expect, require
+from x402sim.suite.service.expect import expect_form, require, require_form
 from x402sim.suite.service.places import whole
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import at
@@ -53,9 +53,9 @@ def _is_address(text: Any) -> bool:
 async def requirements_have_their_fields(probe: Probe) -> None:
     wanted = await _requirements(probe)
     for name in ("scheme", "network", "payTo", "asset", "maxAmountRequired", "resource"):
-        require(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
+        require_form(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
     seconds = wanted.get("maxTimeoutSeconds")
-    require("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
+    require_form("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
 @check(
@@ -66,7 +66,7 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     decisive=True,
 )
 async def the_scheme_is_exact(probe: Probe) -> None:
-    expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
+    expect_form("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
 @check(
@@ -82,10 +82,10 @@ async def the_scheme_is_exact(probe: Probe) -> None:
 )
 async def the_network_is_the_deployments(probe: Probe) -> None:
     named = (await _requirements(probe)).get("network")
-    require("a network's name", isinstance(named, str) and bool(named), named)
-    expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
+    require_form("a network's name", isinstance(named, str) and bool(named), named)
+    expect_form("the network of a second 402", (await _requirements(probe)).get("network"), named)
     if probe.world.exists:
-        expect("the network", named, (await probe.world.get("who"))["network"])
+        expect_form("the network", named, (await probe.world.get("who"))["network"])
 
 
 @check(
@@ -98,11 +98,11 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
-    require("payTo, an address", _is_address(payee), payee)
-    require("another address than the token's", payee != asset, payee)
+    require_form("payTo, an address", _is_address(payee), payee)
+    require_form("another address than the token's", payee != asset, payee)
     merchant = probe.setting.options.pay_to
     if merchant is not None:
-        expect("payTo", str(payee).lower(), checksum(merchant).lower())
+        expect_form("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
 @check(
@@ -114,10 +114,10 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
 )
 async def the_asset_is_an_address(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
-    require("asset, an address", _is_address(asset), asset)
+    require_form("asset, an address", _is_address(asset), asset)
     if probe.world.exists:
         token = (await probe.world.get("who"))["asset"]
-        expect("the asset", str(asset).lower(), token.lower())
+        expect_form("the asset", str(asset).lower(), token.lower())
 
 
 @check(
@@ -130,9 +130,9 @@ async def the_asset_is_an_address(probe: Probe) -> None:
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
     code = await probe.chain.call("eth_getCode", asset, "latest")
-    require("a contract at the asset's address", code not in ("0x", None), code)
+    require_form("a contract at the asset's address", code not in ("0x", None), code)
     call = {"to": asset, "data": DECIMALS_CALL}
-    expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
+    expect_form("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
 @check(
@@ -148,7 +148,7 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
-    require("maxAmountRequired, a string of digits", is_digits, as_json(amount))
+    require_form("maxAmountRequired, a string of digits", is_digits, as_json(amount))
     require("an amount above zero", amount != "0", as_json(amount))
 
 
@@ -165,7 +165,7 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
-    require("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
+    require_form("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
 @check(
@@ -181,7 +181,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         probe.resources(probe.target.protected.path),
     )
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
+    require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @check(
@@ -194,7 +194,7 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     answer = await probe.ask(path=probe.target.protected.path + "?from=list")
     if answer.status != 402:
         raise NotApplicable(f"a request with a query gets no 402: {answer.summary}")
-    expect("resource", read_402(answer).requirements.get("resource"), resource)
+    expect_form("resource", read_402(answer).requirements.get("resource"), resource)
 
 
 @check(
@@ -237,10 +237,10 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     answer, places = await _required(probe), probe.target.payment_required
     probe.by_target(*SHAPE)
     if places.error:
-        expect("error", answer.at(places.error), places.error_text)
+        expect_form("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     require("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
+    require_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
 
 
 @check(
@@ -253,7 +253,7 @@ async def a_402_names_its_network_twice(probe: Probe) -> None:
     probe.by_target("payment_required.network")
     if places.network:
         named = at(answer.requirements, "/network")
-        expect("network", answer.at(places.network), named)
+        expect_form("network", answer.at(places.network), named)
 
 
 @check(

@@ -12,6 +12,7 @@ from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.control_api import HOLD_S
 from x402sim.suite.service.expect import (
     expect,
+    expect_form,
     expect_refused,
     expect_served,
     expect_withheld,
@@ -297,7 +298,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
         raise Inconclusive(f"the name {network!r} names neither a testnet nor a mainnet")
     wanted = known.chain_id if known is not None else CHAINS[str(kind)]
     chain_id = int(await probe.chain.call("eth_chainId"), 16)
-    expect(f"the chain id of {network}", chain_id, wanted)
+    expect_form(f"the chain id of {network}", chain_id, wanted)
 
 
 @check(

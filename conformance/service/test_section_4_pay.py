@@ -15,7 +15,13 @@ from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.check import check
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
-from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, require
+from x402sim.suite.service.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_transfers,
+    require,
+)
 from x402sim.suite.service.inputs import examples
 from x402sim.suite.service.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
@@ -341,7 +347,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
     wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
-    expect("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
+    expect_transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
 @check(

@@ -4,6 +4,7 @@ import asyncio
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
+from x402sim.report.results import Demand
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import Challenge, TargetAnswer
@@ -186,7 +187,12 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     if mined is None and not probe.world.exists:
         raise Inconclusive("the node does not have the transaction of the receipt (yet)")
     if mined is None:
-        raise CheckFailed("the receipt's transaction", "one on the chain", paid.receipt.summary)
+        raise CheckFailed(
+            "the receipt's transaction",
+            "one on the chain",
+            paid.receipt.summary,
+            demand=Demand.TRANSFER,
+        )
     expect("the transaction's status", int(mined["status"], 16), 1)
     wanted = paid.challenge.requirements
     payee = abi.word(parse_address(str(wanted["payTo"])))

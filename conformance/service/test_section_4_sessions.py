@@ -9,7 +9,14 @@ from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.deviations import SHAPE
-from x402sim.suite.service.expect import expect, expect_refused, expect_served, require
+from x402sim.suite.service.expect import (
+    expect,
+    expect_form,
+    expect_refused,
+    expect_served,
+    require,
+    require_form,
+)
 from x402sim.suite.service.inputs import examples
 from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import CENT_BASE, Probe
@@ -54,16 +61,16 @@ MALFORMED: tuple[Any, ...] = (
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     max_spend = _usual(probe)
     answer, places = await probe.ask_session(max_spend), probe.target.payment_required
-    require("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
+    require_form("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
     probe.by_target(*SHAPE)
     if places.error:
-        expect("error", answer.at(places.error), places.error_text)
+        expect_form("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
     require("a payment id pay_…", is_id, as_json(payment_id))
-    require("requirements, an object", isinstance(wanted, dict), as_json(wanted))
-    expect("the scheme", wanted.get("scheme"), "exact")
-    expect("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
+    require_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
+    expect_form("the scheme", wanted.get("scheme"), "exact")
+    expect_form("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
 
 
 def _usual(probe: Probe) -> str:
@@ -93,7 +100,7 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
     resource, paths = wanted.get("resource"), probe.resources(target.sessions.path)
     probe.by_target("protected.resource")
-    require(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
+    require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @check(

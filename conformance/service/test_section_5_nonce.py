@@ -13,6 +13,7 @@ from typing import Any
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, encode
+from x402sim.report.results import Demand
 from x402sim.spec.ground import derived
 from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
@@ -251,7 +252,12 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await probe.wallets.cancel(challenge, header, payer)
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
-    require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
+    require(
+        "no receipt for a cancelled nonce",
+        not answer.is_receipt,
+        answer.summary,
+        demand=Demand.CANCELLED_NONCE,
+    )
     await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 

@@ -52,7 +52,7 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     except CheckFailed as failed:
         raise CheckFailed(
-            f"{what}: {failed.what}", failed.expected, failed.actual, failed.show
+            f"{what}: {failed.what}", failed.expected, failed.actual, failed.show, failed.demand
         ) from failed
 
 

@@ -17,6 +17,7 @@ from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.deviations import SHAPE
 from x402sim.suite.service.expect import (
     expect,
+    expect_form,
     expect_not_served,
     expect_refused,
     expect_served,
@@ -56,9 +57,9 @@ async def no_proof_no_content(probe: Probe) -> None:
         is_payable = isinstance(asked, dict) and isinstance(answer.at(places.payment_id), str)
         require("a payment id and requirements", is_payable, answer.summary)
         if places.error:
-            expect("the error", answer.at(places.error), places.error_text)
+            expect_form("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
-            expect(field, asked.get(field), wanted.get(field))
+            expect_form(field, asked.get(field), wanted.get(field))
 
 
 @check(

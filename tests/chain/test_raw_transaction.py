@@ -93,8 +93,10 @@ def test_a_transaction_that_eth_account_signs_is_read(
     ("raw", "says"),
     [
         (b"", "typed transaction too short"),
-        (b"\x01\xc0", "transaction type not supported"),
+        (b"\x01\xc0", "too few elements"),
         (b"\x03\xc0", "transaction type not supported"),
+        (b"\x04" + reference.encode([b""] * 13), "expected input list"),
+        (b"\x04" + reference.encode([b""] * 8 + [[], []] + [b""] * 3), "at least one"),
         (b"\x02", "unexpected end of input"),
         (b"\x02\xc0", "too few elements"),
         (b"\x02\x80", "expected input list"),
@@ -122,7 +124,22 @@ def test_a_high_s_and_an_unknown_parity_are_refused() -> None:
             read(b"\2" + reference.encode([*fields, *signature]))
 
 
-@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda tail: b"\2\xf8" + tail))
+def test_types_1_and_4_are_read() -> None:
+    slots = [{"address": checksum(TO), "storageKeys": ["0x" + "11" * 32]}]
+    tx = read(_signed({"type": 1, "gasPrice": 10**9, "accessList": slots}, {}))
+    assert (tx.type, tx.sender, tx.access_list) == (1, SENDER, ((TO, (b"\x11" * 32,)),))
+    assert tx.max_fee_wei == tx.max_tip_wei == 10**9
+    other = PrivateKey(b"\x0b" * 32)
+    wish = {"chainId": 0, "address": "0x" + "07" * 20, "nonce": 5}
+    signed = Account.sign_authorization(wish, other.secret)
+    raw = dynamic(type=4, authorizationList=[signed, {**signed.model_dump(by_alias=True), "s": 1}])
+    first, second = read(raw).delegations
+    assert (first.authority, first.account, first.nonce) == (other.address, b"\7" * 20, 5)
+    assert (first.chain_id, first.r, first.s) == (0, signed.r, signed.s)
+    assert second.authority != other.address
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda tail: b"\4\xf8" + tail))
 def test_no_bytes_break_it(raw: bytes) -> None:
     with pytest.raises(BadTransaction):
         read(raw)

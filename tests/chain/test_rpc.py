@@ -197,11 +197,21 @@ FILTERS = [
     *({"address": "0x12"}, {"topics": "0x"}, {"topics": [[["0x"]]]}, {"topics": [None] * 5}),
 ]
 CALLS = [
-    *(None, {}, {"to": "0x12"}),
+    *(None, {"to": "0x12"}),
     *({"to": to_hex(SHOP), "data": data} for data in ("0x1", 5)),
     {"to": to_hex(SHOP), "data": "0x11", "input": "0x22"},
     {"to": to_hex(SHOP), "from": "alice"},
     *({"to": to_hex(SHOP), "value": value} for value in (5, "0x1" + "0" * 64)),
+]
+
+
+_SLOTS = {to_hex(bytes(32)): to_hex(bytes(32))}
+OVERRIDES: list[list[Any]] = [
+    *([5], [{"alice": {}}], [{to_hex(ALICE): 5}], [{to_hex(ALICE): {"balances": "0x1"}}]),
+    *([{to_hex(ALICE): {name: 5}}] for name in ("balance", "nonce", "code", "state", "stateDiff")),
+    [{to_hex(ALICE): {"state": _SLOTS, "stateDiff": _SLOTS}}],
+    [{to_hex(ALICE): {"stateDiff": {"0x0": "0x0"}}}],
+    *([None, {name: 5}] for name in ("time", "timestamp")),
 ]
 
 
@@ -210,7 +220,7 @@ CALLS = [
     [
         *(("eth_getLogs", [each]) for each in FILTERS),
         *(("eth_call", [each]) for each in CALLS),
-        ("eth_call", [_balance_of(ALICE), "latest", {to_hex(ALICE): {}}]),  # state overrides
+        *(("eth_call", [_balance_of(ALICE), "latest", *each]) for each in OVERRIDES),
         *(("eth_feeHistory", [count, "latest"]) for count in (0, "0x401", True)),
         ("eth_feeHistory", [1, "latest", "10"]),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import PAYMENT, SHOP, Rpc
+from tests.chain.asking import PAYMENT, SHOP, UNKNOWN, Rpc
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.ledger.admission import MAX_BYTES
@@ -271,3 +271,74 @@ def test_a_word_of_storage_is_told_by_a_short_or_a_long_slot(rpc: Rpc) -> None:
     ):
         assert int(rpc.result("eth_getStorageAt", *asked), 16) == word
     assert rpc.error("eth_getStorageAt", TOKEN, "b")["code"] == -32602
+
+
+# --- traces, and answers once mined: `tests/evm/test_rpc.py` compares them with anvil's --------
+
+
+def test_a_trace_tells_why_a_transaction_failed(rpc: Rpc) -> None:
+    """Also one that was forced to, or ran out of gas; in a block with others, and after many."""
+    rpc.run(rpc.ledger.set_automine(False))
+    hashes = [
+        rpc.result("eth_sendRawTransaction", signed(nonce=n, data=data, gas=limit))
+        for n, (data, limit) in enumerate(
+            [
+                (PAYMENT.data, 200_000),
+                (PAYMENT.data, 200_000),
+                (abi.transfer(SHOP, 1), 50_000),
+                (abi.calldata(abi.APPROVE, SHOP, 5), 50_000),
+                (b"", 21_000),
+            ]
+        )
+    ]
+    rpc.run(rpc.ledger.mine())
+    rpc.run(rpc.ledger.force_revert(1))
+    hashes.append(rpc.result("eth_sendRawTransaction", signed(nonce=5)))
+    rpc.run(rpc.ledger.mine())
+    asked = {"tracer": "callTracer", "tracerConfig": {"withLog": True}}
+    traces = [rpc.result("debug_traceTransaction", each, asked) for each in hashes]
+    used = "FiatTokenV2: authorization is used or canceled"
+    short = "ERC20: transfer amount exceeds balance"
+    assert [it.get("revertReason") for it in traces] == [
+        None,
+        used,
+        short,
+        None,
+        None,
+        "forced revert",
+    ]
+    assert [it.get("error") for it in traces][3] == "out of gas"
+    assert [len(it.get("logs", [])) for it in traces] == [2, 0, 0, 0, 0, 0]
+    receipts = [rpc.result("eth_getTransactionReceipt", each) for each in hashes]
+    assert [it["gasUsed"] for it in traces] == [it["gasUsed"] for it in receipts]
+    assert traces[1]["output"] == to_hex(abi.revert_data(used))
+    assert "output" not in traces[4]
+    for wrong, says in (
+        ((UNKNOWN, asked), "transaction not found"),
+        ((hashes[0],), "needs an EVM"),
+        ((hashes[0], {"tracer": "prestateTracer"}), "--chain anvil"),
+    ):
+        assert says in rpc.error("debug_traceTransaction", *wrong)["message"]
+
+
+def test_a_transaction_is_sent_and_answered_with_its_receipt(rpc: Rpc) -> None:
+    receipt = rpc.result("eth_sendRawTransactionSync", signed())
+    assert receipt == rpc.result("eth_getTransactionReceipt", receipt["transactionHash"])
+    rpc.run(rpc.ledger.set_automine(False))
+    late = rpc.error("eth_sendRawTransactionSync", signed(nonce=1), 1)
+    assert (late["code"], len(late["data"])) == (4, 66)
+    assert rpc.result("eth_getTransactionByHash", late["data"])["nonce"] == "0x1"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("eth_getProof", [BOB, [], "latest"]),
+        ("eth_simulateV1", [{"blockStateCalls": []}, "latest"]),
+        ("eth_createAccessList", [{"to": TOKEN}]),
+        ("eth_call", [{"data": "0x6000"}, "latest"]),
+        ("eth_sendRawTransaction", [signed(to=None)]),
+    ],
+)
+def test_what_needs_an_evm_names_the_way(rpc: Rpc, method: str, params: list[Any]) -> None:
+    assert "use --chain anvil" in rpc.error(method, *params)["message"]

@@ -15,14 +15,15 @@ from click.testing import Result
 from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
 from x402sim import Wallet
-from x402sim.commands.decode import explain
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.explain import explain
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
-from x402sim.protocol.recognize import recognize
+from x402sim.protocol.recognize import TABLE, recognize
+from x402sim.protocol.values import data_of
 from x402sim.protocol.x402 import (
     AnyRequirements,
     Resource,
@@ -248,7 +249,7 @@ def changed(said: Any) -> Iterator[Any]:
             yield from ([*said[:number], each, *said[number + 1 :]] for each in changed(value))
 
 
-def test_no_odd_value_stops_the_explanation() -> None:
+def test_no_odd_value_in_a_402_or_a_payment_stops_the_explanation() -> None:
     told = offers(REQUIRED, TESTNET, url=URL)
     bodies = [json.loads(bytes.fromhex(header()[2:])), msgspec.to_builtins(told.body)]
     texts = in_one_step(V1), in_one_step(V2), told.header
@@ -307,3 +308,579 @@ def test_a_header_that_is_wrong_beside_a_body_that_is_right_is_told(value: str) 
     done = decoded(f"{head}\r\n{body}")
     assert (done.exit_code, "Payment-Required" in done.stdout) == (1, True)
     assert "Nothing is wrong" not in done.stdout
+
+
+# --- every kind of message of the standard, and what can be wrong in each, by rows -------
+
+
+def plain(message: Any) -> Any:
+    return msgspec.to_builtins(message)
+
+
+def opened(text: str) -> Any:
+    return json.loads(base64.b64decode(text))
+
+
+Change = dict[str, Any]
+USDC_V1 = requirements_v1(
+    msgspec.structs.replace(WANTED, asset="0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
+    BASE_SEPOLIA,
+    url=URL,
+)
+USDC_V2 = requirements_v2(
+    msgspec.structs.replace(WANTED, asset="0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
+    BASE_SEPOLIA,
+)
+SOLANA = {
+    "scheme": "exact",
+    "network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp",
+    "amount": "10000",
+    "asset": "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v",
+    "payTo": "2wKupLR9q6wXYppw8Gr2NvWxKBUqm4PPJKkQfoxHDBg4",
+    "maxTimeoutSeconds": 60,
+    "extra": {"feePayer": "EwWqGE4ZFKLofuestmU4LDdK7XM1N4ALgdZccwYugwGd"},
+}
+YEN = {
+    **plain(USDC_V2),
+    "network": "eip155:137",
+    "asset": "0x431D5dfF03120AFA4bDf332c61A6e1766eF37BDB",
+    "extra": {"name": "JPY Coin", "version": "1"},
+}
+ABOUT = {"url": URL, "description": "", "mimeType": "application/json"}
+PAID_V1 = opened(in_one_step(V1))
+PAID_V2 = opened(in_one_step(V2))
+REQUIRED_V1 = {"x402Version": 1, "error": "pay", "accepts": [plain(USDC_V1)]}
+REQUIRED_V2 = {"x402Version": 2, "error": "pay", "resource": ABOUT, "accepts": [plain(USDC_V2)]}
+ASKED_V1 = {"x402Version": 1, "paymentPayload": PAID_V1, "paymentRequirements": plain(V1)}
+ASKED_V2 = {"x402Version": 2, "paymentPayload": PAID_V2, "paymentRequirements": plain(V2)}
+ASKED_CRONOS = {"x402Version": 1, "paymentHeader": header(), "paymentRequirements": plain(WANTED)}
+RECEIPT = {"success": True, "transaction": HASH, "network": "eip155:84532", "payer": PAYER.address}
+RECEIPT_V1 = RECEIPT | {"network": "base-sepolia"}
+PENDING = RECEIPT | {"success": False, "errorReason": "settlement_pending"}
+REFUSED = RECEIPT | {"success": False, "errorReason": "insufficient_funds", "transaction": ""}
+OURS = {"success": True, "paymentId": "pay_a", "txHash": HASH, "timestamp": NOW * 1000}
+VALID = {"isValid": True, "payer": PAYER.address}
+INVALID = {"isValid": False, "invalidReason": "insufficient_funds", "payer": PAYER.address}
+SUPPORTED = {
+    "kinds": [{"x402Version": 2, "scheme": "exact", "network": "eip155:84532"}],
+    "extensions": [],
+    "signers": {"eip155:*": [PAYER.address]},
+}
+ITEM = {
+    "resource": URL,
+    "type": "http",
+    "x402Version": 2,
+    "accepts": [plain(USDC_V2)],
+    "lastUpdated": NOW,
+}
+LISTING = {"x402Version": 2, "items": [ITEM], "pagination": {"limit": 10, "offset": 0, "total": 1}}
+SETTLED = {
+    "x402Version": 1,
+    "event": "payment.settled",
+    "txHash": HASH,
+    "from": PAYER.address,
+    "to": PAYER.address,
+    "value": "10000",
+    "blockNumber": 7,
+    "network": "cronos-testnet",
+    "timestamp": "2027-01-15T08:00:00.000Z",
+}
+FAILED = {
+    "x402Version": 1,
+    "event": "payment.failed",
+    "network": "cronos-testnet",
+    "timestamp": "2027-01-15T08:00:00.000Z",
+    "error": "Authorization already used",
+}
+TOOL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "result": {
+        "isError": True,
+        "structuredContent": REQUIRED_V2,
+        "content": [{"type": "text", "text": json.dumps(REQUIRED_V2)}],
+    },
+}
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "report", "arguments": {}, "_meta": {"x402/payment": PAID_V2}},
+}
+DELIVERED = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "result": {
+        "content": [{"type": "text", "text": "the report"}],
+        "_meta": {"x402/payment-response": RECEIPT},
+    },
+}
+
+
+def task(status: str, state: str = "input-required", **fields: Any) -> dict[str, Any]:
+    """A task of A2A, whose status tells of a payment."""
+    told = {f"x402.payment.{name}": each for name, each in fields.items()}
+    metadata = {"x402.payment.status": status, **told}
+    message = {"kind": "message", "role": "agent", "parts": [], "metadata": metadata}
+    status_of = {"state": state, "message": message}
+    return {"jsonrpc": "2.0", "id": "1", "result": {"kind": "task", "status": status_of}}
+
+
+SENT = {
+    "jsonrpc": "2.0",
+    "method": "message/send",
+    "id": "3",
+    "params": {
+        "message": {
+            "taskId": "t",
+            "role": "user",
+            "parts": [],
+            "metadata": {
+                "x402.payment.status": "payment-submitted",
+                "x402.payment.payload": PAID_V2,
+            },
+        }
+    },
+}
+RIGHT: dict[str, tuple[Any, str]] = {
+    "402 v1": (REQUIRED_V1, "Payment required (402) in x402 version 1"),
+    "402 v2": (REQUIRED_V2, "Payment required (402) in x402 version 2"),
+    "payment v1": (PAID_V1, "Payment in x402 version 1"),
+    "payment v2": (PAID_V2, "Payment in x402 version 2"),
+    "requirements v1": (plain(USDC_V1), "Payment requirements: x402 version 1"),
+    "requirements v2": (plain(USDC_V2), "Payment requirements: x402 version 2"),
+    "list of requirements": ([plain(USDC_V2)], "Payment required (402) in x402 version 2"),
+    "verify v1": (ASKED_V1, "Body of verify and settle in the x402 standard"),
+    "verify v2": (ASKED_V2, "Body of verify and settle in the x402 standard"),
+    "verify of Cronos": (ASKED_CRONOS, "Body of verify and settle in Cronos' facilitator"),
+    "verified": (VALID, "Answer of verify in the x402 standard"),
+    "verified by Cronos": (
+        {"isValid": True, "invalidReason": None},
+        "Answer of verify in the x402 standard",
+    ),
+    "settled v1": (RECEIPT_V1, "Receipt in x402 version 1"),
+    "settled v2": (RECEIPT, "Receipt in x402 version 2"),
+    "settled by Cronos": (SETTLED, "Answer of settle in Cronos' facilitator"),
+    "receipt of two steps": (OURS, "Receipt in two steps"),
+    "supported": (SUPPORTED, "Answer of supported in the x402 standard"),
+    "supported v1": (
+        {"kinds": [{"x402Version": 1, "scheme": "exact", "network": "base-sepolia"}]},
+        "Answer of supported in the x402 standard",
+    ),
+    "discovery": (LISTING, "List of discovery in the x402 standard"),
+    "search of discovery": (
+        {"x402Version": 2, "resources": [ITEM], "partialResults": False},
+        "List of discovery in the x402 standard",
+    ),
+    "/.well-known/x402": (
+        {"version": 1, "resources": [URL], "accepts": [plain(USDC_V1)]},
+        "List of /.well-known/x402",
+    ),
+    "MCP result": (TOOL, "Message of MCP"),
+    "MCP result, wrapped": (
+        {
+            "isError": True,
+            "structuredContent": {"x402/error": {"code": 402, "data": REQUIRED_V2}},
+            "content": [
+                {"type": "text", "text": json.dumps({"x402/error": {"data": REQUIRED_V2}})},
+                {"type": "text", "text": "Pay for it."},
+            ],
+        },
+        "Message of MCP",
+    ),
+    "MCP result, text only": (
+        {"isError": True, "content": [{"type": "text", "text": json.dumps(REQUIRED_V1)}]},
+        "Message of MCP",
+    ),
+    "MCP result alone": (TOOL["result"], "Message of MCP"),
+    "MCP call": (CALL, "Message of MCP"),
+    "MCP call, params alone": (CALL["params"], "Message of MCP"),
+    "MCP receipt": (DELIVERED, "Message of MCP"),
+    "MCP error": (
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": 402, "message": "p", "data": REQUIRED_V1}},
+        "Message of MCP",
+    ),
+    "A2A 402": (task("payment-required", required=REQUIRED_V2), "Message of A2A"),
+    "A2A payment": (SENT, "Message of A2A"),
+    "A2A message alone": (SENT["params"]["message"], "Message of A2A"),  # type: ignore[index]
+    "A2A receipt": (task("payment-completed", "completed", receipts=[RECEIPT]), "Message of A2A"),
+}
+"""A right message of each kind, and its title."""
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_each_kind_is_read_and_nothing_is_wrong_in_it(kind: str) -> None:
+    message, title = RIGHT[kind]
+    for text in (json.dumps(message), json.dumps(message, indent=2)):
+        done = decoded(text)
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith(title), done.output
+        assert done.stdout.endswith("Nothing is wrong in it.\n"), done.output
+    told = json.loads(decoded(text, "--json").stdout)
+    assert told["findings"] == []
+    assert told["parts"]
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_no_odd_value_stops_the_explanation(kind: str) -> None:
+    for said in changed(RIGHT[kind][0]):
+        try:
+            found = recognize(json.dumps(said))
+        except BadMessage:
+            continue
+        for part in explain(found, NETWORKS, NOW):
+            assert json.dumps(data_of(part.facts))
+            assert all(map(str, part.facts))
+            assert all(each.seen and each.wanted and each.do for each in part.findings)
+
+
+def test_each_row_of_the_table_has_a_message_here() -> None:
+    """Those of section 2 and 4 of our specification are in `test_decode`, and below."""
+    elsewhere = {"SESSION", "RECORD", "AGENTS", "ERROR"}
+    seen = [each for each, _ in RIGHT.values()]
+    seen += [json.loads(bytes.fromhex(header()[2:])), plain(WANTED), SETTLEMENT, TWO_STEPS]
+    seen += [each["result"]["structuredContent"] for each in (TOOL,)]  # type: ignore[index]
+    for row in TABLE:
+        first = (
+            next((r for r in TABLE if r.marks(each)), None)
+            for each in seen
+            if not isinstance(each, list)
+        )
+        assert row.kind.name in elsewhere or any(found is row for found in first), row
+
+
+TWO_STEPS = {"error": "e", "paymentId": "pay_a", "paymentRequirements": plain(WANTED)}
+SETTLEMENT = {"paymentId": "p", "paymentHeader": header(), "paymentRequirements": plain(WANTED)}
+
+
+STRANGER = opened(in_one_step(V2, by=Wallet("0x" + "22" * 32)))
+WRONG: list[tuple[Any, str, Any, str, str]] = [
+    # a 402
+    (REQUIRED_V1, "accepts/0/maxAmountRequired", ..., "maxAmountRequired", "nothing"),
+    (REQUIRED_V1, "accepts/0/maxAmountRequired", 10000, "maxAmountRequired", "10000"),
+    (REQUIRED_V1, "accepts/0/network", "eip155:84532", "network", "eip155:84532"),
+    (REQUIRED_V1, "accepts/0/network", "base_sepolia", "network", "base_sepolia"),
+    (REQUIRED_V1, "accepts", [], "accepts", "an empty list"),
+    (REQUIRED_V2, "accepts/0/amount", "0.01", "amount", "0.01"),
+    (REQUIRED_V2, "accepts/0/amount", "10000000000", "amount", "10000.00 USDC"),
+    (REQUIRED_V2, "accepts/0/amount", "1", "amount", "0.000001 USDC"),
+    (REQUIRED_V2, "accepts/0/network", "base-sepolia", "network", "base-sepolia"),
+    (REQUIRED_V2, "accepts/0/network", "eip155:base", "network", "eip155:base"),
+    (REQUIRED_V2, "accepts/0/payTo", "", "payTo", "''"),
+    (REQUIRED_V2, "accepts/0/scheme", "Exact", "scheme", "Exact"),
+    (REQUIRED_V2, "accepts/0/scheme", 7, "scheme", "7"),
+    (REQUIRED_V2, "accepts/0/extra/version", "1", "extra.version", "1"),
+    (REQUIRED_V2, "accepts/0/maxTimeoutSeconds", "60", "maxTimeoutSeconds", "60"),
+    (REQUIRED_V2, "resource", "a text", "shape", "`$.resource`"),
+    # what a facilitator is sent
+    (ASKED_V2, "paymentRequirements/amount", "20000", "value", "10000"),
+    (ASKED_V2, "paymentRequirements/payTo", PAYER.address, "accepted", "payTo"),
+    (ASKED_V2, "paymentRequirements/extra/version", "2", "accepted", "extra.version"),
+    (ASKED_V2, "paymentRequirements", ..., "shape", "paymentRequirements"),
+    (ASKED_V2, "x402Version", 1, "x402Version", "1"),
+    (ASKED_V2, "paymentPayload", STRANGER, "signature", "signed by 0x1563"),
+    (ASKED_V2, "paymentPayload", in_one_step(V2), "paymentPayload", "a text, base64"),
+    (ASKED_V2, "paymentPayload", REQUIRED_V2, "paymentPayload", "a payment required"),
+    (ASKED_V2, "paymentPayload", {}, "paymentPayload", "no message of a payment"),
+    (ASKED_V1, "paymentRequirements/maxAmountRequired", "20000", "value", "10000"),
+    (ASKED_V1, "paymentRequirements/network", "base-sepolia", "network", "cronos-testnet"),
+    (ASKED_V1, "paymentPayload/payload/authorization/nonce", ..., "shape", "nonce"),
+    (ASKED_CRONOS, "paymentRequirements/maxAmountRequired", "20000", "value", "10000"),
+    (ASKED_CRONOS, "paymentHeader", "0xzz", "paymentHeader", "0xzz"),
+    # what it answers
+    (VALID, "invalidReason", "insufficient_funds", "invalidReason", "insufficient_funds"),
+    (VALID, "isValid", "yes", "shape", "isValid"),
+    (VALID, "payer", "alice", "payer", "alice"),
+    (INVALID, "payer", PAYER.address, "isValid", "insufficient_funds"),
+    (INVALID, "invalidReason", ..., "invalidReason", "nothing"),
+    (RECEIPT, "transaction", "", "transaction", "''"),
+    (RECEIPT, "transaction", ..., "transaction", "nothing"),
+    (RECEIPT, "transaction", "unknown-txid-1", "transaction", "unknown-txid-1"),
+    (RECEIPT, "transaction", "0x12", "transaction", "0x12"),
+    (RECEIPT, "transaction", HASH[2:], "transaction", HASH[2:]),
+    (RECEIPT, "transaction", "0x" + "0" * 64, "transaction", "0x000"),
+    (RECEIPT, "transaction", None, "shape", "transaction"),
+    (RECEIPT, "network", "", "network", "''"),
+    (RECEIPT, "network", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "transaction", HASH),
+    (RECEIPT, "success", "true", "shape", "success"),
+    (RECEIPT, "errorReason", "insufficient_funds", "errorReason", "insufficient_funds"),
+    (RECEIPT_V1, "transaction", "", "transaction", "''"),
+    (PENDING, "payer", PAYER.address, "success", "settlement_pending"),
+    (PENDING, "transaction", "", "transaction", "''"),
+    (PENDING, "network", ..., "network", "nothing"),
+    (REFUSED, "payer", PAYER.address, "success", "insufficient_funds"),
+    (REFUSED, "errorReason", ..., "errorReason", "nothing"),
+    (OURS, "txHash", "0xabc", "txHash", "0xabc"),
+    (OURS, "timestamp", NOW, "timestamp", str(NOW)),
+    (OURS, "success", False, "success", "False"),
+    (SETTLED, "txHash", "", "txHash", "''"),
+    (FAILED, "error", "Authorization expired", "event", "Authorization expired"),
+    (LISTING, "items", [7], "item 1", "7"),
+    (SUPPORTED, "kinds", [], "kinds", "an empty list"),
+    (SUPPORTED, "signers", ..., "signers", "nothing"),
+    (SUPPORTED, "kinds/0/network", "base-sepolia", "network of kind 1", "base-sepolia"),
+    (LISTING, "items/0/accepts", [], "accepts of item 1", "[]"),
+    (LISTING, "items/0/accepts/0/amount", 7, "amount", "7"),
+    (LISTING, "items/0/resource", ..., "resource of item 1", "nothing"),
+    # MCP and A2A
+    (TOOL, "result/isError", ..., "isError", "nothing"),
+    (TOOL, "result/isError", False, "isError", "False"),
+    (TOOL, "result/content", [], "content[0].text", "no 402"),
+    (TOOL, "result/structuredContent/accepts/0/amount", "1000", "copies", "accepts[0].amount"),
+    (TOOL, "result/structuredContent/accepts/0/payTo", "", "payTo", "''"),
+    (CALL, "params/_meta/x402 payment", in_one_step(V2), 'params._meta["x402/payment"]', "base64"),
+    (CALL, "params/_meta/x402 payment", 7, 'params._meta["x402/payment"]', "7"),
+    (CALL, "params/_meta/x402 payment", STRANGER, "signature", "signed by 0x1563"),
+    (DELIVERED, "result/_meta/x402 payment-response", REFUSED, "success", "insufficient_funds"),
+    (SENT, "params/message/metadata/x402.payment.status", ..., "x402.payment.status", "nothing"),
+    (
+        task("payment-required", "working", required=REQUIRED_V2),
+        "id",
+        "2",
+        "status.state",
+        "working",
+    ),
+    (
+        task("payment-completed", "completed", receipts=[REFUSED]),
+        "id",
+        "2",
+        "x402.payment.status",
+        "the last receipt says false",
+    ),
+    (
+        task("payment-submitted", "working", required=REQUIRED_V2),
+        "id",
+        "2",
+        "x402.payment.payload",
+        "nothing",
+    ),
+]
+"""A message, a path in it and the value there; then what the finding is about, and what it saw."""
+
+
+@pytest.mark.parametrize(("message", "path", "value", "about", "seen"), WRONG)
+def test_what_can_be_wrong_in_each_kind(
+    message: Any, path: str, value: Any, about: str, seen: str
+) -> None:
+    said = changed_at(message, path, value)
+    done = decoded(json.dumps(said), "--json")
+    found = {each["about"]: each for each in json.loads(done.stdout)["findings"]}
+    assert seen in found[about]["seen"], found
+    assert found[about]["wanted"]
+    assert found[about]["do"]
+    assert done.exit_code == any(each["stops"] for each in found.values())
+    shown = decoded(json.dumps(said)).stdout
+    assert ("Nothing is wrong" in shown) == (done.exit_code == 0)
+
+
+def changed_at(message: Any, path: str, value: Any) -> Any:
+    """The message with another value at a path; a blank in a name is a slash, ... leaves it out."""
+    said = json.loads(json.dumps(message))
+    *before, last = [
+        int(each) if each.isdigit() else each.replace(" ", "/") for each in path.split("/")
+    ]
+    inner = said
+    for each in before:
+        inner = inner[each]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return said
+
+
+SIGNED_ELSEWHERE = {"transaction": "AQAB"}
+PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": PAYER.address}}
+OTHERS: list[tuple[Any, str]] = [
+    (REQUIRED_V2 | {"accepts": [SOLANA, plain(USDC_V2)]}, "network"),
+    (REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"scheme": "upto"}, plain(USDC_V2)]}, "scheme"),
+    (REQUIRED_V2 | {"accepts": [YEN, plain(USDC_V2)]}, "asset"),
+    (
+        REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"extra": {"assetTransferMethod": "permit2"}}]},
+        "extra.assetTransferMethod",
+    ),
+    (
+        REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"extra": {"paymentFlow": "escrow"}}]},
+        "extra.paymentFlow",
+    ),
+    (REQUIRED_V1 | {"accepts": [plain(USDC_V1) | {"network": "solana-devnet"}]}, "network"),
+    (REQUIRED_V1 | {"accepts": [plain(USDC_V1) | {"scheme": "deferred"}]}, "scheme"),
+    (SOLANA, "network"),
+    ({"x402Version": 2, "accepted": SOLANA, "payload": SIGNED_ELSEWHERE}, "network"),
+    (
+        {"x402Version": 1, "scheme": "exact", "network": "solana", "payload": SIGNED_ELSEWHERE},
+        "network",
+    ),
+    ({"x402Version": 2, "accepted": plain(USDC_V2), "payload": PERMIT2}, "payload"),
+    (
+        {
+            "x402Version": 2,
+            "paymentPayload": {"x402Version": 2, "accepted": SOLANA, "payload": SIGNED_ELSEWHERE},
+            "paymentRequirements": SOLANA,
+        },
+        "network",
+    ),
+    (LISTING | {"items": [ITEM | {"accepts": [SOLANA]}]}, "network"),
+]
+"""Honest messages for other payers, and what they differ in."""
+
+
+@pytest.mark.parametrize(("message", "about"), OTHERS)
+def test_what_is_for_other_payers_is_not_looked_at_and_not_wrong(message: Any, about: str) -> None:
+    done = decoded(json.dumps(message))
+    assert done.exit_code == 0, done.output
+    assert f"not looked at: {about}" in done.stdout
+    assert "wrong:" not in done.stdout
+    assert done.stdout.endswith("Nothing is wrong in what was looked at.\n")
+
+
+@pytest.mark.parametrize("name", ["scheme", "network", "amount", "asset", "payTo"])
+def test_what_is_for_other_payers_still_has_its_fields(name: str) -> None:
+    said = REQUIRED_V2 | {"accepts": [SOLANA | {name: 7}]}
+    assert decoded(json.dumps(said)).exit_code == 1
+
+
+def test_a_receipt_of_solana_names_a_signature_of_solana() -> None:
+    signature = (
+        "5h6xBEauJ3PK6SWCZ1PGjBvj8vDdWG3KpwATGy1ARAXFSDwt8GFXM7W5Ncn16wmqokgpiKRLuS83KUxyZyv2sUYv"
+    )
+    receipt = RECEIPT | {"network": SOLANA["network"], "transaction": signature}
+    assert decoded(json.dumps(receipt)).exit_code == 0
+
+
+def test_a_payment_beside_its_requirements_tells_its_signer() -> None:
+    for asked in (ASKED_V1, ASKED_V2):
+        done = decoded(json.dumps(asked))
+        assert f"signed by      {PAYER.address}, `from`" in done.stdout
+        assert "Payment requirements: x402 version" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("invalid_exact_evm_nonce_already_used", "it may have paid already"),
+        ("invalid_transaction_state", "it may have paid already"),
+        ("unexpected_settle_error", "It is not known whether it was paid"),
+        ("insufficient_funds", "Fund the payer"),
+        ("invalid_exact_evm_payload_authorization_valid_before", "It has expired"),
+        ("invalid_exact_evm_payload_authorization_valid_after", "once its window has begun"),
+        ("unsupported_scheme", "GET /supported"),
+        ("invalid_exact_evm_payload_signature", "the old one can be used until it expires"),
+        ("odd", "Correct what the reason says"),
+    ],
+)
+def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
+    for said in (REFUSED | {"errorReason": reason}, INVALID | {"invalidReason": reason}):
+        assert advice in " ".join(decoded(json.dumps(said)).stdout.split())
+
+
+def test_an_amount_of_another_token_is_not_shown_in_ours() -> None:
+    paid = {"x402Version": 2, "accepted": YEN, "payload": PAID_V2["payload"]}
+    for message in (YEN, paid, REQUIRED_V2 | {"accepts": [YEN, plain(USDC_V2)]}):
+        shown = decoded(json.dumps(message)).stdout
+        assert shown.count("10000 = 0.01 USDC") == ("accepts" in message), shown
+
+
+def test_a_402_whose_header_and_body_differ() -> None:
+    other = REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"amount": "20000"}]}
+    head = f"HTTP/1.1 402 Payment Required\r\nPAYMENT-REQUIRED: {to_base64(REQUIRED_V2)}\r\n\r\n"
+    done = decoded(head + json.dumps(other))
+    assert done.exit_code == 1
+    assert "accepts[0].amount" in done.stdout
+    assert decoded(head + json.dumps(REQUIRED_V2)).exit_code == 0
+
+
+def test_a_402_of_version_2_in_a_body_lacks_its_header() -> None:
+    head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n\r\n"
+    done = decoded(head + json.dumps(REQUIRED_V2))
+    assert done.exit_code == 1
+    assert "wrong: header PAYMENT-REQUIRED\n" in done.stdout
+    assert decoded(head + json.dumps(REQUIRED_V1)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "wanted", "code"),
+    [
+        ("PAYMENT-REQUIRED", REQUIRED_V1, "the body, as it is", 1),
+        ("X-PAYMENT-RESPONSE", REQUIRED_V2, "PAYMENT-REQUIRED", 1),
+        ("PAYMENT-RESPONSE", RECEIPT_V1, "X-PAYMENT-RESPONSE", 0),
+        ("X-PAYMENT", PAID_V2, "PAYMENT-SIGNATURE", 1),
+        ("X-PAYMENT", RECEIPT, "PAYMENT-RESPONSE", 0),
+    ],
+)
+def test_a_message_in_the_header_of_another(
+    name: str, message: Any, wanted: str, code: int
+) -> None:
+    done = decoded(f"{name}: {to_base64(message)}")
+    assert done.exit_code == code
+    said = " ".join(done.stdout.split())
+    assert f": header seen {name} wanted {wanted} " in said
+
+
+def test_what_curl_prints_with_its_marks_is_read() -> None:
+    sent = "* Connected to shop\n> GET /page HTTP/1.1\n> Host: shop\n> \n"
+    got = f"< HTTP/1.1 402 Payment Required\n< payment-required: {to_base64(REQUIRED_V2)}\n< \n"
+    done = decoded(f"{sent}* Request done\n{got}{{ [2 bytes data]\n{{}}\n* Connection closed\n")
+    assert done.stdout.startswith("Payment required (402) in x402 version 2, base64\n"), done.output
+    paid = sent.replace("> \n", f"> PAYMENT-SIGNATURE: {in_one_step(V2)}\n> \n")
+    assert decoded(paid).stdout.startswith("Payment in x402 version 2, base64\n")
+
+
+def test_a_stream_of_events_holds_the_answer_of_a_tool() -> None:
+    stream = f"event: message\ndata: {json.dumps(TOOL)}\n\n"
+    assert decoded(stream).stdout.startswith("Message of MCP")
+    head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    assert decoded(head + stream).stdout.startswith("Message of MCP")
+
+
+def test_a_request_as_it_was_sent_holds_its_payment() -> None:
+    usdc = encode_payment(
+        msgspec.structs.replace(PAYER.authorize(WANTED, NOW)),
+        PAYER.sign(PAYER.authorize(WANTED, NOW), BASE_SEPOLIA.domain),
+        USDC_V2,
+    )
+    sent = f"GET /page HTTP/1.1\r\nHost: shop.example\r\nPAYMENT-SIGNATURE: {usdc}\r\n\r\n"
+    assert decoded(sent).stdout.startswith("Payment in x402 version 2, base64\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "quoted"),
+    [
+        (
+            'HTTP/1.1 402 Payment Required\r\nWWW-Authenticate: Payment id="x7", realm="api", '
+            'method="tempo", intent="charge", request="eyJhbW91bnQiOiIxMDAwIn0"\r\n\r\n{}',
+            "the HTTP authentication scheme Payment",
+            '{"amount":"1000"}',
+        ),
+        (
+            'WWW-Authenticate: L402 macaroon="AGIA", invoice="lnbc1500n1"',
+            "L402, which is paid over the Lightning network",
+            "lnbc1500n1",
+        ),
+        (
+            'HTTP/1.1 402 Payment Required\r\n\r\n{"error":{"message":"Insufficient credits"}}',
+            "a bill without a way to pay",
+            "Insufficient credits",
+        ),
+        (
+            "HTTP/1.1 402 Payment Required\r\n\r\n<h1>Top up</h1>",
+            "a bill without a way to pay",
+            "<h1>Top up</h1>",
+        ),
+    ],
+)
+def test_a_402_of_another_protocol_is_called_so(text: str, told: str, quoted: str) -> None:
+    done = decoded(text)
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"402 Payment Required: {told}")
+    assert quoted in done.stdout
+
+
+def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
+    error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "nonce too low"}}
+    done = decoded(json.dumps(error))
+    assert done.exit_code == 0
+    assert "Message of JSON-RPC, JSON: no payment is in it" in done.stdout
+    assert "nonce too low" in done.stdout
+    error["error"] = {"code": 402, "message": "Payment required"}
+    assert decoded(json.dumps(error)).exit_code == 1

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.cli import runner, test_decode_kinds as kinds
+from tests.cli import runner, test_decode as kinds
 from tests.cli.shops import MOON, Asked, Reply, required, serving, wanted
 from tests.cli.test_decode import changed
 from tests.serve.driver import QUOTE

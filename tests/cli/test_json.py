@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.runner import run
-from tests.cli.test_decode import in_one_step
-from tests.cli.test_decode_kinds import ASKED_V2, PAID_V2, REQUIRED_V2, V2
+from tests.cli.test_decode import ASKED_V2, PAID_V2, REQUIRED_V2, V2, in_one_step
 from tests.house.reference import GUIDE, SCHEMA
 from tests.serve.driver import QUOTE, started
 from x402sim import LocalServer

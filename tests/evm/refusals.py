@@ -21,7 +21,7 @@ from tests.chain.helpers import (
     permit_call,
     tail,
 )
-from tests.evm.flows import GIVEN, V_AT, Flow, paid, with_v
+from tests.evm.flows import GIVEN, V_AT, WALLET, Flow, paid, with_v
 from x402sim.chain.ledger.frame import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -163,6 +163,8 @@ def _roles() -> Iterator[Flow]:
     yield Flow("", abi.calldata(abi.UPDATE_RESCUER, owner), OWNER)
     yield Flow("a stranger", abi.calldata(abi.RESCUE, TOKEN, mallory, 1), MALLORY)
     yield Flow("no contract", abi.calldata(abi.RESCUE, shop, mallory, 1), OWNER)
+    yield Flow("blacklisted", abi.calldata(abi.RESCUE, TOKEN, mallory, 1), OWNER, PAYER)
+    yield Flow("no token", abi.calldata(abi.RESCUE, WALLET, mallory, 1), OWNER)
     words = abi.text("x")[32:]
     three = abi.word(8 * 32) + abi.word(10 * 32) + abi.word(12 * 32)
     arguments = {

@@ -1,13 +1,14 @@
 """What a flow costs: the committed table is what anvil says, and the ledger charges it."""
 
 import json
+from typing import Any
 
 import pytest
 from eth_account import Account
 
-from tests.chain.helpers import ALICE, OWNER, TOKEN
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN
 from tests.evm import circle
-from tests.evm.flows import Flow, flows, prepare
+from tests.evm.flows import WALLET, Flow, flows, paid, prepare
 from tests.evm.helpers import ChainDriver, Town, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
@@ -70,6 +71,39 @@ def test_a_reorganisation_before_costs_nothing_once_all_is_reset(circle_town: To
     assert cost() == before + 2500
     ask.run(ask.chain.controls.reset())
     assert cost() == before
+
+
+WORD = 32
+LENGTHS = (0, 1, 31, 32, 63, 64, 66, 96, 97, 128, 200, 1000, 4000)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("receive", [True, False])
+def test_refused_signatures_cost_what_the_table_of_differences_says(
+    two: list[ChainDriver], packed: bool, receive: bool
+):
+    """A node charges so much more than the ledger, for the words of the signature above three."""
+    for driver in two:
+        prepare(driver)
+        assert driver.refusal(abi.transfer(WALLET, 50), ALICE) is None
+    how: dict[str, Any] = {"packed": packed, "receive": receive, "domain": two[0].domain}
+    by, limits = SHOP if receive else RELAYER, {}
+    for length in LENGTHS if packed else ():
+        how["spoil"] = lambda given, length=length: (given + bytes(5000))[:length]
+        above = max(0, (length + WORD - 1) // WORD - 3)
+        for payer, (least, most, a_word) in {
+            ALICE.address_bytes: (-400, 0, 78),
+            WALLET: (-7000, 50, 200),
+        }.items():
+            data = paid(f"{length} {payer.hex()}", ALICE, SHOP, 5, from_=payer, **how)
+            limits[data] = least, most + a_word * above
+    how.pop("spoil", None)
+    limits[paid("another", ALICE, SHOP, 5, by=MALLORY, from_=WALLET, **how)] = -7000, 50
+    for data, (least, most) in limits.items():
+        real, ours = (driver.send(data, by) for driver in two)
+        assert ours.revert_reason == real.revert_reason
+        assert real.revert_reason is not None
+        assert least <= real.gas_used - ours.gas_used <= most, data.hex()
 
 
 @pytest.mark.thorough

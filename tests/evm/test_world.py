@@ -15,6 +15,7 @@ from eth_account import Account
 from tests.chain.asking import Http, Node
 from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
+from tests.serve.sockets import talking
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
@@ -172,6 +173,43 @@ def pay(server: LocalServer, account: int) -> PaymentAuth:
     return payer
 
 
+def test_a_websocket_tells_of_the_nodes_blocks(server: LocalServer):
+    with talking(server.rpc_url) as to, LocalServer(seed=1) as ours, talking(ours.rpc_url) as other:
+        kinds = ["newHeads", "newPendingTransactions", "logs"]
+        names = {to.ask("eth_subscribe", kind)["result"]: kind for kind in kinds}
+        head = other.ask("eth_subscribe", "newHeads")["result"]
+        receipt = pay(server, 4).receipts[0]
+        told = [to.next() for _ in range(4)]
+        assert sorted(names[name] for name, _ in told) == sorted([*kinds, "logs"])
+        by_kind = {names[name]: it for name, it in told}
+        assert by_kind["newPendingTransactions"] == by_kind["logs"]["transactionHash"]
+        assert by_kind["logs"]["transactionHash"] == receipt.tx_hash
+        assert by_kind["logs"]["blockHash"] == by_kind["newHeads"]["hash"]
+        other.ask("evm_mine")
+        name, seen = other.next()
+        assert (name, seen.keys()) == (head, by_kind["newHeads"].keys())
+        assert to.ask("eth_unsubscribe", next(iter(names)))["result"] is True
+        assert to.ask("eth_subscribe", "nothing")["error"]["message"].startswith("expected one of")
+        assert to.ask("eth_getProof", server.wallets[0].address, [], "latest")["result"]
+
+
+def test_who_waits_for_a_receipt_keeps_nobody_else_waiting(server: LocalServer):
+    """Anvil would answer nothing else meanwhile, and not mine."""
+    fields = {"to": server.wallets[1].address, "value": 1, "gas": 21_000, "nonce": 0}
+    prices = {"gasPrice": 10**13, "chainId": server.network.chain_id}
+    raw = Account.sign_transaction(fields | prices, server.wallets[5].private_key).raw_transaction
+    control(server, "mining", {"automine": False})
+    try:
+        late = ask(server, "eth_sendRawTransactionSync", to_hex(bytes(raw)), 300)["error"]
+        assert late["code"] == 4
+        with talking(server.rpc_url) as to:
+            number = to.send("eth_sendRawTransactionSync", to_hex(bytes(raw)))
+            assert "already imported" in to.read()["error"]["message"], number
+    finally:
+        control(server, "mining", {"automine": True})
+    assert ask(server, "eth_getTransactionReceipt", late["data"])["result"]["status"] == "0x1"
+
+
 def test_a_payment_is_on_the_nodes_own_chain(server: LocalServer):
     assert server.info.chain == "anvil"
     assert ask(server, "web3_clientVersion")["result"].startswith("anvil/")
@@ -234,7 +272,7 @@ def test_read_access_gives_read_methods_only():
         for body in (*calls, [call("eth_chainId"), *calls], told_twice):
             error = post(body)["error"]
             assert error["code"] == -32601
-            text = "is not offered here, only reading and sending: eth_accounts"
+            text = "is not offered here, only reading and sending: debug_trace"
             assert text in error["message"]
         back = twice % (b"evm_mine", b"eth_chainId")
         assert post(back) == {"jsonrpc": "2.0", "id": 1, "result": "0x152"}

@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.cli.test_decode_kinds import SOLANA, USDC_V1, USDC_V2, YEN
+from tests.cli.test_decode import SOLANA, USDC_V1, USDC_V2, YEN
 from tests.interop import programs
 from tests.interop.table import THOROUGH
 from x402sim.payer.diagnosis import CLIENTS, DEFAULT_TOKENS, Client, examine

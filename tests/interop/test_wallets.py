@@ -93,6 +93,43 @@ def test_a_wallet_finds_the_same_on_anvil(
     assert found(name) == use(anvil, name)
 
 
+SOCKETS = {
+    "ethers-6.17.0": ("npm_chain/ethers_socket.mjs", [11, 12]),
+    "viem-2.57.20": ("npm_chain/viem_socket.mjs", [11, 12, 13, 20, 21, 22, 23, 24]),
+    "web3.py-8.0.0": ("web3_socket.py", [11, 12]),
+}
+
+
+def use_socket(server: Server, name: str) -> dict[str, Any]:
+    number = list(SOCKETS).index(name)
+    given = onchain.told(server, 2 * number + 1, 2 * number + 2) | {
+        "controls": name.startswith("viem")
+    }
+    facts: dict[str, Any] = programs.run(SOCKETS[name][0], given)
+    return facts
+
+
+@pytest.fixture(scope="module")
+def heard(ledger: Server) -> Callable[[str], dict[str, Any]]:
+    return cache(partial(use_socket, ledger))
+
+
+@shows("wallet", PACKAGES, "JSON-RPC by WebSocket", "ledger")
+@pytest.mark.parametrize("name", SOCKETS, ids=lambda name: f"{name}-ledger")
+def test_a_wallet_listens_by_websocket_on_the_ledger(
+    heard: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    assert heard(name)["heard"] == SOCKETS[name][1]
+
+
+@shows("wallet", PACKAGES, "JSON-RPC by WebSocket", "anvil")
+@pytest.mark.parametrize("name", SOCKETS, ids=lambda name: f"{name}-anvil")
+def test_a_wallet_hears_the_same_on_anvil(
+    heard: Callable[[str], dict[str, Any]], anvil: Server, name: str
+) -> None:
+    assert heard(name) == use_socket(anvil, name)
+
+
 MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
 
 

@@ -162,7 +162,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
     ("code", "heavy"),
     [
         ("import x402sim.report.conformance_html", HEAVY),
-        ("import x402sim.commands.playing, x402sim.report.trace", HEAVY),
+        ("import x402sim.commands.run, x402sim.report.trace", HEAVY),
         (DRAWN, ("matplotlib.pyplot",)),
     ],
 )

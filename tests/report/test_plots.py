@@ -27,8 +27,8 @@ from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
+from x402sim.report.plots.diagram import rows
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, LIGHT, ORANGE, VERMILLION
-from x402sim.report.plots.rows import rows
 from x402sim.report.reading import Reading
 from x402sim.report.summary import checks_of
 from x402sim.version import VERSION

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -104,3 +105,21 @@ def test_a_long_run_says_how_far_it_is_in_a_file_unless_a_sweep_does(
     with watched_runs() if is_swept else nullcontext():
         World().play(day, progress=is_asked)
     assert ("day: 2 h 5 min of its time, " in said()) == is_told
+
+
+def test_in_a_file_the_same_words_are_one_line_however_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`run --out` printed "report: writing DIR" every five seconds, where a machine was busy."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setattr(progress, "_SILENT_S", 0.0)
+    monkeypatch.setattr(progress, "_LINE_S", 0.001)
+    asked = threading.Semaphore(0)
+
+    def words() -> str:
+        asked.release()
+        return "writing DIR"
+
+    with progress.telling("report", words):
+        assert all(asked.acquire(timeout=5) for _ in range(3))
+    assert capsys.readouterr().err == "report: writing DIR\n"

@@ -18,11 +18,12 @@ from sarif_pydantic import Sarif
 from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
-from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
 from x402sim.spec.ground import Ground, GroundKind
 from x402sim.spec.sentences import sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
+from x402sim.suite.redact import impersonal
 from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.inputs import quote
@@ -47,8 +48,10 @@ def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Res
 def of_each_kind() -> list[Result]:
     return [
         result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
-               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5),
-        result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2"),
+               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5,
+               evidence=Evidence(Demand.FORM)),
+        result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2",
+               evidence=Evidence(Demand.FORM)),
         result("spec/5/window", "inconclusive", reason=NASTY),
         result("spec/5/nonce-once", "skipped", reason="it needs money"),
         result("spec/7/invalid-signature", "passed", seconds=0.25),
@@ -186,17 +189,20 @@ def test_every_format_says_how_much_was_judged() -> None:
 
 def of_one_cause() -> list[Result]:
     said = '200 {"success":false,"error":"%s","paymentId":"pay_%s…"}'
+    unsettled = f"a valid payment was not settled: {said % ('y', 'cc')}"
+    stopped = Evidence(answer="it stopped at _")
     again = "the baseline (payment) was not accepted: it stopped at 1795360759177"
+    alike = Evidence(Demand.ERROR_TEXT, answer=impersonal(said % ("x", "bb")))
     return [
-        result("kit/7/a", "failed", "SHOULD", title="one", expected="the settlement: a refusal",
-               actual=said % ("No", "aaaa")),
-        result("spec/7/b", "failed", title="two", actual=said % ("x", "bb"),
-               expected="no bytes: the settlement: 'Invalid signature'"),
+        result("kit/7/a", "failed", "SHOULD", title="one", expected="the error's text: 'No money'",
+               actual=said % ("No", "aaaa"), evidence=alike),
+        result("spec/7/b", "failed", title="two", actual=said % ("x", "bb"), evidence=alike,
+               expected="no bytes: the error's text: 'Invalid signature'"),
         result("spec/7/c", "failed", title="three", expected="the price: 1", actual="2"),
-        result("spec/8/d", "inconclusive", reason="it stopped at 1795360731698"),
-        result("spec/8/e", "inconclusive", reason=again),
-        result("spec/8/f", "inconclusive",
-               reason=f"a valid payment was not settled: {said % ('y', 'cc')}"),
+        result("spec/8/d", "inconclusive", reason="it stopped at 1795360731698", evidence=stopped),
+        result("spec/8/e", "inconclusive", reason=again, evidence=stopped),
+        result("spec/8/f", "inconclusive", reason=unsettled,
+               evidence=Evidence(answer=impersonal(unsettled))),
     ]  # fmt: skip
 
 
@@ -253,13 +259,14 @@ def of_money() -> list[Result]:
     ]  # fmt: skip
     return [
         result("spec/1/indexer", "failed", expected="a query", actual="none"),
-        result("spec/2.1/scheme", "failed", expected="scheme: exact", actual="upto"),
+        result("spec/2.1/scheme", "failed", expected="scheme: exact", actual="upto",
+               evidence=Evidence(Demand.FORM)),
         result("spec/2.3/window", "failed", expected="a valid payment: a receipt", actual="400"),
         result("spec/3/expiry-refund", "failed", expected="refunds of one payer", actual="none"),
         result("spec/5/nonce-once", "failed", expected="one receipt", actual="2", ground=GROUND,
                cases=tuple(twice), rerun="again"),
         result("kit/7/malformed-body", "failed", "SHOULD", expected="no protected content for x",
-               actual="200"),
+               actual="200", evidence=Evidence(Demand.WITHHELD)),
     ]  # fmt: skip
 
 

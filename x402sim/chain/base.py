@@ -47,6 +47,8 @@ class Log(msgspec.Struct, frozen=True):
     tx_hash: Hash
     tx_index: int
     index: int
+    timestamp_s: int = 0
+    """The time of its block; 0 if the node does not tell."""
 
 
 class Transaction(msgspec.Struct, frozen=True):

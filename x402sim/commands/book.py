@@ -134,7 +134,7 @@ def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
     found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
     shown = {group: kinds for group, kinds in found.items() if kinds}
     if as_json:
-        told = [
+        document = [
             {
                 "name": declared.name_of(kind),
                 "group": group,
@@ -144,7 +144,7 @@ def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
             for group, kinds in shown.items()
             for kind in kinds
         ]
-        return json.dumps(told, indent=2) + "\n"
+        return json.dumps(document, indent=2) + "\n"
     return as_markdown(shown) if markdown else as_text(shown)
 
 

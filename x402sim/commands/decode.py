@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,7 @@ from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding
 from x402sim.protocol.messages import BadMessage
-from x402sim.protocol.networks import Network, known_networks
+from x402sim.protocol.networks import known_networks
 from x402sim.protocol.recognize import MessageType, Recognized, messages_in, recognize
 from x402sim.protocol.values import data_of
 from x402sim.protocol.ways import Dialect
@@ -52,12 +52,17 @@ def decode(
         raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
     now_s = Clock().now_s()
     decoded = list(explain(found, known, now_s))
-    for other in others:
-        decoded += _explain_header(other, known, now_s)
+    for other in others:  # a header beside it
+        try:
+            decoded += explain(recognize(other), known, now_s)
+        except BadMessage as wrong:
+            name = other.partition(":")[0]
+            do = "Encode the JSON, or leave the header out: clients of the x402 standard read it."
+            decoded.append(Decoded(name, {}, (Finding(name, str(wrong), "base64 of JSON", do),)))
     findings = list(dict.fromkeys(finding for each in decoded for finding in each.findings))
     findings += _of_copies(found, others, is_answer=first not in (text, text.lstrip()))
     if as_json:
-        told = {
+        document = {
             "kind": found.kind.name.lower(),
             "dialect": found.of,
             "encoding": found.encoding,
@@ -65,7 +70,7 @@ def decode(
             "parts": [{"title": each.title, "facts": data_of(each.facts)} for each in decoded],
             "findings": [asdict(each) for each in findings],
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(document, indent=2))
     else:
         for each in decoded:
             typer.secho(each.title, bold=True)
@@ -93,13 +98,3 @@ def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iter
     yield from of_copies(copies)
     if is_answer and len(copies) == 1 and not found.name:
         yield IN_THE_BODY
-
-
-def _explain_header(line: str, known: Mapping[str, Network], now_s: int) -> list[Decoded]:
-    """Return the parts of a message in a header, which stands beside another message."""
-    try:
-        return list(explain(recognize(line), known, now_s))
-    except BadMessage as wrong:
-        name = line.partition(":")[0]
-        do = "Encode the JSON, or leave the header out: clients of the x402 standard read it."
-        return [Decoded(name, {}, (Finding(name, str(wrong), "base64 of JSON", do),))]

@@ -12,32 +12,25 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    NetworkFile,
-    NetworkName,
-    RandomSeed,
-    as_misuse,
-)
-from x402sim.commands.purchase import Local, Purchase
+from x402sim.commands import common
+from x402sim.commands.pay import Local, Purchase
 from x402sim.commands.steps import Step, print_step
-from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
+from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
-from x402sim.world.server.local import LocalServer
+from x402sim.world.server.serve import LocalServer
 from x402sim.world.ui import ORDER
 
 
 def demo(
-    seed: RandomSeed = 0,
-    network: NetworkName = None,
-    network_file: NetworkFile = None,
-    as_json: AsJson = False,
+    seed: common.RandomSeed = 0,
+    network: common.NetworkName = None,
+    network_file: common.NetworkFile = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    with as_misuse():
+    with common.as_misuse():
         chosen = choose_network(network, network_file)
     steps = []
     for step in _play(seed, chosen):
@@ -51,7 +44,7 @@ def demo(
     elif all_ok:
         typer.echo("Paid, served and indexed.")
     if not all_ok:
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _play(seed: int, network: Network) -> Iterator[Step]:
@@ -80,17 +73,21 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
 
 def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
     """Yield what the components did since an event of the journal, and what that has moved."""
-    seen = [entry.event for entry in server.journal.since(mark)]
-    price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
+    happened = [entry.event for entry in server.journal.since(mark)]
+    price_base = sum(each.amount_base for each in happened if isinstance(each, PaymentSettled))
+    behind = [
+        f"{each.actor} {each.path} {each.status}" if isinstance(each, AnswerSent) else name_of(each)
+        for each in happened
+    ]
     title = "The service has asked the facilitator, which has verified and settled it"
-    yield Step(title, price_base > 0, {"behind": [_few_words(each) for each in seen]})
+    yield Step(title, price_base > 0, {"behind": behind})
     after, network = _balances(server), server.network
     balances = [
         change(_amount(old, network), _amount(new, network))
         for old, new in zip(before, after, strict=True)
     ]
     mined: dict[str, Any] = {"payer": balances[0], "merchant": balances[1]}
-    for each in seen:
+    for each in happened:
         if isinstance(each, TransactionMined):
             mined |= {"block": each.block, "gas": meant(each.gas, f"paid by {each.sender}", " ")}
     has_moved = after == [before[0] - price_base, before[1] + price_base]
@@ -105,9 +102,3 @@ def _amount(amount_base: int, network: Network) -> Amount:
 def _balances(server: LocalServer) -> list[int]:
     """Return the balances of payer and merchant."""
     return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]
-
-
-def _few_words(event: Event) -> str:
-    if isinstance(event, AnswerSent):
-        return f"{event.actor} {event.path} {event.status}"
-    return name_of(event)

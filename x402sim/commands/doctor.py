@@ -9,18 +9,18 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.asking import (
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
+from x402sim.commands.pay import (
     Data,
     Headers,
     Method,
     Url,
     answer_to,
     client,
+    local_server,
     no_answer,
     request_to,
 )
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
-from x402sim.commands.purchase import local_server
 from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
@@ -57,47 +57,36 @@ def doctor(
             known = known_networks(network_file)
         try:
             response = answer_to(http, request)
-            pay_status = _pay_status(http, request, response)
+            ways = ways_in({}, response.content) if response.status_code == 402 else []
+            pay_status = None  # nothing is paid there
+            if any(way.dialect is Dialect.TWO_STEPS for way in ways):
+                pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
             raise Misuse(no_answer(request.url, error)) from error
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
-        typer.echo(json.dumps(_as_json(response, found, known), indent=2))
+        document = {
+            "ok": found.can_be_paid,
+            "status": response.status_code,
+            "offers": [
+                {
+                    "dialect": way.dialect.value,
+                    "resource": way.resource,
+                    "amount": data_of(amount_of(way, known)),
+                    "requirements": way.fields,
+                }
+                for way in found.ways
+            ],
+            "payers": [asdict(payer) for payer in found.payers],
+            "findings": [asdict(finding) for finding in found.findings],
+        }
+        typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)
     if not found.can_be_paid:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Response) -> int | None:
-    """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
-    ways = ways_in({}, response.content) if response.status_code == 402 else []
-    if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
-        return None
-    return answer_to(http, post(request, PAY_PATH, {})).status_code
-
-
-def _as_json(
-    response: httpx.Response, found: Diagnosis, known: Mapping[str, Network]
-) -> dict[str, Any]:
-    offers = [
-        {
-            "dialect": way.dialect.value,
-            "resource": way.resource,
-            "amount": data_of(amount_of(way, known)),
-            "requirements": way.fields,
-        }
-        for way in found.ways
-    ]
-    return {
-        "ok": found.can_be_paid,
-        "status": response.status_code,
-        "offers": offers,
-        "payers": [asdict(payer) for payer in found.payers],
-        "findings": [asdict(finding) for finding in found.findings],
-    }
 
 
 def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:

@@ -124,7 +124,7 @@ other; if you know that they do not: --unit row.
 With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
 same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
 summary.csv summarizes them; the table that is printed has what this call asks for. If what
-results depend on has changed, such as a global variable, it is told: --fresh begins anew.
+results depend on has changed, such as a global variable, the command says so: --fresh begins anew.
 
 Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 

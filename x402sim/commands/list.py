@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import AsJson, completing, filled
-from x402sim.commands.playing import choose
+from x402sim.commands.run import choose
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
 from x402sim.world.scenario import Scenario, shipped_names
@@ -32,19 +32,30 @@ def list_scenarios(
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
     if as_json:
-        typer.echo(json.dumps([_document(each) for each in found], indent=2))
+        document = [
+            {
+                "name": each.name,
+                "title": each.title,
+                "covers": each.covers,
+                "needs": each.needs,
+                "story": each.description,
+                "file": str(_file(each)),
+            }
+            for each in found
+        ]
+        typer.echo(json.dumps(document, indent=2))
     elif needs:
-        _print_needs(found)
+        for need in Need:
+            if who := [each.name for each in found if need in each.needs]:
+                typer.echo(_bold(f"{need}: {need.meaning}"))
+                typer.echo(filled(", ".join(who), 2))
     elif names:
         typer.echo("\n\n".join(_story(each.scenario, each.command) for each in chosen))
     else:
-        typer.echo("\n".join(_row(each) for each in found))
-
-
-def _row(scenario: Scenario) -> str:
-    clauses = len(scenario.covers)
-    facts = f"{clauses} clause{'' if clauses == 1 else 's'}; needs {_needs(scenario)}"
-    return f"{_bold(scenario.name)}\n{filled(scenario.title, 2)}\n{filled(facts, 2)}"
+        for each in found:
+            clauses = len(each.covers)
+            facts = f"{clauses} clause{'' if clauses == 1 else 's'}; needs {_needs(each)}"
+            typer.echo(f"{_bold(each.name)}\n{filled(each.title, 2)}\n{filled(facts, 2)}")
 
 
 def _story(scenario: Scenario, command: str) -> str:
@@ -63,25 +74,6 @@ def _story(scenario: Scenario, command: str) -> str:
             f"  run   {command}",
         ]
     )
-
-
-def _print_needs(scenarios: list[Scenario]) -> None:
-    for need in Need:
-        who = [each.name for each in scenarios if need in each.needs]
-        if who:
-            typer.echo(_bold(f"{need}: {need.meaning}"))
-            typer.echo(filled(", ".join(who), 2))
-
-
-def _document(scenario: Scenario) -> dict[str, object]:
-    return {
-        "name": scenario.name,
-        "title": scenario.title,
-        "covers": scenario.covers,
-        "needs": scenario.needs,
-        "story": scenario.description,
-        "file": str(_file(scenario)),
-    }
 
 
 def _needs(scenario: Scenario) -> str:

@@ -1,16 +1,28 @@
-"""`run`: play scenarios, one after the other, and print what held."""
+"""`run`: play scenarios, one after the other, and print what held.
 
+Each scenario has a world of its own with the same seed. A row is printed for each as soon as it is
+over, then each failure in full, in 80 columns; or all of it as JSON.
+"""
+
+import hashlib
 import json
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import httpx
 import typer
 
+from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
-from x402sim.commands import playing, results
 from x402sim.commands.common import (
     NOT_ALL_HELD,
+    WIDTH,
     AsJson,
     BlockTime,
     Chain,
@@ -21,16 +33,302 @@ from x402sim.commands.common import (
     Token,
     as_misuse,
     completing,
+    filled,
     quiet,
     seconds,
 )
-from x402sim.commands.playing import Chosen, Played
+from x402sim.events import Check, RequestSent, StoryRaised
+from x402sim.explorer.index import ExplorerSettings
+from x402sim.protocol.networks import choose_network
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
+from x402sim.report.reading import reading_of
+from x402sim.report.run import Run
+from x402sim.report.summary import OUTCOMES, checks_of, why_failed
+from x402sim.report.trace import failed_checks
+from x402sim.spec.clauses import CLAUSES
 from x402sim.text.console import console as new_console
-from x402sim.world.scenario import shipped_names
+from x402sim.text.printable import printable
+from x402sim.text.times import duration
+from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
+from x402sim.world.play import OtherNetwork
+from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
 from x402sim.world.stages import left_ahead
-from x402sim.world.world import World
+from x402sim.world.world import World, parse_where
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A scenario, and what the user typed: its name, or its file."""
+
+    typed: str
+    scenario: Scenario
+
+    @property
+    def command(self) -> str:
+        """The command that plays it."""
+        return f"python -m x402sim run {shlex.quote(self.typed)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scenario that was played: its run, and the command that repeats it."""
+
+    run: Run
+    again: str
+
+    @property
+    def steps(self) -> int:
+        """How many requests the payers sent."""
+        sent, services = self.run.journal.events(RequestSent), reading_of(self.run.journal).services
+        return sum(each.actor not in services for each in sent)
+
+    @property
+    def virtual_s(self) -> float:
+        """How much time passed in the world."""
+        events = list(self.run.journal)
+        return (events[-1].at_ms - events[0].at_ms) / 1000
+
+
+def choose(names: Sequence[str]) -> list[Chosen]:
+    """Return the scenarios of these names, files or functions; without any, all that are shipped.
+
+    Raises `Misuse` for an unknown name, and for a file that cannot be loaded.
+    """
+    chosen = []
+    for name in names or shipped_names():
+        try:
+            chosen.append(Chosen(name, find(name)))
+        except NoScenario as error:
+            where = "" if name.partition(":")[0] in str(error) else f"{name}: "
+            raise Misuse(f"{where}{error}") from error
+        except Exception as error:
+            raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
+    return chosen
+
+
+def where(
+    *,
+    on: str,
+    chain: str,
+    token: str | None,
+    network: str | None,
+    network_file: Path | None,
+    seed: int,
+    latency: Sequence[str],
+    block_time_s: float | None,
+    explorer_lag_s: float,
+) -> tuple[World, str]:
+    """Return the world to play in, and the options that repeat it; raises `Misuse`.
+
+    A node's URL is shown without secrets.
+    """
+    with as_misuse(begin="--chain: "):
+        backend = parse_chain(chain, token=token)
+    with as_misuse(begin="--on: "):
+        build = partial(World, on=parse_where(on), chain=backend, seed=seed)
+        world = build()
+    with as_misuse(begin="--network: "):
+        is_chosen = network is not None or network_file is not None
+        chosen = choose_network(network, network_file) if is_chosen else None
+    with as_misuse():
+        given = dict(map(_latency, latency))
+        explorer = ExplorerSettings(lag_s=explorer_lag_s) if explorer_lag_s else None
+        world = build(network=chosen, latency=given, block_time_s=block_time_s, explorer=explorer)
+    options = (
+        ("on", world.where.name),
+        ("chain", None if backend == DEFAULT_CHAIN else backend.name),
+        ("token", token),
+        ("network", chosen and chosen.name),
+        ("network-file", network_file),
+        ("seed", seed),
+        *(("latency", each) for each in latency),
+        ("block-time", None if block_time_s is None else f"{block_time_s:g}"),
+        ("explorer-lag", f"{explorer_lag_s:g}" if explorer_lag_s else None),
+    )
+    shown = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
+    return world, " ".join(shown)
+
+
+def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
+    """Return the part and the latency of an option; raises `ValueError` if it cannot be read."""
+    part, _, given = text.partition("=")
+    try:
+        numbers = tuple(map(float, given.split(",")))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2) or not min(numbers) >= 0:
+        wanted = "PART=SECONDS or PART=MEDIAN,SIGMA is needed, from 0 on"
+        raise ValueError(f"--latency: {wanted}, not {text!r}")
+    return part, numbers if len(numbers) == 2 else numbers[0]
+
+
+def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Played:
+    """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
+    try:
+        run = world.play(chosen.scenario, progress=progress)
+        return Played(run, f"{chosen.command} {options}")
+    except (ConnectionError, httpx.HTTPError) as error:
+        hint = "start a service with `python -m x402sim serve`, or omit --on"
+        if "WRONG_VERSION_NUMBER" in str(error):
+            hint = "it does not speak TLS: give the URL with http://"
+        raise Misuse(f"--on {world.where.name}: {error or type(error).__name__}; {hint}") from error
+    except OtherNetwork as error:
+        raise Misuse(f"--network: {error}") from error
+    except ChainError as error:
+        raise Misuse(f"--chain {world.backend.name}: {error}") from error
+
+
+def combined_sha256(all_played: Sequence[Played]) -> str:
+    """Return one hash for all journals: of their hashes in hex, in order, one a line.
+
+    `jq -r '.scenarios[].journal_sha256' | sha256sum` computes the same. It is not the hash of a
+    journal, and is never called so.
+    """
+    lines = "".join(f"{played.run.sha256}\n" for played in all_played)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
+    """Return what `run --json` prints."""
+    return {
+        "seed": seed,
+        "combined_sha256": combined_sha256(all_played),
+        "clock_ahead_s": max(played.run.ahead_s for played in all_played),
+        "scenarios": [
+            {
+                "name": played.run.name,
+                "outcome": played.run.outcome,
+                "reason": played.run.reason,
+                "steps": played.steps,
+                "journal_sha256": played.run.sha256,
+                "checks": [
+                    {name: getattr(check, name) for name in ("clause", "ok", "expected", "actual")}
+                    for check in checks_of(played.run.journal)
+                ],
+            }
+            for played in all_played
+        ],
+    }
+
+
+MAX_CHECKS = 5
+"""How many failed checks of one scenario are printed in full."""
+MAX_NAME = 24
+_SENTENCES = {clause.id: clause.text for clause in CLAUSES}
+
+
+def header(names: Sequence[str]) -> str:
+    """Return the header of the table."""
+    return _cells(names, "scenario", "outcome", "checks", "steps", "virtual time", "real time")
+
+
+def row(names: Sequence[str], played: Played) -> str:
+    """Return the row of one scenario."""
+    run = played.run
+    held = [check.ok for check in checks_of(run.journal)]
+    virtual_s = played.virtual_s
+    return _cells(
+        names,
+        run.name,
+        "no checks" if is_unchecked(played) else run.outcome,
+        "" if is_unchecked(played) else f"{sum(held)}/{len(held)}",
+        str(played.steps),
+        f"{virtual_s:.3g} s" if virtual_s < 60 else duration(int(virtual_s)),
+        f"{run.real_s or 0:.2f} s",
+    )
+
+
+def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
+    size = min(MAX_NAME, max(len("scenario"), *map(len, names)))
+    shown = name if len(name) <= size else name[: size - 1] + "…"
+    widths = (7, 6, 13, 10)
+    cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
+    cells[0] = cells[0][max(0, len(outcome) - 7) :]  # "no checks" is longer, and has no number
+    return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
+
+
+def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
+    """Yield what follows the table: the reasons to skip some, the failures, and the last lines."""
+    reasons: dict[str, list[str]] = {}
+    for played in all_played:
+        if played.run.outcome == "skipped":
+            reasons.setdefault(played.run.reason, []).append(played.run.name)
+    for reason, names in reasons.items():
+        yield "\n" + filled(f"skipped, because {reason}:")
+        yield filled(", ".join(names), 2)
+    for played in all_played:
+        if played.run.outcome == "failed":
+            yield "\n" + "\n".join(_failure(played))
+    if unchecked := [played.run.name for played in all_played if is_unchecked(played)]:
+        yield "\n" + filled("no checks, so nothing was shown to hold (--allow-no-checks if meant):")
+        yield filled(", ".join(unchecked), 2)
+    outcomes = ["no checks" if is_unchecked(it) else it.run.outcome for it in all_played]
+    counts = [(outcome, outcomes.count(outcome)) for outcome in (*OUTCOMES, "no checks")]
+    numbers = ", ".join(
+        f"{count} {'with ' if outcome == 'no checks' else ''}{outcome}"
+        for outcome, count in counts
+        if count
+    )
+    yield f"\n{numbers} in {real_s:.2f} s with seed {seed}"
+    if len(all_played) == 1:
+        yield f"journal sha256 {all_played[0].run.sha256}"
+    else:
+        yield f"combined sha256 {combined_sha256(all_played)}"
+
+
+def is_unchecked(played: Played) -> bool:
+    """Tell whether a scenario passed without a single check, which shows nothing.
+
+    The invariants of a run do not count: a world without payments keeps them, too.
+    """
+    return played.run.outcome == "passed" and not checks_of(played.run.journal)
+
+
+def _failure(played: Played) -> Iterator[str]:
+    """Yield a scenario that failed: its failed checks, or its error."""
+    run = played.run
+    yield filled(f"FAILED {run.name}: {run.title}")
+    yield filled(why_failed(run), 2)
+    broken = failed_checks(run.journal)
+    last_exchange = None
+    for check, trace in broken[:MAX_CHECKS]:
+        yield from _check(check)
+        yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
+        last_exchange = check.exchange
+    if len(broken) > MAX_CHECKS:
+        yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
+    for entry in run.journal:
+        if isinstance(entry.event, StoryRaised) and entry.event.trace:
+            yield "\n  the scenario raised it here:"
+            yield from (_cut(f"    {frame}") for frame in entry.event.trace)
+    yield f"\n  run it again: {played.again}"
+
+
+def _check(check: Check) -> Iterator[str]:
+    sentence = _SENTENCES.get(check.clause, "must hold in every run")
+    yield "\n" + filled(f"{check.clause}: {sentence}", 2)
+    for name, value in ("expected", check.expected), ("actual", check.actual):
+        first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
+        yield f"    {name:<9} {first}"
+        yield from (f"    {'':<9} {line}" for line in rest)
+
+
+def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
+    """Yield what happened between the request that a check is about and its answer."""
+    if is_repeated:
+        yield f"    about exchange {number}, too"
+    elif trace:
+        yield f"    exchange {number}, from request to answer:"
+        yield from (_cut(f"  {line}") for line in trace)
+    else:
+        yield "    no request had been sent"
+
+
+def _cut(line: str) -> str:
+    line = printable(line)
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -93,7 +391,7 @@ def run(
 ) -> None:
     """Play scenarios, and check them against the specification."""
     with quiet():
-        world, options = playing.where(
+        world, options = where(
             on=on,
             chain=chain,
             token=token,
@@ -112,23 +410,28 @@ def _run(
     names: list[str], world: World, options: str, out: Path | None, as_json: bool, keep_going: bool
 ) -> tuple[bool, bool]:
     """Play, print and save; return whether none failed, and whether one has no checks; `Misuse`."""
-    chosen = playing.choose(names)
+    chosen = choose(names)
     if out is not None:
         _prepare(out)
     elapsed = stopwatch()
     all_played = _play(chosen, world, options, as_json, keep_going)
     if as_json:
-        typer.echo(json.dumps(playing.document(world.seed or 0, all_played)))
+        typer.echo(json.dumps(document(world.seed or 0, all_played)))
     else:
-        typer.echo("\n".join(results.told(world.seed or 0, all_played, elapsed())))
+        typer.echo("\n".join(conclusion(world.seed or 0, all_played, elapsed())))
     if out is not None:
-        _save(chosen, all_played, out, quietly=as_json)
+        from x402sim.report import save  # with pandas
+
+        with nullcontext() if as_json else telling("report", lambda: f"writing {out}"):
+            stories = {each.scenario.name: each.scenario.description for each in chosen}
+            save.save_runs([played.run for played in all_played], out, stories=stories)
+        typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout is for a program
     if ahead_s := max(played.run.ahead_s for played in all_played):
         typer.echo(f"x402sim: {left_ahead(world.where.name, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise Misuse("nothing was played: every scenario was skipped")
-    unchecked = any(map(results.is_unchecked, all_played))
+    unchecked = any(map(is_unchecked, all_played))
     return "failed" not in outcomes, unchecked
 
 
@@ -140,11 +443,11 @@ def _play(
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
     for each in chosen:
-        played = playing.play(each, world, options, progress=not as_json)
+        played = play(each, world, options, progress=not as_json)
         if not all_played:
-            console.print(results.header(names), style="bold")
+            console.print(header(names), style="bold")
         all_played.append(played)
-        console.print(results.row(names, played), style=_STYLES[played.run.outcome])
+        console.print(row(names, played), style=_STYLES[played.run.outcome])
         if played.run.outcome == "failed" and not keep_going:
             break
     return all_played
@@ -160,13 +463,3 @@ def _prepare(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Misuse(f"--out: cannot write to {out}: {error.strerror}") from error
-
-
-def _save(chosen: list[Chosen], all_played: list[Played], out: Path, *, quietly: bool) -> None:
-    """Write the reports, and print their path: on stderr if stdout is for a program."""
-    from x402sim.report import save  # with pandas
-
-    with nullcontext() if quietly else telling("report", lambda: f"writing {out}"):
-        stories = {each.scenario.name: each.scenario.description for each in chosen}
-        save.save_runs([played.run for played in all_played], out, stories=stories)
-    typer.echo(f"report {out / 'report.html'}", err=quietly)

@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import socket
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,25 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from x402sim.commands.common import (
-    NETWORK_NAMES,
-    BlockTime,
-    Chain,
-    Host,
-    LogForm,
-    NetworkFile,
-    Port,
-    Quiet,
-    Token,
-    Verbose,
-    as_misuse,
-    completing,
-    log_form,
-    one_of,
-    starting,
-    stop_on_signals,
-    whole,
-)
+from x402sim.commands import common
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
@@ -37,10 +18,8 @@ from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
-from x402sim.world.running_world import RunningWorld
 from x402sim.world.server import serve as server
 from x402sim.world.server.listen import Listen, certified
-from x402sim.world.server.log import Form
 from x402sim.world.world import World
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
@@ -56,18 +35,20 @@ Networks = Annotated[
     list[str] | None,
     typer.Option(
         "--network",
-        help=f"Network: {NETWORK_NAMES}, or one of --network-file. Repeatable: each has a chain "
-        "and a token, at /rpc/NAME; the facilitator settles on all, and the service is on the "
-        "first. [default: cronos-testnet, or the file's only network]",
+        help=f"Network: {common.NETWORK_NAMES}, or one of --network-file. Repeatable: each has a "
+        "chain and a token, at /rpc/NAME; the facilitator settles on all, and the service is on "
+        "the first. [default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
-        autocompletion=completing(lambda: NETWORKS),
+        autocompletion=common.completing(lambda: NETWORKS),
     ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of all keys. Without --db, also of payment ids.", parser=whole, metavar="N"
+        help="Seed of all keys. Without --db, also of payment ids.",
+        parser=common.whole,
+        metavar="N",
     ),
 ]
 Mnemonic = Annotated[
@@ -79,7 +60,7 @@ Mnemonic = Annotated[
     ),
 ]
 Accounts = Annotated[
-    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N")
+    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=common.whole, metavar="N")
 ]
 ControlToken = Annotated[
     str | None,
@@ -102,8 +83,8 @@ Flow = Annotated[
     Literal["authorization", "upfront"] | None,
     typer.Option(
         "--payment-flow",
-        parser=one_of("flow", "authorization", "upfront"),
-        help="When the service settles a payment in one step, said in its 402: authorization, "
+        parser=common.one_of("flow", "authorization", "upfront"),
+        help="When the service settles a payment in one step, stated in its 402: authorization, "
         "after the endpoint has worked, or upfront, before.",
         metavar="FLOW",
         show_default=False,
@@ -124,6 +105,13 @@ NoService = Annotated[
     typer.Option(
         "--no-service",
         help="Run the world without a service, and print the settings for a service of your own.",
+    ),
+]
+AtBlockTime = Annotated[
+    bool,
+    typer.Option(
+        "--calls-at-block-time",
+        help="Judge eth_call at the newest block's timestamp, as an idle node does, and not now.",
     ),
 ]
 Deploy = Annotated[
@@ -156,17 +144,18 @@ AsJson = Annotated[
 
 
 def serve(
-    host: Host = "127.0.0.1",
-    port: Port = 4020,
+    host: common.Host = "127.0.0.1",
+    port: common.Port = 4020,
     db: Db = None,
     seed: Seed = None,
     mnemonic: Mnemonic = None,
     accounts: Accounts = 10,
     network: Networks = None,
-    network_file: NetworkFile = None,
-    block_time: BlockTime = None,
-    chain: Chain = "ledger",
-    token: Token = None,
+    network_file: common.NetworkFile = None,
+    block_time: common.BlockTime = None,
+    calls_at_block_time: AtBlockTime = False,
+    chain: common.Chain = "ledger",
+    token: common.Token = None,
     deploy: Deploy = False,
     control_token: ControlToken = None,
     allow_origin: AllowOrigin = None,
@@ -176,15 +165,24 @@ def serve(
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
     as_json: AsJson = False,
-    log: LogForm = "text",
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    log: common.LogForm = "text",
+    verbose: common.Verbose = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Start a local mock server: a whole world on one port."""
-    with as_misuse():
+    with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
-    with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        listen = _listen(host, port, control_token, (allow_origin, rpc_origin), tls)
+    with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
+        # Typer takes an empty variable for one that is not set, but an empty token must be refused
+        by_variable = os.environ.get(TOKEN_VARIABLE)
+        listen = Listen(
+            host=host,
+            port=port,
+            control_token=by_variable if control_token is None else control_token,
+            allow_origins=tuple(allow_origin or ()),
+            rpc_origins=tuple(rpc_origin or ()),
+            tls=certified(host, tls) if tls else None,
+        )
         world = World(
             network=[choose_network(each, network_file) for each in network or (None,)],
             seed=seed,
@@ -194,61 +192,15 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
+            calls_at_block_time=calls_at_block_time,
             chain=backend,
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=_facilitator(facilitator),
         )
         parts, sock = server.open_world(world, listen)
-    _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
-
-
-def _facilitator(given: list[str] | None) -> FacilitatorSettings:
-    """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
-    known = [each.name for each in fields(FacilitatorSettings)]
-    said: dict[str, Any] = {}
-    for each in given or ():
-        name, _, value = each.partition("=")
-        if name not in known:
-            raise ValueError(f"--facilitator: {unknown('setting', name, known)}")
-        read = decoded(value.encode(), bool | float)
-        if read is None:
-            raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
-        said[name] = read
-    return FacilitatorSettings(**said)
-
-
-def _listen(
-    host: str,
-    port: int,
-    token: str | None,
-    origins: tuple[list[str] | None, list[str] | None],
-    tls: Path | None,
-) -> Listen:
-    # Typer takes an empty variable for one that is not set, but an empty token must be refused
-    token = os.environ.get(TOKEN_VARIABLE) if token is None else token
-    pages, wallets = (tuple(each or ()) for each in origins)
-    return Listen(
-        host=host,
-        port=port,
-        control_token=token,
-        allow_origins=pages,
-        rpc_origins=wallets,
-        tls=certified(host, tls) if tls else None,
-    )
-
-
-def _run(
-    parts: RunningWorld,
-    listen: Listen,
-    sock: socket.socket,
-    db: Path | None,
-    as_json: bool,
-    form: Form | None,
-) -> None:
-    """Serve until SIGINT or SIGTERM; print the ready message first."""
 
     def on_start(running: Any, ready: Ready) -> None:
-        stop_on_signals(running)
+        common.stop_on_signals(running)
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
@@ -258,6 +210,22 @@ def _run(
 
     gc.collect()
     gc.freeze()  # the collector need not walk through all that is loaded, again and again
+    form = common.log_form(log, verbose=verbose, quiet=quiet)
     server.run(server.serve(parts, listen, sock, on_start, form))
     if not as_json:
         typer.echo("stopped" + (f"; the data is in {db}" if db else ""))
+
+
+def _facilitator(given: list[str] | None) -> FacilitatorSettings:
+    """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
+    known = [each.name for each in fields(FacilitatorSettings)]
+    values: dict[str, Any] = {}
+    for each in given or ():
+        name, _, value = each.partition("=")
+        if name not in known:
+            raise ValueError(f"--facilitator: {unknown('setting', name, known)}")
+        read = decoded(value.encode(), bool | float)
+        if read is None:
+            raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
+        values[name] = read
+    return FacilitatorSettings(**values)

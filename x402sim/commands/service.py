@@ -6,18 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import (
-    Host,
-    LogForm,
-    NetworkFile,
-    NetworkName,
-    Port,
-    Quiet,
-    Verbose,
-    log_form,
-    starting,
-    stop_on_signals,
-)
+from x402sim.commands import common
 from x402sim.journal import Journal
 from x402sim.protocol.networks import choose_network
 from x402sim.service.environment import read_environment
@@ -26,8 +15,8 @@ from x402sim.world.server.serve import open_service, run, serve_alone
 
 
 def service(
-    host: Host = "127.0.0.1",
-    port: Port = 4021,
+    host: common.Host = "127.0.0.1",
+    port: common.Port = 4021,
     db: Annotated[
         Path | None,
         typer.Option(
@@ -36,27 +25,27 @@ def service(
             "Without it, a restart forgets them.",
         ),
     ] = None,
-    network: NetworkName = None,
-    network_file: NetworkFile = None,
-    log: LogForm = "text",
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    network: common.NetworkName = None,
+    network_file: common.NetworkFile = None,
+    log: common.LogForm = "text",
+    verbose: common.Verbose = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Start the service only, against an external world."""
-    with starting(db):
+    with common.starting(db):
         chosen = None  # which leaves it to NETWORK
         if network is not None or network_file is not None:
             chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
         setup = read_environment(os.environ, chosen)
         listen = Listen(host=host, port=port)
         sock = listening_socket(listen)
-        journal = Journal(limit=1)  # of which the log is told each event as it comes
+        journal = Journal(limit=1)  # the log gets each event as it comes
         process, http = open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:
-        stop_on_signals(running)
+        common.stop_on_signals(running)
         typer.echo(f"x402sim service at {base_url(listen, sock)}; Ctrl-C stops it")
 
-    form = log_form(log, verbose=verbose, quiet=quiet)
+    form = common.log_form(log, verbose=verbose, quiet=quiet)
     run(serve_alone(process, http, sock, on_start, journal, form))
     typer.echo("stopped")

@@ -133,16 +133,15 @@ def _function(experiment: str) -> Callable[..., Any]:
         raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
     found = vars(module).get(function)
     if not callable(found):
-        own = [name for name, value in vars(module).items() if _is_experiment(value, module)]
+        own = [
+            name
+            for name, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+            if "seed" in inspect.signature(value).parameters
+        ]
         raise Misuse(f"{name}: {unknown('function', function, own)}")
     result: Callable[..., Any] = found
     return result
-
-
-def _is_experiment(value: object, module: ModuleType) -> bool:
-    """Tell whether a value is a function of the file itself that takes a seed."""
-    is_own = inspect.isfunction(value) and value.__module__ == module.__name__
-    return is_own and "seed" in inspect.signature(value).parameters  # type: ignore[arg-type]
 
 
 def _parameter(text: str) -> tuple[str, list[Any]]:
@@ -195,11 +194,11 @@ def _kept(out: Path | None, *, fresh: bool) -> Kept | None:
         raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
     if fresh and out is None:
         raise Misuse("--fresh: it deletes the results in a folder; give --out DIR, too")
-    return None if out is None else Kept(out, fresh, _tell)
 
+    def tell(text: str) -> None:
+        typer.echo(f"x402sim: {printable(text)}", err=True)
 
-def _tell(text: str) -> None:
-    typer.echo(f"x402sim: {printable(text)}", err=True)
+    return None if out is None else Kept(out, fresh, tell)
 
 
 def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
@@ -237,7 +236,7 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_js
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = f"- is an interval that cannot be told: it needs two {unit}s"
+            text = f"- is an unknown interval: it needs two {unit}s"
             typer.echo(f"x402sim: {text}", err=True)
         if unit == "seed" and (table["rows"] > table["seeds"]).any():
             text = "intervals count seeds, as rows of one seed may depend on each other"

@@ -48,7 +48,7 @@ _CLASS_MAKING = {
 _MADE_AT_RUN_TIME = 1 << 9
 """The flag of a class that a `class` statement made, and not C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
-"""A text that `World.play` takes for a story in a file."""
+"""A text that `World.play` takes for a scenario in a file."""
 
 
 def is_library(file: str | None, name: str) -> bool:
@@ -90,7 +90,7 @@ class Reader:
         self.classes: list[type] = []
         """The user's."""
         self.stories: list[Path] = []
-        """The files of stories that a text names."""
+        """The files of scenarios that a text names."""
         self.unread: list[str] = []
         """Why something has no digest."""
         self._known: dict[int, tuple[Any, bytes]] = {}

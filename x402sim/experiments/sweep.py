@@ -7,8 +7,17 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, TypeGuard
 
-from x402sim.experiments.experiment import function_of, line_of, name_of
-from x402sim.experiments.grid import Cell, Grid, cells, is_label, require_fit, seeds_of
+from x402sim.experiments.grid import (
+    Cell,
+    Grid,
+    cells,
+    function_of,
+    is_label,
+    line_of,
+    name_of,
+    require_fit,
+    seeds_of,
+)
 from x402sim.report import need_extra
 
 if TYPE_CHECKING:

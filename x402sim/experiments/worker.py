@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from x402sim.clock import stopwatch
-from x402sim.experiments.experiment import function_of
+from x402sim.experiments.grid import function_of
 from x402sim.experiments.tables import Point, Work, result_of, table_of
 from x402sim.report.run import RunFailed, Watched, watched_runs
 from x402sim.report.summary import checks_of
@@ -100,7 +100,7 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
 
 
 def _played(experiment: Any, values: dict[str, Any], seed: int, watched: Watched) -> Any:
-    """Play one point; raises what the experiment raises, and `RunFailed` for a failed story."""
+    """Play one point; raises what the experiment raises, and `RunFailed` for a failed scenario."""
     try:
         returned = experiment(**values, seed=seed)
     except Exception:

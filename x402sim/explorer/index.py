@@ -117,7 +117,10 @@ ByHash = Callable[[Index, Hash], Awaitable[Json | None]]
 
 async def _transaction(index: Index, tx_hash: Hash) -> Json | None:
     tx = await index.transaction(tx_hash)
-    return transaction_object(tx, index.chain.chain_id) if tx else None
+    number = tx.block_number if tx else None
+    block = None if number is None else await index.block(number)
+    at_s = block.timestamp_s if block else None
+    return transaction_object(tx, index.chain.chain_id, at_s) if tx else None
 
 
 async def _receipt(index: Index, tx_hash: Hash) -> Json | None:

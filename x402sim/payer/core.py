@@ -2,7 +2,7 @@
 
 A payer asks, signs the 402, settles it and repeats the request with the proof. Here is all of that
 as data, without I/O and without a clock. Around it are transports and policies: httpx
-authentication (`auth`, `session`), the payers of stories, the conformance suite, and tests.
+authentication (`auth`, `session`), the payers of scenarios, the conformance suite, and tests.
 What a careful payer reads in an answer is in `reading`, payment in one step in `standard`.
 Clauses: 1/sign-settle-repeat.
 """

@@ -1,4 +1,5 @@
-"""Reads signed transactions and recovers their senders: types 0 (with EIP-155) and 2 (EIP-1559).
+"""Reads signed transactions and recovers their senders: types 0 (with EIP-155), 1 (EIP-2930),
+2 (EIP-1559) and 4 (EIP-7702).
 
 Errors are those of geth, so that libraries recognise them. eth-account reads them less strictly,
 and takes half a second to import, which every world would wait for.
@@ -10,9 +11,14 @@ from x402sim.protocol import rlp
 from x402sim.protocol.crypto import Address, BadSignature, Hash, keccak256, recover
 from x402sim.protocol.money import MAX_UINT256
 
-LEGACY, DYNAMIC_FEE = 0, 2
-"""The types of transactions: with one gas price, and with a highest fee and a tip."""
-_LEGACY_FIELDS, _DYNAMIC_FIELDS = 9, 12
+LEGACY, ACCESS_LIST, DYNAMIC_FEE, SET_CODE = 0, 1, 2, 4
+"""The types of transactions: with one gas price, the same with an access list, with a highest fee
+and a tip, and the same with delegations of accounts.
+"""
+_LEGACY_FIELDS = 9
+_FIELDS = {ACCESS_LIST: 11, DYNAMIC_FEE: 12, SET_CODE: 13}
+_DELEGATION = b"\x05"
+"""What an account signs before the fields of its delegation (EIP-7702)."""
 _MAX_UINT64 = 2**64 - 1
 AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 
@@ -21,10 +27,27 @@ class BadTransaction(ValueError):
     """The bytes are no signed transaction that is taken here; the text is a node's."""
 
 
+class Delegation(msgspec.Struct, frozen=True, kw_only=True):
+    """An account's signed wish to use the code of another from now on (EIP-7702); of the zero
+    address: its own none. On any chain if `chain_id` is 0.
+    """
+
+    chain_id: int
+    account: Address
+    """Whose code is used."""
+    nonce: int
+    v: int
+    r: int
+    s: int
+    authority: Address | None
+    """Who has signed; None if nobody can be told from the signature, which is no error."""
+
+
 class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A signed transaction, its sender and its hash; fees are wei per unit of gas.
 
-    `to` is None if it creates a contract. A transaction of type 0 bids one price: it is both fees.
+    `to` is None if it creates a contract. A transaction of type 0 or 1 bids one price: it is both
+    fees.
     """
 
     type: int
@@ -38,12 +61,13 @@ class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     access_list: AccessList
     v: int
-    """27, 28 or the chain's of EIP-155 for type 0; 0 or 1 for type 2."""
+    """27, 28 or the chain's of EIP-155 for type 0; 0 or 1 for the others."""
     r: int
     s: int
     sender: Address
     hash: Hash
     raw: bytes
+    delegations: tuple[Delegation, ...] = ()
 
     def price_wei(self, base_fee_wei: int) -> int:
         """Return what it pays for a unit of gas in a block with this base fee."""
@@ -57,11 +81,8 @@ def read(raw: bytes) -> SignedTransaction:
     try:
         if raw[0] >= 0xC0:
             return _legacy(raw, _fields(rlp.decode(raw), _LEGACY_FIELDS))
-        if raw[0] == DYNAMIC_FEE:
-            chain_id, *fields = _fields(rlp.decode(raw[1:]), _DYNAMIC_FIELDS)
-            message = bytes([DYNAMIC_FEE]) + rlp.encode([chain_id, *fields[:8]])
-            parity = _uint(fields[8])
-            return _signed(raw, DYNAMIC_FEE, _uint(chain_id), fields, message, parity)
+        if raw[0] in _FIELDS:
+            return _typed(raw, _fields(rlp.decode(raw[1:]), _FIELDS[raw[0]]))
     except BadSignature:
         raise BadTransaction("invalid sender") from None
     except ValueError as wrong:
@@ -91,8 +112,45 @@ def _legacy(raw: bytes, fields: list[rlp.Item]) -> SignedTransaction:
     return _signed(raw, LEGACY, chain_id, fields, message, parity)
 
 
+def _typed(raw: bytes, given: list[rlp.Item]) -> SignedTransaction:
+    kind, message = raw[0], raw[:1] + rlp.encode(given[:-3])
+    chain_id, *fields = given
+    if kind == ACCESS_LIST:
+        fields.insert(1, fields[1])  # the price is both fees
+    signed = fields.pop(8) if kind == SET_CODE else []
+    delegations = tuple(_delegation(_fields(each, 6)) for each in _list(signed))
+    if kind == SET_CODE and not delegations:
+        raise ValueError("set code tx must have at least one authorization tuple")
+    if kind == SET_CODE and not fields[4]:
+        raise ValueError("rlp: input string too short for common.Address")
+    return _signed(raw, kind, _uint(chain_id), fields, message, _uint(fields[8]), delegations)
+
+
+def _delegation(fields: list[rlp.Item]) -> Delegation:
+    chain_id, nonce, v, r, s = (_uint(fields[n]) for n in (0, 2, 3, 4, 5))
+    try:
+        authority = _sender(_DELEGATION + rlp.encode(fields[:3]), v, r, s)
+    except BadSignature:
+        authority = None
+    return Delegation(
+        chain_id=chain_id,
+        account=Address(_sized(fields[1], 20)),
+        nonce=_uint(fields[2], _MAX_UINT64),
+        v=v,
+        r=r,
+        s=s,
+        authority=authority if nonce < _MAX_UINT64 else None,
+    )
+
+
 def _signed(
-    raw: bytes, kind: int, chain_id: int, fields: list[rlp.Item], message: bytes, parity: int
+    raw: bytes,
+    kind: int,
+    chain_id: int,
+    fields: list[rlp.Item],
+    message: bytes,
+    parity: int,
+    delegations: tuple[Delegation, ...] = (),
 ) -> SignedTransaction:
     """Return a transaction of any type, whose fields are those of type 2 after the chain id."""
     v, r, s = map(_uint, fields[8:])
@@ -113,6 +171,7 @@ def _signed(
         sender=_sender(message, parity, r, s),
         hash=Hash(keccak256(raw)),
         raw=raw,
+        delegations=delegations,
     )
 
 

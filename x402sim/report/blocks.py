@@ -60,28 +60,29 @@ class _Chain:
             journal, ChainReorganised, TransactionMined, TransactionUndone
         )
         in_turn(
-            forked.calls(self._forked, "at_ms", "depth"),
-            mined.calls(self._mined, "at_ms", "tx_hash", "block", "block_time_s", "gas"),
-            undone.calls(self._undone, "at_ms", "tx_hash"),
+            forked.calls(self._forked),
+            mined.calls(self._mined),
+            undone.calls(self._undone),
         )
 
     def _forked(self, at_ms: int, depth: int) -> None:
-        self._fork = _Fork(at_ms, len(self.forks) + 1, depth)
+        self._fork = _Fork(at_ms=at_ms, fork=len(self.forks) + 1, depth=depth)
         self.forks.append(self._fork)
 
-    def _mined(self, at_ms: int, tx_hash: str, number: int, time_s: int, gas: int) -> None:
-        self._fork, block = None, self._newest.get(number)
-        if block is None or block.orphaned_ms is not None:
-            before, block = block, _Block(at_ms, len(self.blocks) + 1, number, time_s * 1000)
-            self.blocks.append(block)
-            self._newest[number] = block
+    def _mined(self, at_ms: int, tx_hash: str, block: int, block_time_s: int, gas: int) -> None:
+        self._fork, known = None, self._newest.get(block)
+        if known is None or known.orphaned_ms is not None:
+            before, n = known, len(self.blocks) + 1
+            known = _Block(at_ms=at_ms, n=n, block=block, block_ms=block_time_s * 1000)
+            self.blocks.append(known)
+            self._newest[block] = known
             if before:
-                before.replaced_by = block.n
-        block.transactions += 1
-        block.gas += gas
+                before.replaced_by = n
+        known.transactions += 1
+        known.gas += gas
         if earlier := self._mined_in.get(tx_hash):
             earlier.again += 1
-        self._mined_in[tx_hash] = block
+        self._mined_in[tx_hash] = known
 
     def _undone(self, at_ms: int, tx_hash: str) -> None:
         block = self._mined_in.get(tx_hash)

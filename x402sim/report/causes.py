@@ -8,7 +8,6 @@ subject's folder.
 """
 
 import csv
-import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,23 +16,20 @@ from typing import Literal
 
 import msgspec
 
-from x402sim.report.results import CaseResult, Outcome, Result, Results, failures
+from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result, Results, failures
 from x402sim.spec.folder import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
-"""Which part of a defect's failures must be seen for it to be a probable cause."""
-_OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
-"""What differs from answer to answer: ids, hashes, times, and the texts of JSON."""
-_ANSWER = re.compile(r"\d{3} .{10}")
-"""An answer of a target, with some of its body."""
-_BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
-_TRANSFERS = re.compile("(payments|transfers) of the payer|what was settled, on the ledger")
-_NOT_THERE = "the receipt's transaction: one on the chain"
+"""Which part of a defect's failures must be there for it to be a probable cause."""
+_LEAST_ANSWER = 14
+"""Characters that are enough to know an answer again: its status, and some of its body."""
 _SETTLES = "spec/4.1/settle-on-chain"
 """The id of which a case says whether an ordinary payment is a transfer."""
-_GENERAL = ("the settlement", "a request without valid proof")
+_GENERAL = (Demand.WITHHELD, Demand.REFUSED)
 """The demands of many checks, which say nothing of what was served in spite of them."""
+_GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
+_OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
 Loss = Literal["goods", "payers", "sales", "words"]
 LOSSES: dict[str, str] = {
     "goods": "the service gives away what it sells",
@@ -42,11 +38,6 @@ LOSSES: dict[str, str] = {
     "words": "nobody loses money",
 }
 """Who loses by a failure, the greatest loss first."""
-_GIVES_AWAY = re.compile(r"\bno (protected )?content\b")
-_IS_ABOUT_MONEY = re.compile(
-    r"content|transfer|payment|pays|refund|receipt|served|refus|access|settle|deposit|budget|amount"
-)
-"""What was expected, if the failure is more than one of form."""
 _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 
@@ -61,7 +52,7 @@ class _Defect:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What is told of an id that has failed."""
+    """What reports write about an id that has failed."""
 
     cause: str
     repair: str
@@ -98,8 +89,7 @@ def by_cause(results: Results) -> list[list[Result]]:
     reasons: dict[str, list[Result]] = {}
     for result in results:
         if result.outcome is Outcome.INCONCLUSIVE:
-            reason = _OWN.sub("_", _BASELINE.sub("", result.reason))
-            reasons.setdefault(reason, []).append(result)
+            reasons.setdefault(_evidence(result).answer, []).append(result)
     for reason, stopped in reasons.items():
         stopped.sort(key=_urgency)
         group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
@@ -129,14 +119,14 @@ def cause(result: Result) -> str:
     """Return what is wrong with a service that has failed an id; or why it was not judged."""
     if result.outcome is not Outcome.FAILED:
         return f"not judged: {result.reason}"
-    told = _told(result)
-    return told.cause if told else f"not so: {failures(result)[0].title}"
+    known = _known(result)
+    return known.cause if known else f"not so: {failures(result)[0].title}"
 
 
 def repair(result: Result) -> str:
     """Return how to repair a service that has failed an id; empty if that is not known."""
-    told = _told(result) if result.outcome is Outcome.FAILED else None
-    return told.repair if told else ""
+    known = _known(result) if result.outcome is Outcome.FAILED else None
+    return known.repair if known else ""
 
 
 def loss(group: Iterable[Result]) -> str:
@@ -146,29 +136,29 @@ def loss(group: Iterable[Result]) -> str:
 
 
 def _loss(result: Result) -> str:
-    """Return who loses by one failure: what was expected shows if it is one of form only.
+    """Return who loses by one failure: nobody, if what was demanded is one of form only.
 
     It is empty for an id of which nothing is known.
     """
-    demands, told = [str(case.expected) for case in failures(result)], _told(result)
-    if any(map(_GIVES_AWAY.search, demands)):
+    demands, known = [_evidence(case).demand for case in failures(result)], _known(result)
+    if any(demand in _GIVES_AWAY for demand in demands):
         return "goods"
-    is_of_form = not any(map(_IS_ABOUT_MONEY.search, demands))
-    if told is None:
+    if known is None:
         return ""
-    return "words" if is_of_form else told.loss
+    return "words" if all(demand in _OF_FORM for demand in demands) else known.loss
 
 
-def _told(result: Result) -> _Words | None:
-    """Return what is told of an id that has failed; None if nothing is."""
-    words, demand = _words(), _demand(failures(result)[0])
+def _known(result: Result) -> _Words | None:
+    """Return what to write about an id that has failed; None if nothing is known."""
+    words, demand = _words(), _evidence(failures(result)[0]).demand
     keys = (f"{result.id}: {demand}", demand, result.id)
     return next((words[key] for key in keys if key in words), None)
 
 
-def _demand(case: CaseResult | Result) -> str:
-    """Return what a case expected, without the circumstances."""
-    return ": ".join(str(case.expected).split(": ")[-2:])
+def _evidence(result: CaseResult | Result) -> Evidence:
+    """Return what a failure is compared by; without evidence, its texts."""
+    answer = result.actual if result.outcome is Outcome.FAILED else result.reason
+    return result.evidence or Evidence(Demand.OTHER, result.expected or "", answer or "")
 
 
 @cache
@@ -199,16 +189,16 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
     known = []
     for each in _defects():
         fails = each.fails & judged
-        seen = fails.intersection(failed)
-        if each.breaks & seen and len(seen) >= ENOUGH * len(fails):
-            known.append((each.breaks, seen, (len(fails) - len(seen)) / 10))
+        here = fails.intersection(failed)
+        if each.breaks & here and len(here) >= ENOUGH * len(fails):
+            known.append((each.breaks, here, (len(fails) - len(here)) / 10))
     while known:
-        breaks, seen, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
-        together = [name for name in left if name in seen]
+        breaks, here, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
+        together = [name for name in left if name in here]
         if len(together) < 2:
             break
         yield sorted(together, key=lambda name: name not in breaks)
-        left = {name: None for name in left if name not in seen}
+        left = {name: None for name in left if name not in here}
     yield from ([name] for name in left)
 
 
@@ -221,11 +211,12 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     found: dict[tuple[str, str], list[Result]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
-        demand, seen = _cause(group[0])
-        is_told = _demand(failures(group[0])[0]) in _words()
-        same = found.setdefault((demand, "" if is_told else seen), group)
-        is_apart = demand in _GENERAL and seen.startswith("2") and '":false' not in seen
-        if same is not group and (is_told or len(group) == 1) and not is_apart:
+        evidence = _evidence(failures(group[0])[0])
+        has_words = evidence.demand in _words()
+        alike = evidence.demand or evidence.about, "" if has_words else evidence.answer
+        same = found.setdefault(alike, group)
+        is_apart = evidence.demand in _GENERAL
+        if same is not group and (has_words or len(group) == 1) and not is_apart:
             same += group
         else:
             kept.append(group)
@@ -235,7 +226,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
     """Return groups in which all that comes of serving and never settling is one, the first.
 
-    It is told by an ordinary payment that was served and moved nothing.
+    An ordinary payment that was served and moved nothing shows it.
     """
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
     first = [each for each in failed if each.id == _SETTLES]
@@ -249,9 +240,7 @@ def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
 
 def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case expected a transfer, and none came."""
-    expected = str(case.expected)
-    is_empty = case.actual == "none" and not expected.endswith("none")
-    return (is_empty and _TRANSFERS.match(expected) is not None) or expected == _NOT_THERE
+    return _evidence(case).demand is Demand.TRANSFER
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
@@ -261,8 +250,8 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
     little else that was begun.
     """
     failed = [each for each in group if each.outcome is Outcome.FAILED]
-    answers = [_cause(each)[1] for each in failed]
-    if any(_ANSWER.match(answer) and answer in reason for answer in answers):
+    answers = [_evidence(failures(each)[0]).answer for each in failed]
+    if any(len(answer) >= _LEAST_ANSWER and answer in reason for answer in answers):
         return True
     ids, names = {each.id for each in stopped}, {each.id for each in failed}
     return any(
@@ -270,12 +259,6 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
         for each in _defects()
         if each.breaks & names
     )
-
-
-def _cause(result: Result) -> tuple[str, str]:
-    """Return what was demanded, without the circumstances, and what was seen instead."""
-    case = failures(result)[0]
-    return _demand(case).partition(": ")[0], _OWN.sub("_", str(case.actual))
 
 
 def _rank(group: list[Result]) -> tuple[bool, int, bool]:

@@ -1,11 +1,12 @@
 """The columns of all events of a journal, of which frames are made."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from itertools import chain, groupby, repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,26 @@ from x402sim.journal import Batch, Journal, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once
 
+Made = TypeVar("Made")
+
+
+def parameters(do: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that a function needs."""
+    every = signature(do).parameters
+    return [name for name, each in every.items() if each.default is each.empty]
+
+
+class Part(NamedTuple):
+    """A function, and the rows that it is called with: each parameter is a column of its name."""
+
+    do: Callable[..., object]
+    seqs: Any
+    """The `seq` of each row's event."""
+    columns: Mapping[str, Any]
+
 
 class Table(dict[str, Any]):
-    """The columns of all events of a kind, by name; each is joined when it is first asked for.
+    """The columns of all events of a kind, by name; each is joined at its first use.
 
     They are arrays of numpy: of integers, of the numbers of texts, or of objects.
     """
@@ -43,36 +61,39 @@ class Table(dict[str, Any]):
             undone_at[each[name]] = np.maximum(undone_at[each[name]], each["seq"])
         return self.where(self["seq"] > undone_at[self[name]])
 
-    def all_of(self, *names: str) -> list[Any]:
-        """Return several columns."""
-        return [self[name] for name in names]
-
     def rows(self, *names: str) -> Iterator[Any]:
         """Yield several columns of each event."""
-        return zip(*(each.tolist() for each in self.all_of(*names)), strict=True)
+        return zip(*(self[name].tolist() for name in names), strict=True)
 
-    def calls(self, do: Callable[..., object], *names: str) -> tuple[Any, ...]:
-        """Return a part of `in_turn`: the function is called with these columns, texts as such."""
-        text, columns = self.texts.all.__getitem__, [self[name].tolist() for name in names]
-        told = (
-            map(text, column) if self._has_texts(name) else column
-            for name, column in zip(names, columns, strict=True)
-        )
-        return do, self["seq"], zip(*told, strict=True)
+    def listed(self, name: str) -> list[Any]:
+        """Return a column as a list, with the texts themselves."""
+        column: list[Any] = self[name].tolist()
+        return list(map(self.texts.all.__getitem__, column)) if self._has_texts(name) else column
+
+    def calls(self, do: Callable[..., object], *, texts: bool = True) -> Part:
+        """Return a part of `in_turn`; without `texts`, these are numbers."""
+        column = self.listed if texts else lambda name: self[name].tolist()
+        return Part(do, self["seq"], {name: column(name) for name in parameters(do)})
+
+    def rounds(self, do: Callable[..., object], **given: Any) -> Part:
+        """Return a part of `in_rounds`: about payment ids, with some columns `given`."""
+        given.setdefault("of", self["payment_id"])
+        columns = {name: given[name] if name in given else self[name] for name in parameters(do)}
+        return Part(do, self["seq"], columns)
 
     def _has_texts(self, name: str) -> bool:
         return name in texts_of(name_of(self._kind))
 
-    def told(self, name: str, tell: Callable[[Any], Any], dtype: str = "object") -> Any:
-        """Return what a function tells of a column's texts, each of which it is told once."""
+    def mapped(self, name: str, to: Callable[[Any], Any], dtype: str = "object") -> Any:
+        """Return a column's texts mapped by a function, which is called once for each text."""
         texts, numbers = self.texts.all, pd.unique(self[name])
-        told = np.zeros(len(texts), dtype)
-        told[numbers] = [tell(texts[number]) for number in numbers.tolist()]
-        return told[self[name]]
+        mapped = np.zeros(len(texts), dtype)
+        mapped[numbers] = [to(texts[number]) for number in numbers.tolist()]
+        return mapped[self[name]]
 
     def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
         """Return of each event whether a text of it is wanted."""
-        return self.told(name, is_wanted, "bool")
+        return self.mapped(name, is_wanted, "bool")
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
@@ -119,34 +140,39 @@ def exact(values: Sequence[int]) -> Any:
     return np.array(values, "int64") if is_small else objects(values)
 
 
-def in_turn(*parts: tuple[Callable[..., object], Any, Iterable[Any]]) -> None:
+def each_row(make: Callable[..., Made], columns: Mapping[str, Any]) -> list[Made]:
+    """Return what a function makes of each row: its parameters are columns of these names."""
+    return list(map(make, *(columns[name] for name in parameters(make))))
+
+
+def in_turn(*parts: Part) -> None:
     """Call each function with its rows, those of all parts in the order of their `seq`."""
     rows, called = list[Any](), list[Callable[..., object]]()
-    for do, _, given in parts:
-        rows += given
+    for do, _, columns in parts:
+        rows += zip(*(columns[name] for name in parameters(do)), strict=True)
         called += repeat(do, len(rows) - len(called))
-    for place in np.concatenate([seqs for _, seqs, _ in parts]).argsort(kind="stable").tolist():
+    for place in np.concatenate([part.seqs for part in parts]).argsort(kind="stable").tolist():
         called[place](*rows[place])
 
 
-def in_rounds(*parts: tuple[Any, ...]) -> Any:
+def in_rounds(*parts: Part) -> Any:
     """Call functions with the rows of many things at once: with the first of each, and so on.
 
-    A part is a function, and arrays: the `seq` of each row, the number of the thing it is about,
-    and values. The function gets numbers of things, each once, and the values of their rows. Return
-    all things in the order of their first rows.
+    The column `of` has the number of the thing that each row is about. A function gets numbers of
+    things, each once, and the values of their rows. Return all things in the order of their first
+    rows.
     """
-    sizes = [len(part[1]) for part in parts]
+    sizes = [len(part.seqs) for part in parts]
     rows = pd.DataFrame({
-        "seq": np.concatenate([part[1] for part in parts]),
-        "about": np.concatenate([part[2] for part in parts]),
+        "seq": np.concatenate([part.seqs for part in parts]),
+        "about": np.concatenate([part.columns["of"] for part in parts]),
         "part": np.repeat(np.arange(len(parts)), sizes),
         "place": np.concatenate([*map(np.arange, sizes)]),
     }).sort_values("seq", kind="stable")  # fmt: skip
     turns = rows.groupby("about").cumcount().rename("turn")
     for (_, number), mine in rows.groupby([turns, "part"]):
-        do, _, _, *values = parts[number]
-        do(mine["about"].to_numpy(), *(value[mine["place"].to_numpy()] for value in values))
+        do, _, columns = parts[number]
+        do(**{name: column[mine["place"].to_numpy()] for name, column in columns.items()})
     return rows["about"].unique()
 
 

@@ -180,6 +180,7 @@ def as_json(target: str, started: str, results: Results, subject: str = SERVICE)
             for name in RARE:
                 if not each.get(name):
                     each.pop(name, None)
+            del each["evidence"]
         for case in result["cases"]:
             for name in OF_CASES:
                 del case[name]

@@ -26,7 +26,7 @@ SETTLEMENT = "transferWithAuthorization"
 
 @frame(
     "One row for each transaction that stands, and for each order that had none.",
-    moment("when it was mined; of an order without a transaction, when it was asked"),
+    moment("when it was mined; of an order without a transaction, when it was requested"),
     Column("order", "Int64", "the number of its order in `orders`; NA if it belongs to none"),
     Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint)", among=STEPS),
     alike(("payer", "service"), "category", "of the order"),
@@ -38,7 +38,7 @@ SETTLEMENT = "transferWithAuthorization"
     Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),
     Column("fee_coins", "float64", "gas · price, in native coins", "coins"),
     Column("fee", "float64", "the same in tokens; the column is there with `World(coin_price=...)` only", "tokens", may_lack=True),
-    Column("waiting_s", "float64", "from asking first to being served, in the first row of an order; NaN if it was not", "s"),
+    Column("waiting_s", "float64", "from the first request to being served, in the first row of an order; NaN if it was not", "s"),
     more="""The sum of `fee_coins` by `sender` is what its native balance has lost for gas; what a
 reorganisation has undone costs nothing. A session's deposit and refund belong to the order of
 the deposit, and its requests are orders without a transaction: group by `session_id` and divide
@@ -78,7 +78,7 @@ def _values(reading: Reading) -> dict[str, Any]:
     bare = [order.number - 1 for order in orders if not order.txs]
     of = np.append(owner[mined["tx_hash"]], bare).astype("int64")
 
-    def told(name: str) -> Any:
+    def of_order(name: str) -> Any:
         return objects([*map(attrgetter(name), orders), None])[of]
 
     def named(name: str) -> Any:
@@ -97,23 +97,23 @@ def _values(reading: Reading) -> dict[str, Any]:
 
     settles = mined.those("call", SETTLEMENT.__eq__)
     unowned = np.where((mined["revert_reason"] != 0) & settles, "failed", "other")
-    step = np.where(padded(is_refund[mined["tx_hash"]], False), "refund", told("way"))
-    parties, prices_wei = mined.told("sender", party), mined.told("gas_price_wei", int)
+    step = np.where(padded(is_refund[mined["tx_hash"]], False), "refund", of_order("way"))
+    parties, prices_wei = mined.mapped("sender", party), mined.mapped("gas_price_wei", int)
     others = np.where(settles, "facilitator", "other")
     is_first = np.zeros(len(of), "bool")
     is_first[np.unique(of, return_index=True)[1]] = True
     return {
         "at": np.append(mined["at_ms"], [orders[place].at_ms for place in bare]).astype("int64"),
-        "order": told("number"),
+        "order": of_order("number"),
         "step": np.where(of < 0, padded(unowned), step),
         "payer": named("payer"),
         "service": named("service"),
         "session_id": named("session_id"),
         "tx": words(np.append(mined["tx_hash"], np.zeros(len(bare))), mined.texts),
         "party": padded(np.where(parties == None, others, parties)),  # noqa: E711 - an array
-        "sender": padded(mined.told("sender", reading.name)),
+        "sender": padded(mined.mapped("sender", reading.name)),
         "gas": padded(mined["gas"], 0),
         "gas_price_wei": padded(prices_wei),
         "fee_coins": padded(mined["gas"] * prices_wei / COIN_WEI, 0.0),
-        "waiting_s": np.where(is_first, told("waiting_s"), None),
+        "waiting_s": np.where(is_first, of_order("waiting_s"), None),
     }

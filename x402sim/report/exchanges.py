@@ -14,7 +14,7 @@ import pyarrow as pa
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.routes import PAY, SESSIONS
-from x402sim.report.columns import Table, since, tables, words
+from x402sim.report.columns import Table, each_row, since, tables, words
 from x402sim.report.reading import Reading, once, reading_of
 
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
@@ -32,7 +32,7 @@ _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
 
 
-class AskedService(msgspec.Struct, frozen=True, gc=False):
+class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
     """A request to a service with what ended it, if anything did; a text is its number, or 0.
 
     `end_seq` is later than all others without an end.
@@ -116,8 +116,8 @@ class Exchanges:
     @property
     def outcomes(self) -> dict[int | None, str]:
         """What each exchange came to, by its number."""
-        told = self.columns["outcome"].to_pylist()
-        return dict(zip(self.sent["exchange"].tolist(), told, strict=True))
+        outcomes = self.columns["outcome"].to_pylist()
+        return dict(zip(self.sent["exchange"].tolist(), outcomes, strict=True))
 
     def _either(self, name: str) -> pa.Array:
         """Return the id that was sent, or else the one answered."""
@@ -155,20 +155,26 @@ class Exchanges:
         found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
         return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
 
-    def asked(self, wanted: Any) -> list[AskedService]:
+    def requests(self, wanted: Any) -> list[ServiceRequest]:
         """Return those requests that are wanted, in order."""
         sent, ended = self.sent.where(wanted), self.ended.where(wanted)
         empty = sent.texts.get("", 0)
         shows = [~np.isin(sent[name], (0, empty)) for name in ("session_id", "authorization")]
-        columns = (
-            *sent.all_of("at_ms", "actor", "to", "path", "payment_id", "session_id",
-                         "authorization"),
-            *ended.all_of("seq", "at_ms", "status", "payment_id", "tx_hash"),
-            self.pays[wanted],
-            sent.those("path", lambda path: path.endswith(SESSIONS)),
-            sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
-        )  # fmt: skip
-        return list(map(AskedService, *(column.tolist() for column in columns)))
+        columns = {
+            **{name: sent[name] for name in ("at_ms", "path", "payment_id", "session_id")},
+            "payer": sent["actor"],
+            "service": sent["to"],
+            "authorization": sent["authorization"],
+            "end_seq": ended["seq"],
+            "ended_ms": ended["at_ms"],
+            "status": ended["status"],
+            "named": ended["payment_id"],
+            "tx": ended["tx_hash"],
+            "pays": self.pays[wanted],
+            "opens": sent.those("path", lambda path: path.endswith(SESSIONS)),
+            "may_be_free": sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
+        }
+        return each_row(ServiceRequest, {name: each.tolist() for name, each in columns.items()})
 
 
 @once

@@ -154,8 +154,8 @@ class Form:
         """The declaration as Markdown; columns of one meaning share a row."""
         rows = []
         for meaning, same in groupby(self.columns, attrgetter("meaning")):
-            told = [(each.name, each.dtype, each.unit) for each in same]
-            cells = (dict.fromkeys(filter(None, cell)) for cell in zip(*told, strict=True))
+            facts = [(each.name, each.dtype, each.unit) for each in same]
+            cells = (dict.fromkeys(filter(None, cell)) for cell in zip(*facts, strict=True))
             rows.append((*map(", ".join, cells), meaning))
         table = markdown(("column", "dtype", "unit", "meaning"), rows)
         return "\n\n".join(filter(None, (self.about, table.strip(), self.more)))
@@ -194,7 +194,7 @@ class Form:
         given: Mapping[str, Any] | None = None,
         **own: Callable[[Any], Any],
     ) -> pd.DataFrame:
-        """Return the frame of objects: a column is `given`, told by `own`, or an attribute.
+        """Return the frame of objects: a column is `given`, a function of `own`, or an attribute.
 
         Moments are attributes in `_ms`, and columns in `_s`.
         """

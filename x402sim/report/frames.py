@@ -36,8 +36,8 @@ same columns."""
     Column("exchange", "Int64", "its number, unique in the run"),
     moment("when the request was sent"),
     Column("payer", "category", "who sent it"),
-    Column("to", "category", "who was asked: service, or facilitator"),
-    alike(("method", "path"), "category", "what was asked"),
+    Column("to", "category", "where it was sent: service, or facilitator"),
+    alike(("method", "path"), "category", "what was requested"),
     Column("payment_id", "string", "the payment id that was sent, or else the one answered"),
     Column("session_id", "string", "the session id that was sent, or else the one answered"),
     Column("status", "Int64", "HTTP status; NA if there was no answer"),
@@ -73,7 +73,7 @@ def checks(journal: Journal, form: Form) -> pd.DataFrame:
 @frame(
     "One row for each exchange between any two parts, the service's own included.",
     Column("exchange", "Int64", "its number, unique in the run"),
-    alike(("caller", "to"), "category", "who asked (a payer, service), and whom (service, facilitator, explorer, rpc)"),
+    alike(("caller", "to"), "category", "who sent it (a payer, service), and where (service, facilitator, explorer, rpc)"),
     Column("path", "category", "the path; of rpc, the JSON-RPC method"),
     Column("sent_s", "float64", "when the request was sent", "s"),
     Column("ended_s", "float64", "when the answer came, or the caller knew that none would", "s"),
@@ -86,15 +86,15 @@ def latency(journal: Journal, form: Form) -> pd.DataFrame:
 
 
 @frame(
-    """One row for each order, in the order of asking: what was asked, paid and served.
+    """One row for each order, in the order of the first requests: what was requested, paid and served.
 
-An order is one 402 that a payer was asked to pay, in one step or in two, or one request on a
+An order is one 402 to a payer, paid in one step or in two, or one request on a
 session's budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
 merchants have earned on the chain.""",
     Column("order", "Int64", "its number, from 1"),
-    moment("when the payer asked first"),
-    alike(("payer", "service"), "category", "who asked whom"),
-    Column("resource", "category", "the path that was asked for"),
+    moment("when the payer first requested it"),
+    alike(("payer", "service"), "category", "who requested it, and of whom"),
+    Column("resource", "category", "the path that was requested"),
     Column("way", "category", "how it is paid: payment (one of its own), deposit (it opens a session), session (from a session's budget)", among=WAYS),
     alike(("payment_id", "session_id"), "string", "of the payment; of the session that it opened or used"),
     Column("asked", "bool", "always true"),
@@ -104,9 +104,9 @@ merchants have earned on the chain.""",
     Column("refunded", "bool", "whether money came back on the chain"),
     Column("served_times", "Int64", "how many such answers; more than one for one authorization may be a grant too many"),
     alike(("requests", "attempts"), "Int64", "all its requests to the service, and those of them that paid: POST /api/pay, or with a payment in their own header"),
-    Column("waiting_s", "float64", "from asking first to being served; NaN if it was not", "s"),
+    Column("waiting_s", "float64", "from the first request to being served; NaN if it was not", "s"),
     Column("payments", "Int64", "how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below"),
-    amount("paid", "what moved from the payer on the chain; NA for a session's request, or if the chain cannot be seen"),
+    amount("paid", "what moved from the payer on the chain; NA for a session's request, or if the chain cannot be read"),
     amount("lost", "what had paid for it, and the chain undid after it was served; NA as above"),
     amount("returned", "what moved back on the chain; NA as above"),
     amount("debited", "what a session's request took from its budget"),
@@ -114,7 +114,7 @@ merchants have earned on the chain.""",
     alike(("tx", "refund_tx"), "string", "the transactions of the payment and of the refund"),
     more="""To compare ways of paying, divide by what was served, and let all sessions end first: until a
 deposit's rest is refunded it looks like a price. Money and gas are in the rows of payments and
-deposits; requests are those of payments and sessions, as nobody asks for a deposit itself:
+deposits; requests are those of payments and sessions, as nobody requests a deposit for itself:
 
     quotes = orders[orders["way"] != "deposit"]
     price = (orders["paid"].sum() - orders["returned"].sum()) / quotes["served"].sum()

@@ -111,9 +111,9 @@ def _view(
 
 def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
     """Return the end of a link to the payment of the first failed check: "#payment=pay_…"."""
-    for asked in journal.events(RequestSent):
-        if asked.exchange in failed:
-            return f"#payment={asked.payment_id}" if asked.payment_id else ""
+    for request in journal.events(RequestSent):
+        if request.exchange in failed:
+            return f"#payment={request.payment_id}" if request.payment_id else ""
     return ""
 
 

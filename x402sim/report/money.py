@@ -1,20 +1,65 @@
 """What happened to the money, as tidy tables: see `frames` for their conventions."""
 
 from collections import defaultdict
-from operator import attrgetter
+from collections.abc import Callable
+from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from x402sim.events import TransactionMined
+from x402sim.events import AuthorizationConsumed, TransactionMined, TransactionUndone, Transfer
 from x402sim.journal import Journal
-from x402sim.report.columns import since, standing, tables, words
+from x402sim.report.columns import Table, exact, since, standing, tables, words
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
-from x402sim.report.movements import Movements
 from x402sim.report.payment_states import CHANGES, STATUSES, Payments, SessionStates
-from x402sim.report.reading import MINT, reading_of
+from x402sim.report.reading import MINT, Reading, reading_of
+
+
+class Movements:
+    """Tokens that moved or (`is_undone`) moved back, in order.
+
+    `transfers` has them as the journal does, and `rows` says which of these each movement is.
+    `uses` are of authorizations, with the same numbers of texts.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        kinds = Transfer, TransactionUndone, AuthorizationConsumed
+        self.transfers, undone, self.uses = tables(reading.journal, *kinds)
+        self.rows: Any = np.arange(len(self.transfers["seq"]))
+        self.at_ms, self.is_undone = self.transfers["at_ms"], np.zeros(len(self.rows), "bool")
+        if len(undone["seq"]) and len(self.rows):
+            self._undo(undone)
+
+    def _undo(self, undone: Table) -> None:
+        """Add what moves back when a transaction is undone: all that it had moved until then."""
+        names = "seq", "at_ms", "tx_hash"
+        made, back = ([each[name].tolist() for name in names] for each in (self.transfers, undone))
+        happened = [
+            *zip(*made, self.rows.tolist(), strict=True),
+            *zip(*back, repeat(None), strict=False),
+        ]
+        found: list[tuple[int, int, bool]] = []
+        standing: dict[int, list[int]] = {}
+        for _, at_ms, tx, row in sorted(happened, key=itemgetter(0)):
+            if row is not None:
+                standing.setdefault(tx, []).append(row)
+                found.append((row, at_ms, False))
+            else:
+                found += [(each, at_ms, True) for each in standing.pop(tx, ())]
+        self.rows, self.at_ms, self.is_undone = map(np.array, zip(*found, strict=True))
+
+    def mapped(self, name: str, to: Callable[[str], Any]) -> Any:
+        """Return a text of each movement, mapped by a function, as an array of objects."""
+        return self.transfers.mapped(name, to)[self.rows]
+
+    @property
+    def amounts_base(self) -> Any:
+        """How much the recipient has more by each movement, negative if it was undone: an array."""
+        return exact((self.mapped("amount_base", int) * (1 - 2 * self.is_undone)).tolist())
+
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
@@ -53,13 +98,13 @@ def transfers(journal: Journal, form: Form) -> pd.DataFrame:
     is_undone = np.zeros(len(kind), "bool")
     is_undone[moves.rows[moves.is_undone]] = True
     given = {
-        "network": moved.told("actor", reading.network),
+        "network": moved.mapped("actor", reading.network),
         "tx": moved.arrow("tx_hash"),
-        "sender": moved.told("sender", name),
-        "to": moved.told("to", name),
+        "sender": moved.mapped("sender", name),
+        "to": moved.mapped("to", name),
         "sender_address": moved.arrow("sender"),
         "to_address": moved.arrow("to"),
-        "amount_base": moved.told("amount_base", int),
+        "amount_base": moved.mapped("amount_base", int),
         "kind": pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
         "undone": is_undone,
     }
@@ -69,7 +114,7 @@ def transfers(journal: Journal, form: Form) -> pd.DataFrame:
 @frame(
     "One row for each payment id that was issued or presented, in order of appearance.",
     Column("payment_id", "string", ""),
-    Column("payer", "category", "who paid; else who last tried to; else who was asked"),
+    Column("payer", "category", "who paid; else who last tried to; else who got its 402"),
     Column("resource", "category", "what it is for"),
     Column("status", "category", "settled; failed (its transaction reverted, or can never be mined); pending (presented, and the journal does not say that it is over); refused; unpaid (never presented)", among=STATUSES),
     amount("amount", "what was paid; NA unless it settled"),
@@ -77,8 +122,8 @@ def transfers(journal: Journal, form: Form) -> pd.DataFrame:
     Column("settled_s", "float64", "when the service granted access (behind a URL: when the payer learnt of it)", "s"),
     Column("indexed_s", "float64", "when the indexer found its block", "s"),
     Column("tx", "string", "the transaction that paid for it"),
-    Column("block", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen"),
-    Column("gas", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen", "gas"),
+    Column("block", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be read"),
+    Column("gas", "Int64", "where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be read", "gas"),
 )  # fmt: skip
 def payments(journal: Journal, form: Form) -> pd.DataFrame:
     reading, mined = reading_of(journal), standing(journal)
@@ -145,16 +190,18 @@ def balances(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
     moves = Movements(reading)
     known: dict[str | None, int] = defaultdict(lambda: len(known))
-    sides = [moves.told(side, lambda each: known[reading.name(each)]) for side in ("sender", "to")]
+    sides = [
+        moves.mapped(side, lambda each: known[reading.name(each)]) for side in ("sender", "to")
+    ]
     party = np.stack(sides, axis=1).ravel().astype("int64")
     places = np.flatnonzero(party != known[MINT])
     of, party = places // 2, party[places]
-    network = moves.told("actor", lambda chain: known[reading.network(chain)])[of].astype("int64")
+    network = moves.mapped("actor", lambda chain: known[reading.network(chain)])[of].astype("int64")
     amounts_base = moves.amounts_base
     change = np.stack([-amounts_base, amounts_base], axis=1).ravel()[places]
     given = {
         "at": moves.at_ms[of],
-        "network": moves.told("actor", reading.network)[of],
+        "network": moves.mapped("actor", reading.network)[of],
         "party": pa.DictionaryArray.from_arrays(party, pa.array(list(known), pa.string())),
         "tx": moves.transfers.arrow("tx_hash").take(pa.array(moves.rows[of])),
         "change_base": change,
@@ -189,9 +236,9 @@ def transactions(journal: Journal, form: Form) -> pd.DataFrame:
     reading = reading_of(journal)
     (mined,) = tables(journal, TransactionMined)
     given = {
-        "network": mined.told("actor", reading.network),
+        "network": mined.mapped("actor", reading.network),
         "tx": mined.arrow("tx_hash"),
-        "sender": mined.told("sender", reading.name),
-        "gas_price_wei": mined.told("gas_price_wei", int),
+        "sender": mined.mapped("sender", reading.name),
+        "gas_price_wei": mined.mapped("gas_price_wei", int),
     }
     return form.of_columns(given, reading, mined)

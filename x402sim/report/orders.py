@@ -1,12 +1,13 @@
-"""Follows each order: what a payer asked for, what the chain moved for it, what it got.
+"""Follows each order: what a payer requested, what the chain moved for it, what it got.
 
-An order is one 402 that a payer was asked to pay, or one request on a session's budget. A request
+An order is one 402 to a payer, or one request on a session's budget. A request
 that never got its 402 is an order of its own. A request that pays in one step belongs to the 402
 whose id it shows, or else to what its authorization was sent for before, or to the newest 402 that
 its payer has not paid. Money is counted on the chain: by the authorizations that were presented for
 an order, in one step or in two, whatever the service says of them.
 """
 
+from collections import Counter
 from typing import get_args
 
 import msgspec
@@ -15,9 +16,9 @@ import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
-from x402sim.report.columns import in_turn, standing, tables
-from x402sim.report.exchanges import AskedService, exchanges_of
-from x402sim.report.movements import Movements
+from x402sim.report.columns import Part, in_turn, standing, tables
+from x402sim.report.exchanges import ServiceRequest, exchanges_of
+from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
 WAYS = ("payment", "deposit", "session")
@@ -44,7 +45,7 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     service: int
     resource: int
     at_ms: int
-    """When the payer asked first."""
+    """When the payer first requested it."""
     way: str
     payment_id: int = 0
     session_id: int = 0
@@ -69,23 +70,23 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     returned_base: int | None = None
     gas: int | None = None
     number: int = 0
-    """In order of asking, from 1."""
+    """In order of the first requests, from 1."""
 
     @property
     def waiting_s(self) -> float | None:
-        """From asking first to being served, in seconds."""
+        """From the first request to being served, in seconds."""
         return None if self.served_ms is None else (self.served_ms - self.at_ms) / 1000
 
     @property
     def is_charged(self) -> bool:
-        """Whether money moved for it; if the chain cannot be seen, whether there is a receipt."""
+        """Whether money moved for it; if the chain cannot be read, whether there is a receipt."""
         if self.way == "session":
             return self.debited_base > 0
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
 
 
 class Orders:
-    """Follows every order through a journal's events; `found` has them in order of asking."""
+    """Follows every order through a journal's events; `found` has them by their first requests."""
 
     def __init__(self, reading: Reading) -> None:
         self.found: list[OrderState] = []
@@ -96,15 +97,19 @@ class Orders:
         """The first payer who had to do with each payment id."""
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
-        self._asked: dict[tuple[int, int, int], list[OrderState]] = {}
+        self._unpaid: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: what there was a 402 for."""
         self._undebited: dict[int, list[OrderState]] = {}
         self._debited: dict[int, OrderState] = {}
         """By session: the order of its newest debit, which may be undone."""
         self._presented: dict[int, list[OrderState]] = {}
-        """By authorization: the orders that it was sent for, in order of asking."""
+        """By authorization: the orders that it was sent for, in order of the first requests."""
         self._follow(reading)
-        self._drop_free()
+        # no order: GETs of paths without a 402 or a payment
+        sold = {order.resource for order in self.found if order.payment_id}
+        self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
+        for number, order in enumerate(self.found, 1):
+            order.number = number
         self._settled = _first_settled(reading)
         self._used, self._moved = _used(reading)
         self._read_service(reading)
@@ -123,15 +128,19 @@ class Orders:
         shows = sent["authorization"] != 0
         names = np.where(shows, ended["status"] < 300, ended["status"] == 402)
         names &= is_order & (ended["payment_id"] != 0)
-        asked, named = every.asked(is_order), np.flatnonzero(names[is_order]).tolist()
+        requests, named = every.requests(is_order), np.flatnonzero(names[is_order]).tolist()
         in_turn(
-            (self._request, sent["seq"][is_order], zip(asked, strict=True)),
-            (self._name, ended["seq"][names], ((place, asked[place]) for place in named)),
-            (self._debit, debited["seq"], debited.rows("seq", "session_id", "amount_base")),
-            (self._undo_debit, undone["seq"], undone.rows("session_id")),
+            Part(self._request, sent["seq"][is_order], {"sent": requests}),
+            Part(
+                self._name,
+                ended["seq"][names],
+                {"place": named, "sent": [requests[place] for place in named]},
+            ),
+            debited.calls(self._debit, texts=False),
+            undone.calls(self._undo_debit, texts=False),
         )
 
-    def _request(self, sent: AskedService) -> None:
+    def _request(self, sent: ServiceRequest) -> None:
         order = self._by_payment.get((sent.payment_id, sent.payer)) or self._order_of(sent)
         self._of_request.append(order)
         order.requests += 1
@@ -147,15 +156,22 @@ class Orders:
                 order.served_ms = min(order.served_ms or sent.ended_ms, sent.ended_ms)
                 order.served_times += 1
 
-    def _order_of(self, sent: AskedService) -> OrderState:
+    def _order_of(self, sent: ServiceRequest) -> OrderState:
         """Return the order that a request belongs to; a new one unless it pays for a known one."""
         if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
         if sent.session_id and not sent.payment_id:
             way = "session"
-        order = OrderState(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
-        order.may_be_free = sent.may_be_free
+        order = OrderState(
+            payer=sent.payer,
+            service=sent.service,
+            resource=sent.path,
+            at_ms=sent.at_ms,
+            way=way,
+            payment_id=sent.payment_id,
+            may_be_free=sent.may_be_free,
+        )
         self.found.append(order)
         if sent.payment_id:
             self._keep(sent.payment_id, order)
@@ -166,12 +182,12 @@ class Orders:
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
-    def _paid_in_one_step(self, sent: AskedService) -> OrderState | None:
+    def _paid_in_one_step(self, sent: ServiceRequest) -> OrderState | None:
         """Return what a request pays that shows an authorization and no payment id."""
         key = sent.payer, sent.service, sent.authorization
-        asked = self._asked.get((sent.payer, sent.service, sent.path), [])
-        while asked and key not in self._by_nonce:
-            order = asked.pop()
+        unpaid = self._unpaid.get((sent.payer, sent.service, sent.path), [])
+        while unpaid and key not in self._by_nonce:
+            order = unpaid.pop()
             if not order.attempts:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
@@ -180,7 +196,7 @@ class Orders:
         self._by_payment[payment_id, order.payer] = order
         self._first.setdefault(payment_id, order.payer)
 
-    def _name(self, place: int, sent: AskedService) -> None:
+    def _name(self, place: int, sent: ServiceRequest) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
         order = self._of_request[place]
         if sent.authorization:
@@ -188,14 +204,7 @@ class Orders:
         elif not order.payment_id and order.resource not in self._pays:
             order.payment_id = sent.named
             self._keep(sent.named, order)
-            self._asked.setdefault((order.payer, order.service, order.resource), []).append(order)
-
-    def _drop_free(self) -> None:
-        """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
-        sold = {order.resource for order in self.found if order.payment_id}
-        self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
-        for number, order in enumerate(self.found, 1):
-            order.number = number
+            self._unpaid.setdefault((order.payer, order.service, order.resource), []).append(order)
 
     # --- what the service and the chain say ------------------------------------------
 
@@ -216,7 +225,7 @@ class Orders:
             order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
-        """Tell the orders what the service said of their payments, under whatever id."""
+        """Add what the service recorded of the payments, under whatever id."""
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
@@ -303,18 +312,20 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
     in_all, of_sender = (
         pd.Series(amounts_base).groupby(keys).sum().to_dict() for keys in (txs, places)
     )
-    undone: dict[int, tuple[int, int]] = {}
-    back = places, moves.at_ms, amounts_base
-    for place, at_ms, amount_base in zip(
-        *(each[moves.is_undone].tolist() for each in back), strict=True
-    ):
-        first_ms, before_base = undone.get(place, (at_ms, 0))
-        undone[place] = first_ms, before_base - amount_base
+    undone_ms, undone_base = dict[int, int](), Counter[int]()
+    back = (each[moves.is_undone].tolist() for each in (places, moves.at_ms, amounts_base))
+    for place, at_ms, amount_base in zip(*back, strict=True):
+        undone_ms.setdefault(place, at_ms)
+        undone_base[place] -= amount_base
     used = uses.where(uses.those("use", "used".__eq__))
-    places = used["tx_hash"] * size + used["authorizer"]
-    columns = *used.all_of("authorization", "tx_hash"), places
+    used["place"] = used["tx_hash"] * size + used["authorizer"]
     found = {
-        nonce: Use(tx, of_sender.get(place, 0), *undone.get(place, (-1, 0)))
-        for nonce, tx, place in zip(*(each.tolist() for each in columns), strict=True)
+        nonce: Use(
+            tx=tx,
+            paid_base=of_sender.get(place, 0),
+            undone_ms=undone_ms.get(place, -1),
+            undone_base=undone_base[place],
+        )
+        for nonce, tx, place in used.rows("authorization", "tx_hash", "place")
     }
     return found, in_all

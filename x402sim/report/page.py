@@ -46,10 +46,10 @@ def _without(text: str, *begins: str) -> str:
     return "".join(line for line in lines if not line.lstrip(" ").startswith(begins))
 
 
-def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) -> str:
+def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]) -> str:
     """Return one page of HTML with its scripts, its styles and what a server would stream.
 
-    `told` are the names of messages and their lines as JSON: "journal" and "exchanges".
+    `messages` are their names and lines as JSON: "journal" and "exchanges".
     """
     code = "".join(_without(read(name), "import ") for name in SCRIPTS)
     code = code.replace("\nexport ", "\n")
@@ -57,7 +57,7 @@ def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) ->
     policy = f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(style)}; "
     policy += "base-uri 'none'; form-action 'none'"
     lines = ",".join(
-        f"[{json.dumps(name)},[{b','.join(each).decode()}]]" for name, each in told
+        f"[{json.dumps(name)},[{b','.join(each).decode()}]]" for name, each in messages
     ).replace("<", "\\u003c")
     known = json.dumps(words).replace("<", "\\u003c")
     head = (
@@ -87,10 +87,10 @@ def _came_to(journal: Journal) -> str:
         why_failed(run) if end and end.reason else "" if end else "it has no end, so this is a part"
     )
     looks = {"passed": "served", "skipped": "pending"}.get(outcome, "refused")
-    told = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
+    facts = f"{begin.scenario}, seed {begin.seed}: {held_of(journal)}"
     trace = "\n".join(raised_in(journal))
     parts = [f'<p><span class="badge {looks}">{outcome}</span> {escape(begin.title)} ']
-    parts.append(f'<span class="quiet">{escape(told)}</span></p>')
+    parts.append(f'<span class="quiet">{escape(facts)}</span></p>')
     if why:
         parts.append(f'<p class="{"bad" if looks == "refused" else "quiet"}">{escape(why)}</p>')
     if trace:
@@ -123,6 +123,8 @@ def _hash(text: str) -> str:
 def of_journal(journal: Journal, title: str) -> dict[str, Any]:
     """Return the words for a run that was saved."""
     begin = next(journal.events(events.Begin), None)
+    names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
+    names |= {each.address.lower(): each.name for each in journal.events(events.PayerJoined)}
     return tables() | {
         "live": False,
         "version": VERSION,
@@ -130,13 +132,8 @@ def of_journal(journal: Journal, title: str) -> dict[str, Any]:
         "service": True,
         "symbol": begin.symbol if begin else "tokens",
         "decimals": begin.decimals if begin else 6,
-        "names": _names(journal, begin),
+        "names": names,
     }
-
-
-def _names(journal: Journal, begin: events.Begin | None) -> dict[str, str]:
-    names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
-    return names | {each.address.lower(): each.name for each in journal.events(events.PayerJoined)}
 
 
 def tables() -> dict[str, Any]:

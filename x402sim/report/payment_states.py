@@ -57,38 +57,40 @@ class Payments:
 
     def __init__(self, reading: Reading) -> None:
         every = exchanges_of(reading.journal)
-        sent, ended, payers = every.sent, every.ended, every.sent.told("actor", str)
-        asked = every.to_service & every.asks
+        sent, ended, payers = every.sent, every.ended, every.sent.mapped("actor", str)
+        offered = every.to_service & every.asks
         tried = every.to_service & every.pays & (sent["payment_id"] != 0)
         settled, refused, failed, undone, replaced, indexed = tables(
             reading.journal, events.PaymentSettled, events.PaymentRefused, events.PaymentFailed,
             events.PaymentUndone, events.TransactionReplaced, events.PaymentIndexed,
         )  # fmt: skip
-        is_told = bool(len(settled["seq"]) or len(refused["seq"]))
-        is_paid, is_over, leaves_earlier = _answers(ended, is_told=is_told)
+        has_events = bool(len(settled["seq"]) or len(refused["seq"]))
+        is_paid, is_over, leaves_earlier = _answers(ended, has_events=has_events)
         paid, over = tried & is_paid, tried & is_over
         size = len(sent.texts.all)
         self.payer, self.amount_base = np.full((2, size), None)
         self.resource, self.tx, self._unresolved = np.zeros((3, size), "int64")
         self.asked_ms, self.settled_ms, self.indexed_ms = np.full((3, size), -1)
         self._over = np.full(size, _UNPAID)
-        of = "seq", "payment_id"
         self.ids = in_rounds(
-            (self._asked, *ended.where(asked).all_of("seq", "payment_id", "at_ms"),
-             payers[asked], sent["path"][asked]),
-            (self._tried, *sent.where(tried).all_of(*of), payers[tried]),
-            (self._paid, ended["seq"][paid], sent["payment_id"][paid],
-             *ended.where(paid).all_of("at_ms", "tx_hash")),
-            (self._refuse, ended["seq"][over], sent["payment_id"][over],
-             is_over[over], leaves_earlier[over]),
-            (self._settled, *settled.all_of(*of, "at_ms", "tx_hash", "resource", "amount_base"),
-             settled.told("payer", reading.name)),
-            (self._refuse, *refused.all_of(*of, "final", "leaves_earlier")),
-            (self._failed, *failed.all_of(*of)),
-            (self._undone, *undone.all_of(*of)),
-            (self._replaced, *replaced.all_of(*of, "tx_hash")),
-            (self._indexed, *indexed.all_of(*of, "at_ms")),
-        )  # fmt: skip
+            ended.where(offered).rounds(
+                self._offered, payer=payers[offered], resource=sent["path"][offered]
+            ),
+            sent.where(tried).rounds(self._tried, payer=payers[tried]),
+            ended.where(paid).rounds(self._paid, of=sent["payment_id"][paid]),
+            ended.where(over).rounds(
+                self._refuse,
+                of=sent["payment_id"][over],
+                final=is_over[over],
+                leaves_earlier=leaves_earlier[over],
+            ),
+            settled.rounds(self._settled, payer=settled.mapped("payer", reading.name)),
+            refused.rounds(self._refuse),
+            failed.rounds(self._failed),
+            undone.rounds(self._undone),
+            replaced.rounds(self._replaced),
+            indexed.rounds(self._indexed),
+        )
 
     @property
     def status(self) -> Any:
@@ -103,7 +105,7 @@ class Payments:
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _asked(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
+    def _offered(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
         is_first = self.asked_ms[of] < 0
         self.asked_ms[of] = np.where(is_first, at_ms, self.asked_ms[of])
         is_new = is_first & (self.payer[of] == None)  # noqa: E711 - an array
@@ -115,15 +117,15 @@ class Payments:
         self._unresolved[of] += 1
         self.payer[of] = np.where(self.settled_ms[of] < 0, payer, self.payer[of])
 
-    def _paid(self, of: Any, at_ms: Any, tx: Any) -> None:
-        self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx
+    def _paid(self, of: Any, at_ms: Any, tx_hash: Any) -> None:
+        self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx_hash
 
     # --- what the service says -------------------------------------------------------
 
     def _settled(
-        self, of: Any, at_ms: Any, tx: Any, resource: Any, amount_base: Any, payer: Any
+        self, of: Any, at_ms: Any, tx_hash: Any, resource: Any, amount_base: Any, payer: Any
     ) -> None:
-        self._paid(of, at_ms, tx)
+        self._paid(of, at_ms, tx_hash)
         self.resource[of], self.amount_base[of], self.payer[of] = resource, amount_base, payer
 
     def _refuse(self, of: Any, final: Any, leaves_earlier: Any) -> None:
@@ -140,33 +142,30 @@ class Payments:
     def _undone(self, of: Any) -> None:
         self._unresolved[of], self._over[of] = 1, _UNPAID
 
-    def _replaced(self, of: Any, tx: Any) -> None:
-        self.tx[of] = tx
+    def _replaced(self, of: Any, tx_hash: Any) -> None:
+        self.tx[of] = tx_hash
 
     def _indexed(self, of: Any, at_ms: Any) -> None:
         self.indexed_ms[of] = at_ms
 
 
-def _answers(ended: Table, *, is_told: bool) -> tuple[Any, Any, Any]:
+def _answers(ended: Table, *, has_events: bool) -> tuple[Any, Any, Any]:
     """Return which answers say that a payment is paid, or refused for good, and whether a refusal
-    leaves earlier attempts as they are. If the services themselves tell, theirs counts."""
+    leaves earlier attempts as they are. With events of the services, these count."""
     status, stated = ended["status"], ended["final"]
-    is_unread = ended.those("error", _is_of_request) & (status < 500)
-    is_paid = ~is_unread & (status == 200) & ~np.bool_(is_told)
+    # a service refuses these before it looks at the payment
+    is_unread = ended.those("error", lambda error: bool(RequestError.named(error or "")))
+    is_unread &= status < 500
+    is_paid = ~is_unread & (status == 200) & ~np.bool_(has_events)
     by_text = ended.those("error", lambda error: error is not None and is_final(error))
     final = np.where(stated == None, by_text, stated).astype("bool")  # noqa: E711 - an array
-    is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(is_told)
-    return is_paid, is_unread | is_refused, is_unread | ended.those("error", _leaves_earlier)
+    is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(has_events)
 
+    def leaves_earlier(error: str | None) -> bool:
+        refusal = Refusal.named(error or "")
+        return refusal is not None and refusal.row.leaves_earlier
 
-def _is_of_request(error: str | None) -> bool:
-    """Tell whether a service refused the request before it looked at the payment in it."""
-    return error is not None and RequestError.named(error) is not None
-
-
-def _leaves_earlier(error: str | None) -> bool:
-    refusal = Refusal.named(error or "")
-    return refusal is not None and refusal.row.leaves_earlier
+    return is_paid, is_unread | is_refused, is_unread | ended.those("error", leaves_earlier)
 
 
 class SessionStates:
@@ -188,27 +187,25 @@ class SessionStates:
         )  # fmt: skip
         if not len(opened["seq"]):
             return
-        on, paid = ("at_ms", "session_id"), ("payment_id", "tx_hash")
         in_turn(
-            settled.calls(self._paid, *paid),
-            replaced.calls(self._paid, *paid),
-            failed.calls(self._failed, "at_ms", "payment_id"),
-            opened.calls(self._opened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
-                         "actor"),
-            debited.calls(self._debited, *on, "released_base"),
-            credited.calls(self._credited, *on, "released_base"),
-            refunded.calls(self._refunded, *on, "tx_hash", "amount_base"),
-            undone.calls(self._refunded, *on),
-            expired.calls(self._expired, "at_ms", "actor", "count"),
-        )  # fmt: skip
+            settled.calls(self._paid),
+            replaced.calls(self._paid),
+            failed.calls(self._failed),
+            opened.calls(self._opened),
+            debited.calls(self._debited),
+            credited.calls(self._credited),
+            refunded.calls(self._refunded),
+            undone.calls(self._unrefunded),
+            expired.calls(self._expired),
+        )
 
     def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
         """Note a session after a change, which a transaction may have made."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
 
-    def _paid(self, payment_id: str, tx: str) -> None:
-        self._txs[payment_id] = tx
+    def _paid(self, payment_id: str, tx_hash: str) -> None:
+        self._txs[payment_id] = tx_hash
 
     def _failed(self, at_ms: int, payment_id: str) -> None:
         if session := self._by_deposit.get(payment_id):
@@ -216,13 +213,18 @@ class SessionStates:
 
     def _opened(
         self, at_ms: int, session_id: str, payment_id: str, payer: str, expires_ms: int,
-        deposited_base: int, service: str,
+        deposited_base: int, actor: str,
     ) -> None:  # fmt: skip
-        paid = session_id, payment_id, self._name(payer), expires_ms, deposited_base
-        session = self._found[session_id] = self._by_deposit[payment_id] = SessionState(
-            at_ms, *paid
+        session = SessionState(
+            at_ms=at_ms,
+            session_id=session_id,
+            payment_id=payment_id,
+            payer=self._name(payer),
+            expires_ms=expires_ms,
+            deposited_base=deposited_base,
         )
-        heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
+        self._found[session_id] = self._by_deposit[payment_id] = session
+        heappush(self._due.setdefault(actor, []), (expires_ms, len(self._found), session))
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
 
     def _debited(
@@ -235,19 +237,22 @@ class SessionStates:
     def _credited(self, at_ms: int, session_id: str, released_base: int) -> None:
         self._debited(at_ms, session_id, released_base, "debit undone")
 
-    def _refunded(
-        self, at_ms: int, session_id: str, tx: str | None = None, amount_base: int = 0
-    ) -> None:
-        """Note a refund; without a transaction, that the chain has undone it."""
+    def _refunded(self, at_ms: int, session_id: str, tx_hash: str, amount_base: int) -> None:
         if session := self._found.get(session_id):
             session.refunded_base = amount_base
-            self._change(at_ms, session, "expired" if tx is None else "refunded", tx)
+            self._change(at_ms, session, "refunded", tx_hash)
 
-    def _expired(self, at_ms: int, service: str, left: int) -> None:
+    def _unrefunded(self, at_ms: int, session_id: str) -> None:
+        """The chain has undone the refund."""
+        if session := self._found.get(session_id):
+            session.refunded_base = 0
+            self._change(at_ms, session, "expired")
+
+    def _expired(self, at_ms: int, actor: str, count: int) -> None:
         """Expire so many sessions of a service: those that were due first."""
-        due = self._due.get(service, [])
-        while left and due:
+        due = self._due.get(actor, [])
+        while count and due:
             session = heappop(due)[2]
             if session.last != "failed":
-                left -= 1
+                count -= 1
                 self._change(at_ms, session, "expired")

@@ -55,18 +55,21 @@ class Bar:
 def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
     """Show how far work of unknown length is, if it takes more than two seconds of real time.
 
-    `words` says it, and is called in a thread of its own: the work is not slowed down.
+    `words` says it, and is called in a thread of its own: the work is not slowed down. The same
+    words are shown once: work on a busy machine takes longer than from one line to the next.
     """
     over = threading.Event()
 
     def tell() -> None:
-        if over.wait(_SILENT_S):
-            return
-        show, end, every_s = _place(name)
-        show(f"{name}: {words()}")
-        while not over.wait(every_s):
-            show(f"{name}: {words()}")
-        end("")
+        wait_s, shown = _SILENT_S, ""
+        while not over.wait(wait_s):
+            if not shown:
+                show, end, wait_s = _place(name)
+            if (line := f"{name}: {words()}") != shown:
+                show(line)
+            shown = line
+        if shown:
+            end("")
 
     thread = threading.Thread(target=tell, name="x402sim progress", daemon=True)
     thread.start()

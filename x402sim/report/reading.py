@@ -37,7 +37,7 @@ class Reading:
         self.facilitators = ("facilitator", *((begin and begin.facilitators) or ()))
 
     def network(self, chain: str) -> str | None:
-        """Return the network of a chain by the actor of its events; None if it is not told."""
+        """Return the network of a chain by the actor of its events; None if it is unknown."""
         first = self.begin.network if self.begin else None
         return chain.removeprefix("chain ") if chain != "chain" else first
 

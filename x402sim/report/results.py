@@ -29,6 +29,38 @@ class Outcome(StrEnum):
 NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 
 
+class Demand(StrEnum):
+    """What a check demanded, if a loss or a cause in `conformance/service/causes.toml` follows."""
+
+    OTHER = ""
+    FORM = "form"
+    """How an answer is written: nobody loses money by it."""
+    OFFER = "a 402"
+    STATUS = "the status of an error"
+    ERROR_TEXT = "the text of an error"
+    GOES_ON = "goes on answering"
+    CONTENT = "the content"
+    WITHHELD = "no content"
+    UNPAID_2XX = "no 2xx without payment"
+    REFUSED = "a refusal"
+    REFUSED_2XX = "no 2xx for a refusal"
+    VALID_PAYMENT = "a valid payment"
+    CANCELLED_NONCE = "no receipt for a cancelled nonce"
+    TRANSFER = "a transfer"
+    """Money that moves; nothing moved."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What a failure is compared by: the demand, what it is about, and what answered it.
+
+    `answer` is without ids, hashes and times; of what was not judged, it is the reason.
+    """
+
+    demand: Demand = Demand.OTHER
+    about: str = ""
+    answer: str = ""
+
+
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """What a failure costs somebody, as counted on a ledger; `why` says who pays for what.
 
@@ -66,12 +98,13 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target has what it is about."""
     lacks: bool = False
     """Whether it was skipped because a need of it is not met."""
+    evidence: Evidence | None = None
     loss: Loss | None = None
     """What this failure costs, if it was counted."""
 
 
 OF_CASES = ("has_begun", "applies", "lacks")
-"""The fields that no report has."""
+"""The fields that only a case has; no report has them, nor `evidence`."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +130,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     like: str = ""
     """The id that it follows from, in a report."""
     cases: tuple[CaseResult, ...] = ()
+    evidence: Evidence | None = None
     loss: Loss | None = None
     """The greatest loss of its failed cases."""
     is_control: bool = False

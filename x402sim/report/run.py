@@ -39,7 +39,14 @@ class RunFailed(Exception):
         self.run = run
 
     def __str__(self) -> str:
-        return "\n  ".join(_failure(self.run))
+        run = self.run
+        lines = [f"{run.name!r} failed with seed {run.seed}: {why_failed(run)}"]
+        failed = [check for check in checks_of(run.journal) if not check.ok]
+        for check in failed[:_MOST_SHOWN]:
+            lines.append(f"{check.clause}: expected {check.expected!r}, got {check.actual!r}")
+        if len(failed) > _MOST_SHOWN:
+            lines.append(f"and {len(failed) - _MOST_SHOWN} more failed checks")
+        return "\n  ".join([*lines, *raised_in(run.journal), f"play it again: {run.command}"])
 
 
 class Frame:
@@ -217,18 +224,6 @@ class Run(Summary):
     def __repr__(self) -> str:
         broke = f", broke off by {why_failed(self)}" if self._broke_off else ""
         return f"Run({self.name}: {self.outcome}, {held_of(self.journal)}{broke})"
-
-
-def _failure(run: Run) -> Iterator[str]:
-    """Yield the lines that tell why a run failed; the first one says where."""
-    yield f"{run.name!r} failed with seed {run.seed}: {why_failed(run)}"
-    failed = [check for check in checks_of(run.journal) if not check.ok]
-    for check in failed[:_MOST_SHOWN]:
-        yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"
-    if len(failed) > _MOST_SHOWN:
-        yield f"and {len(failed) - _MOST_SHOWN} more failed checks"
-    yield from raised_in(run.journal)
-    yield f"play it again: {run.command}"
 
 
 @dataclass

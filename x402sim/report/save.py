@@ -82,14 +82,12 @@ def _arrow(frame: pd.DataFrame) -> pa.Table:
     A column's type does not depend on its values, with one exception: amounts too large for
     64-bit integers are written as text.
     """
-    fields = [(name, _arrow_type(frame, name)) for name in frame.columns]
+    fields: list[tuple[str, Any]] = [
+        (name, pa.dictionary(pa.int32(), pa.string()))
+        if isinstance(dtype, pd.CategoricalDtype)
+        else (name, _ARROW_TYPES.get(str(dtype), pa.string()))
+        for name, dtype in frame.dtypes.items()
+    ]
     texts = [name for name, kind in fields if kind == pa.string() and is_object_dtype(frame[name])]
     frame = frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in texts})
     return pa.Table.from_pandas(frame, schema=pa.schema(fields), preserve_index=False)
-
-
-def _arrow_type(frame: pd.DataFrame, name: str) -> Any:
-    dtype = frame[name].dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return pa.dictionary(pa.int32(), pa.string())
-    return _ARROW_TYPES.get(str(dtype), pa.string())

@@ -29,7 +29,7 @@ _LOSSES = {
 class TraceLine:
     """One event in words: where it happened (`left`; a message goes to `right`), and what.
 
-    `in_answer` means that the service's answer to the payer says the same. `outcome` is told for
+    `in_answer` means that the service's answer to the payer says the same. `outcome` is for
     diagrams only.
     """
 
@@ -155,12 +155,12 @@ class Teller:
         path = f"{head}/{self._alias(tail)}" if tail.startswith(("pay_", "session_")) else path
         return f"{request.method} {path}" + _in_brackets(facts)
 
-    def _answers(self, asked: events.RequestSent, answer: events.AnswerReceived) -> str:
+    def _answers(self, request: events.RequestSent, answer: events.AnswerReceived) -> str:
         facts = [f" {answer.error}"] if answer.error else []
         if answer.ok is False:
             facts.append(" not valid")
-        if asked.actor not in self._reading.services:
-            pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
+        if request.actor not in self._reading.services:
+            pairs = (answer.payment_id, request.payment_id), (answer.session_id, request.session_id)
             facts += [
                 f" ({self._alias(name)})"
                 for name, before in pairs
@@ -171,7 +171,7 @@ class Teller:
     # --- all other events ------------------------------------------------------------
 
     def _more(self, event: events.Event) -> dict[str, str] | None:
-        """Return what a text says that is no field of its event; None if it is not said."""
+        """Return what a text says that is no field of its event; None if it has no line."""
         match event:
             case events.Begin() | events.End() | events.ServiceJoined() | events.PayerJoined():
                 return None

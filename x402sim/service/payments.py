@@ -9,7 +9,7 @@ verifies.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
@@ -229,20 +229,15 @@ async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Att
     used before (7/nonce-already-used), or if it lasts too long (decision 4.1/longest-window).
     """
     presented = service.store.payments.attempts(request.payment_id)
-    if any(attempt.status == "settled" for attempt in presented):
-        raise SettlementRefused(Refusal.ALREADY_SETTLED)
-    looked_at = [  # one that has failed for good says nothing about another authorization
-        (attempt, await follow_chain(service, attempt))
-        for attempt in presented
-        if attempt.status != "failed" or _is_same(request, attempt)
-    ]
-    earlier = earlier_attempt(request, looked_at)
+    findings = {}
+    if all(attempt.status != "settled" for attempt in presented):
+        for attempt in presented:  # a failed one says nothing about another authorization
+            if attempt.status != "failed" or _is_same(request, attempt):
+                findings[attempt.number] = await follow_chain(service, attempt)
+    earlier = earlier_attempt(request, presented, findings)
     if earlier is not None:
         resumed = resume(service, request, earlier)
         return resumed, resumed.nonce_confirmed_unused
-    if len(presented) >= MAX_ATTEMPTS:
-        reason = f"{len(presented)} payment headers were sent for it; ask for a new payment id"
-        raise SettlementRefused(Refusal.PENDING, reason)
     sent, terms = request.requirements, request.terms
     require(service, service.freshness_rules, sent, request.issued, terms)
     until_s, now_s = request.payment.valid_before, service.clock.now_s()
@@ -254,16 +249,19 @@ async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Att
 
 
 def earlier_attempt(
-    request: ValidRequest, looked_at: Iterable[tuple[Attempt, ChainFinding]]
+    request: ValidRequest, presented: Sequence[Attempt], findings: Mapping[int, ChainFinding]
 ) -> Attempt | None:
-    """Return which earlier attempt a request resumes, by what the chain reports of each.
+    """Return which attempt of those presented for its payment id a request resumes.
 
-    None if it is a new one. Reads and writes nothing. Raises `SettlementRefused` if the id was
-    paid with another authorization, or may still be.
+    None if it is a new one. `findings` are what the chain reports, by the attempts' numbers. Reads
+    and writes nothing. Raises `SettlementRefused` if the id was paid, if another authorization may
+    still pay for it, or if too many were presented.
     """
+    if any(attempt.status == "settled" for attempt in presented):
+        raise SettlementRefused(Refusal.ALREADY_SETTLED)
     same, may_settle = None, False
-    for attempt, finding in looked_at:
-        is_same = _is_same(request, attempt)
+    for attempt in presented:
+        finding, is_same = findings.get(attempt.number), _is_same(request, attempt)
         if finding is ChainFinding.PAID:
             if not is_same:
                 raise SettlementRefused(Refusal.ALREADY_SETTLED)
@@ -276,6 +274,9 @@ def earlier_attempt(
             may_settle |= attempt.submission is not Submission.NOT_SUBMITTED
     if may_settle:
         raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
+    if same is None and len(presented) >= MAX_ATTEMPTS:
+        reason = f"{len(presented)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
     return same
 
 

@@ -260,12 +260,13 @@ def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
         ground=first.ground,
         reason=first.reason if first.lacks else why,
         actual=None,
+        evidence=None,
     )
 
 
 def unclear(result: Result, why: str) -> Result:
     """Return a result that is inconclusive after all."""
-    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why)
+    return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why, evidence=None)
 
 
 def doubted(

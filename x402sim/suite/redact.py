@@ -23,6 +23,8 @@ from x402sim.text.printable import printable, printable_lines
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 """A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
+_OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
+"""What differs from answer to answer."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
 _PAYMENT = PAYMENT_HEADERS[2].lower()
@@ -94,6 +96,11 @@ def redacted(text: str, payer: Wallet | None = None) -> str:
         key = payer.private_key.removeprefix("0x")
         text = re.sub(key, "<key, hidden>", text, flags=re.IGNORECASE)
     return _SIGNED.sub(lambda found: f"<{len(found[0])} characters, hidden>", proofless(text))
+
+
+def impersonal(text: str) -> str:
+    """Return an answer without ids, hashes, times and texts of JSON, to see which are alike."""
+    return _OWN.sub("_", text)
 
 
 def _headers(headers: httpx.Headers) -> list[str]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from x402sim.report.results import Loss
+from x402sim.report.results import Demand, Loss
 
 
 def plain(value: object) -> str:
@@ -53,15 +53,23 @@ class CheckFailed(Exception):
         expected: Any,
         actual: Any,
         show: Callable[[], str] | None = None,
+        demand: Demand = Demand.OTHER,
         loss: Loss | None = None,
     ) -> None:
         super().__init__(what, expected, actual)
         self.what, self.expected, self.actual = what, expected, actual
-        self.show, self.loss = show, loss
+        self.show, self.demand, self.loss = show, demand, loss
 
 
 class Inconclusive(Exception):
-    """The check cannot tell whether the target keeps the clause."""
+    """The check cannot tell whether the target keeps the clause.
+
+    `why` is the reason without its circumstances.
+    """
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        super().__init__(reason)
+        self.why = why or reason
 
 
 class Skipped(Exception):

@@ -1,1 +1,1 @@
-"""The world: its parts, chains, stages, control API, server and stories."""
+"""The world: its parts, chains, stages, control API, server and scenarios."""

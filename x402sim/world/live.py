@@ -4,7 +4,7 @@ A scenario receives one and calls its methods: `await world.payer("alice", balan
 marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
@@ -41,18 +41,6 @@ from x402sim.world.stages import Stage, path_on
 from x402sim.world.transport.faults import Fault, FaultRule
 
 
-def _noted(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of a note; raises `TypeError` for what JSON cannot hold."""
-    held = {}
-    for name, value in data.items():
-        try:
-            held[name] = msgspec.to_builtins(value)
-        except TypeError:
-            wanted = "what JSON can hold: text, number, bool, None, list or dict"
-            raise TypeError(f"note: {name}: expected {wanted}, got {described(value)}") from None
-    return held
-
-
 def _scalar(given: Any) -> Scalar:
     """Return a value as a JSON scalar."""
     return given if isinstance(given, str | int | float | bool | None) else repr(given)
@@ -71,7 +59,7 @@ class LiveWorld:
     def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
         self.info: WorldInfo | None = None
-        """What the control API said of the world before the story; None without one."""
+        """What the control API said of the world before the scenario; None without one."""
         self._names: set[str] = set()
         self._held_base: dict[str, int] = {}
         """What the merchants had before, by address."""
@@ -302,7 +290,7 @@ class LiveWorld:
     def on_block(self, hook: OnBlock) -> None:
         """Call a function with each new `NewBlock`, also if it replaces another one.
 
-        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
+        A coroutine function runs beside the scenario. Raises `ValueError` for a deployment.
         """
         call_on_block(self.stage.parts, hook)
 
@@ -431,7 +419,14 @@ class LiveWorld:
         Raises `TypeError` for data that JSON cannot hold.
         """
         require_kind("name", name, str)
-        self.stage.record(events.Note(name=name, data=_noted(data)))
+        held = {}
+        for key, value in data.items():
+            try:
+                held[key] = to_builtins(value)
+            except TypeError:
+                wanted = "what JSON can hold: text, number, bool, None, list or dict"
+                raise TypeError(f"note: {key}: expected {wanted}, got {described(value)}") from None
+        self.stage.record(events.Note(name=name, data=held))
 
 
 def _facilitator_request(

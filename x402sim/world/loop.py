@@ -42,7 +42,7 @@ _SAMPLE = 1000
 
 
 class Deadlock(RuntimeError):
-    """Every task waits, or a story does, and no timer or I/O is pending that could wake it."""
+    """Every task waits, or a scenario does, and no timer or I/O is pending that could wake it."""
 
 
 class TimeStandsStill(RuntimeError):

@@ -7,7 +7,7 @@ import re
 import threading
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdva
 from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.journal import Entry
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.report.progress import telling
 from x402sim.report.run import Run, finished, is_swept
 from x402sim.report.summary import checks_of
@@ -70,7 +70,7 @@ _search: ContextVar[_Search | None] = ContextVar("forgotten coroutines", default
 
 
 class _Hook:
-    """Python's way to show a warning, in place as long as any story is played."""
+    """Python's way to show a warning, in place as long as any scenario is played."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -120,15 +120,15 @@ _HOOK = _Hook()
 
 
 class ForgottenAwait(RuntimeError):
-    """A story called a coroutine function, and did not await what that returned."""
+    """A scenario called a coroutine function, and did not await what that returned."""
 
 
 @contextmanager
 def forgotten_awaits(file: str) -> Iterator[list[str]]:
     """Find the coroutines that are never awaited in a block; after it, the list has each.
 
-    `file` is where the story is written: the line is told if it is in there. If the block raises,
-    the exception has a note of them, since it may follow from that.
+    `file` is the scenario's: a line in it is named. If the block raises, the exception has a note
+    of them, since it may follow from that.
     """
     search = _Search(file)
     token = _search.set(search)
@@ -168,20 +168,20 @@ def _let_go(error: BaseException) -> None:
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
 LOOK_S, AGAIN_S = 600, 1
-"""Simulated seconds between two looks at what could wake the story; and until the second one."""
+"""Simulated seconds between two looks at what could wake the scenario; and until the second one."""
 
 
 class IdleTimeout:
-    """A context manager around a story, and a listener of its journal.
+    """A context manager around a scenario, and a listener of its journal.
 
     Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
-    a request; time that the story advances itself (`LiveWorld.advance`) does not count. Raises into
-    the story, so that the journal is kept, what it is told to `stop` for: the loop's
+    a request; time that the scenario advances itself (`LiveWorld.advance`) does not count. What
+    `stop` is given is raised in the scenario, so that the journal is kept: the loop's
     `TimeStandsStill`, and what the user's own code raised in a part of the world.
     """
 
     def __init__(self, clock: Clock, parts: frozenset[Part]) -> None:
-        """Listen; `parts` are the actors that go on without the story."""
+        """Listen; `parts` are the actors that go on without the scenario."""
         self._clock, self._parts = clock, parts
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
@@ -189,13 +189,13 @@ class IdleTimeout:
         first_s, unawaited = self._loop.time() + LOOK_S, periodic_context()
         self._timer = self._loop.call_at(first_s, self._look, context=unawaited)
         self._asked: set[int] = set()
-        """The exchanges of the story that are in flight."""
+        """The exchanges of the scenario that are in flight."""
         self._is_suspect = False
         self._newest_s = self._loop.time()
         self._stopped_by: Exception | None = None
 
     def __call__(self, entry: Entry) -> None:
-        """Restart the timeout if the event is the story's own."""
+        """Restart the timeout if the event is the scenario's own."""
         event = entry.event
         if event.actor in self._parts:
             return
@@ -208,7 +208,7 @@ class IdleTimeout:
             self._asked.discard(event.exchange)
 
     def _look(self) -> None:
-        """Stop the story if it is stuck at two looks, between which all that is ready has run."""
+        """Stop the scenario if it is stuck at two looks; all that was ready has run in between."""
         now_s = self._loop.time()
         is_stuck = self._is_stuck()
         if is_stuck and self._is_suspect:
@@ -230,7 +230,7 @@ class IdleTimeout:
         return not self._clock.is_awaited and not self._loop.is_awaited
 
     def stop(self, error: Exception) -> None:
-        """Raise an error in the story, now; of several, the first one counts."""
+        """Raise an error in the scenario, now; of several, the first one counts."""
         if self._stopped_by is None:
             self._stopped_by = error
             self._limit.reschedule(self._loop.time())
@@ -272,11 +272,10 @@ class OtherNetwork(ValueError):
 def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress: bool) -> Run:
     """Play a scenario in a world; `World.play` says how."""
     found = find(scenario) if isinstance(scenario, str) else scenario_of(scenario)
-    is_told = progress and not is_swept()
     is_virtual = not isinstance(world.where, Deployment) and world.backend.is_virtual
     on_loop = run_virtual if is_virtual else run_anywhere
     try:
-        run = finished(on_loop(lambda: _play(world, found, is_told)))
+        run = finished(on_loop(lambda: _play(world, found, progress and not is_swept())))
     except KeyboardInterrupt as interrupt:
         file = world.journal_file
         kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
@@ -287,43 +286,32 @@ def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress:
     return run
 
 
-async def _play(world: World, scenario: Scenario, is_told: bool) -> Run:
+async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
+    """Play a scenario; the journal holds all of it, from `begin` to `end`."""
     elapsed = stopwatch()
     with _warnings_silenced():
         async with open_stage(world) as stage:
-            _require_network(world, stage.network)
+            ours, theirs, on = world.networks[0].name, stage.network.name, world.where.name
+            if world.network is not None and ours != theirs:
+                raise OtherNetwork(f"{on} is on {theirs}, not on {ours}; leave the network out")
             live = await LiveWorld.start(stage)
-            told = telling(scenario.name, _how_far(live)) if is_told else nullcontext()
+            clock, journal, began_s = live.clock, stage.journal, live.clock.now_s()
+
+            def how_far() -> str:  # "2 h 5 min of its time, 70 events"
+                return f"{duration(clock.now_s() - began_s)} of its time, {journal.length:,} events"
+
+            progress = telling(scenario.name, how_far) if has_progress else nullcontext()
             try:
-                with told:
-                    await _play_on(live, scenario, world)
-                ahead_s, on = stage.ahead_s(), world.where.name
-                return Run(journal=stage.journal, on=on, real_s=elapsed(), ahead_s=ahead_s)
+                with progress:
+                    _begin(live, scenario, world)
+                    outcome, reason = await _outcome(live, scenario, world)
+                    # a world at a URL has a journal of its own
+                    if stage.parts is None and stage.control and live.info:
+                        journal.merge(await stage.control.journal(live.info.journal))
+                    stage.record(events.End(outcome=outcome, reason=reason))
+                return Run(journal=journal, on=on, real_s=elapsed(), ahead_s=stage.ahead_s())
             finally:
                 await stage.close_clients()
-
-
-def _require_network(world: World, theirs: Network) -> None:
-    """Raise `ValueError` if another network was chosen than that of the world on a stage."""
-    if world.network is not None and world.networks[0].name != theirs.name:
-        place, ours = world.where.name, world.networks[0].name
-        raise OtherNetwork(f"{place} is on {theirs.name}, not on {ours}; leave the network out")
-
-
-async def _play_on(live: LiveWorld, scenario: Scenario, world: World) -> None:
-    """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`."""
-    _begin(live, scenario, world)
-    outcome, reason = await _outcome(live, scenario, world)
-    stage = live.stage
-    if stage.parts is None and stage.control and live.info:  # the world has a journal of its own
-        stage.journal.merge(await stage.control.journal(live.info.journal))
-    stage.record(events.End(outcome=outcome, reason=reason))
-
-
-def _how_far(live: LiveWorld) -> Callable[[], str]:
-    """Return what says how far a story is that begins now: "2 h 5 min of its time, 70 events"."""
-    clock, journal, began_s = live.clock, live.stage.journal, live.clock.now_s()
-    return lambda: f"{duration(clock.now_s() - began_s)} of its time, {journal.length:,} events"
 
 
 def _chain_of(world: World) -> str | None:
@@ -357,7 +345,7 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
 
 
 async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[events.Outcome, str]:
-    """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
+    """Play the scenario, or skip it if the stage lacks a need; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.capabilities]
     if missing:
         chain = _chain_of(world)
@@ -376,7 +364,7 @@ async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[e
 
 
 async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -> str | None:
-    """Run the story with invariants and idle timeout; return the exception that it raised."""
+    """Run the scenario with invariants and idle timeout; return the exception that it raised."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
         stage.journal.listeners.append(Invariants(stage, stage.parts))
@@ -390,12 +378,12 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
                 await _started(scenario, live)
         if forgotten:
             raise ForgottenAwait(named(forgotten))
-    except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the story was
+    except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the scenario was
         trace = tracebacks.lines(interrupt, skip=__file__)
         live.stage.record(events.StoryRaised(trace=trace))
         live.stage.record(events.End(outcome="failed", reason="interrupted"))
         raise
-    except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
+    except Exception as error:  # noqa: BLE001 - whatever the scenario raises is its outcome
         live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
@@ -405,7 +393,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
 
 
 def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
-    """Call a story; raises `TypeError` unless there is something to await."""
+    """Call a scenario; raises `TypeError` unless there is something to await."""
     started: object = scenario.function(live)
     if isawaitable(started):
         return started
@@ -419,7 +407,7 @@ def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
 
 @contextmanager
 def _warnings_silenced() -> Iterator[None]:
-    """Hide the service's warnings in this context: stories break things on purpose.
+    """Hide the service's warnings in this context: scenarios break things on purpose.
 
     What failed is in the journal. Errors are logged as ever, and so are warnings if the logger
     "x402sim" has a level of its own.
@@ -457,6 +445,7 @@ _RECORDED = (
     "service",
     "facilitator",
     "explorer",
+    "calls_at_block_time",
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import Protocol
+from typing import Protocol, cast
 
 from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.policies import Choose
@@ -201,7 +201,7 @@ async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Population:
-    """The population of a story, when all its visits are over.
+    """The population of a scenario, when all its visits are over.
 
     `payers` are all that came; `visits` counts the visits that began; `given_up` those of them that
     ended with `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
@@ -226,7 +226,12 @@ async def play_population(
 
     Raises the first exception of a behaviour but those two, with a note of who raised it.
     """
-    _require_behaviour(behaviour)
+    if isinstance(given := cast(object, behaviour), type) or not callable(given):
+        hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
+        raise ValueError(
+            "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
+            f"{described(given)}{hint}"
+        )
     start_s = stage.clock.now()
     moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
@@ -262,12 +267,3 @@ async def play_population(
             visits += 1
             running.create_task(visit(payer), name=f"a visit of {payer.name}")
     return Population(payers=payers, visits=visits, given_up=given_up)
-
-
-def _require_behaviour(given: object) -> None:
-    if isinstance(given, type) or not callable(given):
-        hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
-        raise ValueError(
-            "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
-            f"{described(given)}{hint}"
-        )

@@ -14,12 +14,13 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import msgspec
 from starlette.applications import Starlette
-from starlette.types import ASGIApp
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim import events
 from x402sim.chain.base import Block, Call, Chain, ChainClient, ChainError, TxReceipt
@@ -37,8 +38,10 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
+from x402sim.service.app import service_app
+from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.environment import Environment
-from x402sim.service.state import Entitlement, Service, connected
+from x402sim.service.state import Entitlement, Service, connected, restarted
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
@@ -47,15 +50,139 @@ from x402sim.text.suggest import unknown
 from x402sim.world.chain_models import FixedBlocks, dropped, gas_price_wei
 from x402sim.world.chain_recorder import ChainRecorder
 from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
-from x402sim.world.service_process import ServiceProcess, paths_of
 from x402sim.world.transport.cache import cached
-from x402sim.world.transport.faults import Caller, Faults
+from x402sim.world.transport.faults import ABORT, Caller, Faults, faulty
 from x402sim.world.transport.link import Asgi
-from x402sim.world.transport.middleware import faulty
-from x402sim.world.world import World
+from x402sim.world.world import Hooks, World
 
 if TYPE_CHECKING:
     from x402sim.chain.node.linked import LinkedChain
+
+T = TypeVar("T")
+
+RESTART_S = 1.0
+"""Seconds from a crash until the service runs again, on the clock of the world: without them, what
+makes the service crash again and again would do so in one instant, without end."""
+
+
+class ServiceProcess:
+    """An ASGI application and its background work, which crash and restart together.
+
+    `hooks` may change the service and its application at each start. `phases` are those of its
+    first start, as if it had been running already; a restart begins every interval anew. `outside`
+    is what the service calls in its world, with faults that crash it.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        hooks: Hooks = Hooks(),  # noqa: B008 - frozen, without state
+        phases: Phases = in_step,
+        outside: Mapping[Part, ASGIApp] | None = None,
+    ) -> None:
+        self._plain, self._hooks, self._phases = service, hooks, phases
+        self.outside = outside or {}
+        self.app: ASGIApp = self
+        """What callers reach: this process, in a world behind faults and perhaps a cache."""
+        self._load()
+        self.crashes = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_background = False
+        self._background: asyncio.Task[None] | None = None
+        self._restart: asyncio.Task[None] | None = None
+
+    def _load(self) -> None:
+        self.service = self._hooks.service(self._plain)
+        app = service_app(self.service)
+        self.paths = paths_of(app)
+        """The paths that the service serves, as its routes spell them."""
+        self._app = self._hooks.app(self.service, app)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request; a crash breaks its connection, and during a restart it is refused."""
+        if self._restart is not None:
+            refuse: Callable[[str], Awaitable[None]] = scope[ABORT]
+            return refuse("refused")
+        return self._cut_by_a_crash(self._app(scope, receive, send), scope.get(ABORT))
+
+    async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
+        """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
+        await self.runs()
+        return await self._cut_by_a_crash(job(self.service))
+
+    async def _cut_by_a_crash(
+        self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
+    ) -> T | None:
+        """Await work of this process; if a crash ends it, break the connection that it is for."""
+        life, task = self.crashes, asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if life == self.crashes:
+                raise
+            task.uncancel()
+        finally:
+            self._tasks.discard(task)
+        if abort is not None:
+            await abort("lost")
+        return None
+
+    def start_background(self) -> None:
+        """Start the indexer, the sweeps and the reconciler, now and after each restart."""
+        self._has_background = True
+        phases = in_step if self.crashes else self._phases
+        self._background = asyncio.create_task(
+            run_background(self.service, phases),
+            name="the service's background work",
+            context=periodic_context(),
+        )
+
+    def crash(self) -> None:
+        """Crash and restart: only the database survives, and requests in flight are aborted.
+
+        Until the service runs again, `RESTART_S` later, connections are refused. A crash during
+        the restart begins this time anew.
+        """
+        self.crashes += 1
+        for task in self._tasks:
+            task.cancel()
+        self._plain = restarted(self._plain)
+        self._load()
+        for work in (self._background, self._restart):
+            if work is not None:
+                work.cancel()
+        self._restart = asyncio.create_task(self._start_again(), name="the service's restart")
+
+    async def _start_again(self) -> None:
+        await self._plain.clock.sleep(RESTART_S)
+        self._restart = None
+        if self._has_background:
+            self.start_background()
+
+    async def runs(self) -> None:
+        """Return when the service runs: at once, unless it is restarting."""
+        while self._restart is not None:
+            await asyncio.wait({self._restart})
+
+    async def stop(self) -> None:
+        """Stop the background work, and a restart."""
+        for work in (self._restart, self._background):
+            if work is not None:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+
+    async def close(self) -> None:
+        """Stop it, and close its database."""
+        await self.stop()
+        self.service.store.close()
+
+
+def paths_of(app: Starlette) -> list[str]:
+    """Return the paths that an application serves, as its routes spell them."""
+    return [route.path for route in app.routes if isinstance(route, Route)]
 
 
 class FacilitatorNode:
@@ -84,9 +211,8 @@ class FacilitatorNode:
 
     @property
     def _now(self) -> ChainClient:
-        return self._over_the_link() if self._faults.reach_facilitators else self.direct
-
-    def _over_the_link(self) -> "LinkedChain":
+        if not self._faults.reach_facilitators:
+            return self.direct
         if self._linked is None:
             from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
 
@@ -363,6 +489,7 @@ class RunningWorld:
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
                 gas_price=gas_price_wei(options.gas_price_gwei, draws, chain_clock.now),
+                calls_at_block_time=options.calls_at_block_time,
                 without_token_rules=left_out,
             )
         )

@@ -15,7 +15,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import OUTSIDE, AnswerSent, Event, Part, RequestSent, ServiceName, StoryEvent
+from x402sim.events import OUTSIDE, AnswerSent, Part, RequestSent, ServiceName, StoryEvent
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
 from x402sim.journal import Journal
@@ -32,8 +32,8 @@ from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, Cont
 from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
+from x402sim.world.transport.faults import ABORT
 from x402sim.world.transport.link import Asgi, Link, PartClient, linking
-from x402sim.world.transport.middleware import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
 START_S = 1_800_000_000
@@ -88,7 +88,7 @@ class Stage(msgspec.Struct, kw_only=True):
 
     @property
     def actors(self) -> frozenset[Part]:
-        """The names of all that acts without the story: services, facilitators, and so on."""
+        """The names of all that acts without the scenario: services, facilitators, and so on."""
         facilitators = self.options.facilitators if self.parts else ()
         return frozenset((*facilitators, *self.services, *OUTSIDE, "service", "chain"))
 
@@ -109,7 +109,7 @@ class Stage(msgspec.Struct, kw_only=True):
         return self.doors[self.first][1]
 
     def stream(self, name: str) -> Stream:
-        """Return a random stream for the story, seeded with the world's seed and `name`."""
+        """Return a random stream for the scenario, seeded with the world's seed and `name`."""
         return self.rng.stream(f"story {name}")
 
     async def ask(self, path: str, body: Any = None, kind: Any = Any) -> Any:
@@ -156,7 +156,7 @@ class Stage(msgspec.Struct, kw_only=True):
             await client.aclose()
 
     def record(self, event: StoryEvent) -> None:
-        """Write an event of the story to the journal."""
+        """Write an event of the scenario to the journal."""
         self.journal.record(self.clock.now_ms(), event)
 
     def wallet(self, name: str) -> Wallet:
@@ -193,12 +193,20 @@ async def call(app: ASGIApp) -> Door:
 
 @asynccontextmanager
 async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[Stage]:
-    """Build a world, run it until the story ends, and close it; raises `ChainError`.
+    """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
 
     Its clock is the loop's if that is virtual. Payers reach each service through the door to its
     application.
     """
-    options = _as_played(world)
+    blocks = world.block_time_s
+    # the phases of all periodic work are drawn from the seed, so that nothing ticks in step by
+    # accident; a server's user does not expect that
+    options = replace(
+        world,
+        seed=world.seed or 0,
+        service=Settings() if world.service is None else world.service,
+        block_time_s=FixedBlocks(blocks) if isinstance(blocks, int | float) else blocks,
+    )
     loop = asyncio.get_running_loop()
     rng = Rng(None if options.is_persistent else options.seed)
     with closing(Journal(file=options.journal_file)) as journal:
@@ -247,33 +255,18 @@ async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[
             )
 
 
-def _as_played(world: World) -> World:
-    """Return a world as scenarios play it: seeded, and with phases drawn from the seed.
-
-    So that nothing in it ticks in step by accident, which a server's user does not expect.
-    """
-    blocks = world.block_time_s
-    return replace(
-        world,
-        seed=world.seed or 0,
-        service=Settings() if world.service is None else world.service,
-        block_time_s=FixedBlocks(blocks) if isinstance(blocks, int | float) else blocks,
-    )
-
-
 def _newest(journal: Journal) -> str:
     """Return a sentence about the newest events: who did what, and how often."""
-    entries = journal.since(journal.length - NEWEST)
-    counts = Counter(_label(entry.event) for entry in entries)
-    return f" The last {len(entries)} events: {most_common(counts)}."
-
-
-def _label(event: Event) -> str:
-    if isinstance(event, RequestSent):
-        return f"{event.actor} asks {event.to} {event.path}"
-    if isinstance(event, AnswerSent):
-        return f"{event.actor} answers {event.path} with {event.status}"
-    return f"{event.actor} {type(event).__name__}"
+    counts = Counter[str]()
+    for event in (entry.event for entry in journal.since(journal.length - NEWEST)):
+        match event:
+            case RequestSent():
+                counts[f"{event.actor} asks {event.to} {event.path}"] += 1
+            case AnswerSent():
+                counts[f"{event.actor} answers {event.path} with {event.status}"] += 1
+            case _:
+                counts[f"{event.actor} {type(event).__name__}"] += 1
+    return f" The last {counts.total()} events: {most_common(counts)}."
 
 
 PAYER_KEY = "X402SIM_PAYER_KEY"
@@ -300,7 +293,15 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
         base_url=root + "/_sim", timeout=TIMEOUT_S, transport=transport
     ) as http:
         control = ControlClient(http)
-        who = await _meet(control, clock, where.url)
+        who: WorldInfo | None = None
+        try:
+            await control.who()
+            sent_s = Clock().now()  # again, to set our clock: this time the connection is open
+            who = await control.who()
+            clock.skew_s = who.now / 1000 - (sent_s + Clock().now()) / 2
+        except ControlError as error:
+            if error.answer is None:
+                raise ConnectionError(f"no answer from {where.url}: {error.__cause__}") from error
         # names of needs that this version lacks are ignored
         capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
         met_s = clock.skew_s
@@ -333,20 +334,6 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
 def _bounded(limits: Limits) -> BoundedTransport:
     """Return a transport over TCP whose answers are within the limits."""
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
-
-
-async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> WorldInfo | None:
-    """Read the control API's description and set our clock by it; None if there is no such API."""
-    try:
-        await control.who()
-        asked_s = Clock().now()  # ask again: this time the connection is open already
-        who = await control.who()
-    except ControlError as error:
-        if error.answer is None:
-            raise ConnectionError(f"no answer from {url}: {error.__cause__}") from error
-        return None
-    clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
-    return who
 
 
 _EXCHANGE = "x402sim-exchange"

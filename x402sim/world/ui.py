@@ -410,7 +410,7 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def playable(world: RunningWorld) -> list[dict[str, Any]]:
-    """Return the scenarios that ship: name, title, story, and the needs that this world lacks."""
+    """Return the shipped scenarios: name, title, description, and needs that this world lacks."""
     return [
         {
             "name": each.name,

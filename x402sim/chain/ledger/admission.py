@@ -59,7 +59,7 @@ def _faults(
     if signed.chain_id != chain_id:
         yield f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
     if signed.to is None:
-        yield "contracts cannot be created here: the ledger has one token and no EVM"
+        yield "contracts cannot be created here: the ledger has no EVM; use --chain anvil"
     if limit > BLOCK_GAS_LIMIT:
         yield "exceeds block gas limit"
     if tip > fee:

@@ -24,13 +24,15 @@ from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
-from x402sim.chain.ledger.frame import Frame, Token
+from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
+from x402sim.chain.ledger.overrides import Overrides
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at
+from x402sim.chain.reverts import data_of
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
@@ -65,6 +67,7 @@ class LedgerChain:
         has_history: bool = False,
         left_out: Iterable[tuple[str, str]] = (),
         gas_price: Callable[[], int] | None = None,
+        calls_at_block_time: bool = False,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -72,7 +75,7 @@ class LedgerChain:
         self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
         """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
-        self._base_fee_wei = network.base_fee_wei
+        self._base_fee_wei, self._at_block_time = network.base_fee_wei, calls_at_block_time
         self._gas_price = gas_price or (lambda: network.base_fee_wei)
         self._clock = clock
         self._new_machine: Callable[[int, int], Machine] = lambda genesis_s, most_wei: Machine(
@@ -118,23 +121,32 @@ class LedgerChain:
         """Return the logs that pass the filter, oldest first."""
         return self.machine.logs(wanted)
 
-    async def call(self, call: Call, block: Which = None) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
-        return self._call(call, block)[0]
+    async def call(
+        self, call: Call, block: Which = None, overrides: Overrides | None = None
+    ) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block
+        and for what cannot be overridden.
+        """
+        return self._call(call, block, overrides)[0]
 
-    async def estimate_gas(self, call: Call, block: Which = None) -> int:
+    async def estimate_gas(
+        self, call: Call, block: Which = None, overrides: Overrides | None = None
+    ) -> int:
         """Return the gas a call needs; raises as `call` does, and for Multicall3."""
-        _, frame = self._call(call, block)
+        _, frame = self._call(call, block, overrides)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
         needed = frame.least() if frame else 0
         return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
-    def _call(self, call: Call, block: Which) -> tuple[bytes, Frame | None]:
-        """Run a call now, or at the time of an older block."""
+    def _call(
+        self, call: Call, block: Which, overrides: Overrides | None
+    ) -> tuple[bytes, Frame | None]:
+        """Run a call in the newest state now, as if a block had just come, or at a block's time."""
         state = self.after(block)
-        is_now = block == PENDING or state is self.machine.state
-        return self.machine.call(call, self._clock.now_s() if is_now else 0, state)
+        is_newest = state is self.machine.state and not self._at_block_time
+        is_now = block == PENDING or is_newest
+        return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
 
     def after(self, block: Which) -> LedgerState:
         """Return the state after a block; raises `ChainError` for one that is not mined."""
@@ -198,6 +210,21 @@ class LedgerChain:
         for the block.
         """
         return word_at(self.after(block), self.machine.token, account, slot)
+
+    def answered(self, tx: Transaction, receipt: TxReceipt) -> bytes:
+        """Return what a mined transaction answered, or the data that it reverted with; raises
+        `ChainError` if the state before it is not kept.
+        """
+        try:
+            output = self.machine.run_again(tx)
+        except Reverted as reverted:
+            if str(reverted) == receipt.revert_reason:
+                return data_of(reverted)
+            output = b""
+        if receipt.revert_reason is None:
+            return output
+        is_forced = receipt.revert_reason != OUT_OF_GAS
+        return data_of(Reverted(receipt.revert_reason)) if is_forced else b""
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the transactions that wait."""
@@ -274,6 +301,18 @@ class LedgerChain:
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
         await self._apply("code", account, code, dict(slots or {}))
+
+    async def put_code(self, account: Address, code: bytes) -> None:
+        """Set an account's code, as a test node does: what is undone takes it away again."""
+        await self._apply("put_code", account, code)
+
+    async def set_word(self, account: Address, slot: bytes, word: bytes) -> None:
+        """Set a word of an account's storage, without a transaction; raises `ChainError`."""
+        await self._apply("word", account, slot, word)
+
+    async def set_nonce(self, account: Address, nonce: int) -> None:
+        """Set the nonce of an account's next transaction."""
+        await self._apply("nonce", account, nonce)
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""

@@ -22,12 +22,14 @@ from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
+from x402sim.chain.ledger.delegation import delegate
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
+from x402sim.chain.ledger.overrides import Overrides
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
-from x402sim.protocol.crypto import Address, Hash, keccak256
+from x402sim.protocol.crypto import Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -211,7 +213,11 @@ class Machine:
         )
 
     def call(
-        self, call: Call, at_s: int, state: LedgerState | None = None
+        self,
+        call: Call,
+        at_s: int,
+        state: LedgerState | None = None,
+        overrides: Overrides | None = None,
     ) -> tuple[bytes, Frame | None]:
         """Run a call and discard its effects, in the newest state or another. Return its result,
         and of the token its frame; raises `Reverted`.
@@ -219,6 +225,12 @@ class Machine:
         token, state = self.token, state or self.state
         now_s, mark = max(at_s, state.head.timestamp_s), state.mark()
         try:
+            if overrides is not None:
+                overrides.apply(state, token, call)
+                now_s = now_s if overrides.time_s is None else overrides.time_s
+            if call.value > (held := state.native.get(call.sender, 0)):
+                told = f"address {checksum(call.sender)} have {held} want {call.value}"
+                raise ChainError(f"insufficient funds for gas * price + value: {told}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:
@@ -227,6 +239,21 @@ class Machine:
             return run(frame), frame
         finally:
             state.undo(mark)
+
+    def run_again(self, tx: Transaction) -> bytes:
+        """Return what a mined transaction answers in the state before it; raises `Reverted`."""
+        assert tx.block_number is not None
+        block, forced = self.state.blocks[tx.block_number], self.forced_reverts
+        earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
+        self.forced_reverts = 0
+        try:
+            then = self.at(block.number - 1)
+            for index, each in enumerate(filter(None, earlier)):
+                place = block.number, block.hash, index
+                self._execute(then, each, place, block.timestamp_s, 0, 0)
+            return self.call(tx.call, block.timestamp_s, then)[0]
+        finally:
+            self.forced_reverts = forced
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
@@ -328,6 +355,9 @@ class Machine:
         for tx_hash in waiting:
             state.remove(state.waiting, tx_hash)
             place, tx = (number, block_hash, len(included)), state.transactions[tx_hash]
+            if tx.nonce < state.account_nonces.get(tx.call.sender, 0):
+                state.remove(state.transactions, tx_hash)  # a delegation has used its nonce
+                continue
             tx = replace(tx, block_number=number, block_hash=block_hash, index=len(included))
             receipt = self._execute(state, tx, place, timestamp_s, gas_used, logs)
             state.put(state.transactions, tx_hash, tx)
@@ -370,6 +400,8 @@ class Machine:
         (number, block_hash, index), call = place, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
         gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
+        state.put(state.account_nonces, call.sender, tx.nonce + 1)
+        refund = delegate(state, self.token.network.chain_id, tx.signed) if tx.signed else 0
         frame: Frame | None = None
         mark = state.mark()
         try:
@@ -382,7 +414,7 @@ class Machine:
                 if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:
                     raise Reverted(OUT_OF_GAS)
                 gas_used += frame.gas_used
-                gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
+                refund += frame.refund
             elif call.to == MULTICALL:
                 raise Reverted(NO_TRANSACTIONS)
             _pay(state, call)
@@ -392,12 +424,12 @@ class Machine:
             if frame:
                 reason, cost = frame.refused(reason, left)
                 gas_used, frame = intrinsic + cost, None
+        gas_used -= min(refund, gas_used // gas.REFUND_QUOTIENT)
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
-        state.put(state.account_nonces, call.sender, tx.nonce + 1)
         logs = tuple(
-            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i)
+            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
             for i, (topics, data) in enumerate(frame.logs if frame else ())
         )
         return TxReceipt(

@@ -5,6 +5,8 @@ from typing import Any
 
 from x402sim.chain.base import Call, ChainError
 from x402sim.chain.ledger.machine import Machine
+from x402sim.chain.ledger.overrides import put_code
+from x402sim.chain.ledger.storage import set_word
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
 
@@ -47,6 +49,19 @@ def _set_code(
     machine.state.slots.update({(Address(account), slot): word for slot, word in slots.items()})
 
 
+def _put_code(machine: Machine, _: int, account: bytes, code: bytes) -> None:
+    put_code(machine.state, machine.token, Address(account), code)
+
+
+def _set_word(machine: Machine, _: int, account: bytes, slot: bytes, word: bytes) -> None:
+    set_word(machine.state, machine.token, Address(account), slot, word)
+
+
+def _set_nonce(machine: Machine, _: int, account: bytes, nonce: int) -> None:
+    for nonces in (machine.state.account_nonces, machine.state.next_nonces):
+        machine.state.put(nonces, Address(account), nonce)
+
+
 # These names are stored in files: renaming one makes older files unreadable.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
@@ -58,6 +73,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "set_native_balance": _set_native_balance,
     "gas_price": _set_gas_price,
     "code": _set_code,
+    "put_code": _put_code,
+    "word": _set_word,
+    "nonce": _set_nonce,
     "snapshot": lambda machine, _: machine.snapshot(),
     "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,

@@ -1,22 +1,34 @@
-"""Storage slots of FiatToken v2.2, for eth_getStorageAt.
+"""Storage slots of FiatToken v2.2, for eth_getStorageAt and those who set them.
 
 The ledger has no storage: a slot is looked up among those of all values that it has, so that a
-read costs as much as there are values. Slots that the ledger has nothing for are zero.
+read costs as much as there are values. Slots that the ledger has nothing for are zero. Setting a
+slot sets the value that would be there, of an account that the ledger knows or the caller names.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, product
 
+from x402sim.chain.base import ChainError
 from x402sim.chain.contract import text_word
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256, to_hex
 from x402sim.protocol.eip3009 import separator
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
 BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, RESCUER = 9, 10, 11, 12, 13, 14
 SEPARATOR, USED, PERMIT_NONCES, INITIALIZED = 15, 16, 17, 18
+ROLES = {
+    OWNER: "owner",
+    PAUSER: "pauser",
+    BLACKLISTER: "blacklister",
+    MASTER_MINTER: "masterMinter",
+    RESCUER: "rescuer",
+}
+MAX_PAIRED = 100
+"""With more accounts than these, only allowances that are there already are found by their slot."""
 VERSION = 3
 """How often the token was initialized: up to version 2.2."""
 BLACKLISTED = 1 << 255
@@ -28,6 +40,64 @@ def word_at(state: LedgerState, token: Token, account: Address, slot: bytes) -> 
     if account != token.network.asset:
         return state.slots.get((account, slot), bytes(32))
     return next((word for at, word in _words(state, token) if at == slot), bytes(32))
+
+
+def set_word(
+    state: LedgerState,
+    token: Token,
+    account: Address,
+    slot: bytes,
+    word: bytes,
+    named: Iterable[Address] = (),
+) -> None:
+    """Set the word in a slot of an account; of the token, a role, whether it is paused, a balance,
+    a minter, an allowance, or the number of permits. Raises `ChainError` for any other.
+    """
+    if account != token.network.asset:
+        state.put(state.slots, (account, slot), word)
+    elif not (_set_role(state, slot, word) or _set_value(state, slot, int.from_bytes(word), named)):
+        raise ChainError(
+            f"slot {to_hex(slot)} of the token: the ledger has values and no storage, and knows "
+            "no account of which something is there; give it coins first, or use --chain anvil"
+        )
+
+
+def _set_role(state: LedgerState, slot: bytes, word: bytes) -> bool:
+    role = ROLES.get(int.from_bytes(slot))
+    if role is None:
+        return False
+    state.put(state.roles, role, Address(word[12:]))
+    if role == "pauser":
+        state.put(state.switches, "paused", bool(word[11]))
+    return True
+
+
+def _set_value(state: LedgerState, slot: bytes, value: int, named: Iterable[Address]) -> bool:
+    names = (named, state.native, state.balances, state.account_nonces, state.minter_allowances)
+    known = dict.fromkeys(chain.from_iterable(names))
+    for account in known:
+        if slot == _entry(BALANCES, account):
+            state.put(state.balances, account, value & ~BLACKLISTED)
+            state.put(state.blacklisted, account, bool(value & BLACKLISTED))
+        elif slot == _entry(PERMIT_NONCES, account):
+            state.put(state.permit_nonces, account, value)
+        elif slot == _entry(MINTERS, account):
+            if value:
+                allowed_base = state.minter_allowances.get(account, 0)
+                state.put(state.minter_allowances, account, allowed_base)
+            elif account in state.minter_allowances:
+                state.remove(state.minter_allowances, account)
+        elif slot == _entry(MINTER_ALLOWANCES, account):
+            state.put(state.minter_allowances, account, value)
+        else:
+            continue
+        return True
+    pairs = state.allowances if len(known) > MAX_PAIRED else product(known, known)
+    for holder, spender in pairs:
+        if slot == _entry(int.from_bytes(_entry(ALLOWANCES, holder)), spender):
+            state.put(state.allowances, (holder, spender), value)
+            return True
+    return False
 
 
 def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:

@@ -77,6 +77,7 @@ def logs(given: list[Json]) -> list[Log]:
             tx_hash=read_hash(each["transactionHash"]),
             tx_index=read_quantity(each["transactionIndex"]),
             index=read_quantity(each["logIndex"]),
+            timestamp_s=read_quantity(each.get("blockTimestamp") or "0x0"),
         )
         for each in given
     ]

@@ -1,7 +1,7 @@
-"""The chain over HTTP: JSON-RPC 2.0, single calls and batches.
+"""The chain over HTTP and WebSocket: JSON-RPC 2.0, single calls and batches.
 
 POST answers one call or a batch, always with status 200; GET answers a generated list of the
-methods.
+methods. On a WebSocket each message is a call or a batch.
 """
 
 import asyncio
@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc import pool, reading, sending
+from x402sim.chain.rpc import pool, reading, sending, tracing
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
-from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
+from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
+from x402sim.chain.rpc.subscriptions import Subscriptions, converse, on_ledger
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
@@ -33,22 +35,25 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def _named(module: ModuleType) -> dict[str, Method]:
-    prefixes = ("eth_", "net_", "web3_", "personal_", "txpool_")
+    prefixes = ("eth_", "net_", "web3_", "personal_", "debug_", "txpool_")
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
-READS = _named(reading) | _named(pool)
+READS = _named(reading) | _named(tracing) | _named(pool)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""
 MEANINGS = {
     "web3_clientVersion": "Return the name and version of this server.",
     "net_version": "Return the chain id in decimal.",
+    "net_listening": "Return true.",
+    "web3_sha3": "Return the Keccak-256 hash of bytes.",
     "eth_chainId": "Return the chain id.",
     "eth_syncing": "Return false: the chain is always in sync.",
     "eth_blockNumber": "Return the number of the newest block.",
     "eth_gasPrice": "Return the price of one unit of gas in wei; it is all base fee.",
     "eth_maxPriorityFeePerGas": "Return zero: a tip is not needed.",
+    "eth_blobBaseFee": "Return the least there is: no block has blobs.",
     "eth_feeHistory": "Return base fees, how full the blocks were, and the tips at some percentiles of gas.",
     "eth_accounts": "Return the accounts of this server; a wallet would ask its user first.",
     "eth_requestAccounts": "Return the accounts of this server; a wallet would ask its user first.",
@@ -60,6 +65,10 @@ MEANINGS = {
     "eth_getBlockByHash": "Return a block by hash, null if unknown.",
     "eth_getBlockReceipts": "Return the receipts of a block's transactions, in order, null if it is not mined.",
     "eth_getTransactionByHash": "Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature.",
+    "eth_getTransactionByBlockHashAndIndex": "Return a transaction of a block by its place, null if there is none.",
+    "eth_getTransactionByBlockNumberAndIndex": "Return a transaction of a block by its place, null if there is none.",
+    "eth_getBlockTransactionCountByHash": "Return how many transactions a block has, null if it is unknown.",
+    "eth_getBlockTransactionCountByNumber": "Return how many transactions a block has, null if it is not mined.",
     "eth_getRawTransactionByHash": "Return a signed transaction as it was sent.",
     "eth_getTransactionReceipt": "Return the receipt of a transaction, null until it is mined.",
     "eth_getLogs": "Return events, by fromBlock and toBlock or blockHash, address, topics.",
@@ -69,26 +78,37 @@ MEANINGS = {
     "eth_getFilterChanges": "Return what is new for a filter since the last call.",
     "eth_getFilterLogs": "Return every event that passes a filter of events.",
     "eth_uninstallFilter": "Forget a filter; false if it is unknown.",
-    "eth_call": "Return the result of a call.",
-    "eth_estimateGas": "Return the gas a call needs.",
+    "eth_subscribe": "On a WebSocket: tell of newHeads, logs (by address and topics) or newPendingTransactions (whole, with true).",
+    "eth_unsubscribe": "End a subscription.",
+    "eth_call": "Return the result of a call; state overrides (accounts) and block overrides (blocks) as on geth.",
+    "eth_estimateGas": "Return the gas a call needs, with the same overrides.",
+    "debug_traceTransaction": "Return what the callTracer tells of a mined transaction: the call from outside, its output, and how it failed.",
     "txpool_status": "Return how many transactions wait: pending for the next block, queued behind gaps in nonces.",
     "txpool_content": "Return the transactions that wait, by sender and nonce.",
     "txpool_contentFrom": "Return those of one sender, by nonce.",
     "txpool_inspect": "Return the transactions that wait, each as one line of text.",
-    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash.",
+    "eth_sendRawTransaction": "Put a signed transaction of type 0 (EIP-155), 1, 2 or 4 into the mempool; return its hash.",
+    "eth_sendRawTransactionSync": "The same, and return its receipt once it is mined; an error of code 4 has the hash as data.",
     "eth_sendTransaction": "Send a transaction of an unlocked account, signed here, or of an impersonated one; return its hash.",
     "eth_sign": "Sign bytes with an account, as a message of EIP-191.",
     "personal_sign": "Sign bytes as eth_sign does: the parameters are in the other order.",
     "eth_signTypedData_v4": "Sign typed data of EIP-712 with an account; it is an object or its JSON text.",
 }
 """What each method does."""
+WITHOUT_EVM = {
+    "eth_createAccessList": "to know which slots a call reads",
+    "eth_getProof": "a proof of a state in a trie",
+    "eth_simulateV1": "several calls of several blocks, with any code",
+}
+"""The methods that are refused by name, and what would be needed; a proxy to a node has them."""
+LATE = "the transaction is in the mempool and was not mined in time"
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
 """The answers of a batch are cut off after so many bytes, as geth does."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
 DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
 """How the names of methods begin that test nodes have for their developers."""
-REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
+REFUSED, TOO_LARGE, REVERTED, NOT_MINED = -32000, -32003, 3, 4
 
 
 def documentation() -> str:
@@ -100,9 +120,11 @@ def documentation() -> str:
             '    {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}',
             "The tags latest, safe and finalized all mean the newest block; pending means the one",
             "that would be mined now. The state after every block can be read.",
+            "A WebSocket at this address answers the same, and tells of what is new.",
             "evm_, anvil_ and hardhat_ methods control the world, for whom /_sim is open.",
             "",
             *rows,
+            *(f"{name}\n    Not offered: {NO_EVM.format(it)}." for name, it in WITHOUT_EVM.items()),
             "",
         )
     )
@@ -136,6 +158,8 @@ def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
     develops = name.startswith(DEVELOPMENT)
     if develops and context.develop is None:
         raise ChainError(f"{name} needs control of the world, under the same rules as /_sim")
+    if name in WITHOUT_EVM:
+        raise _Unknown(f"{name}: " + NO_EVM.format(WITHOUT_EVM[name]))
     if not develops and name not in METHODS:
         raise _Unknown(f"no method {shown(name)}; a GET of this address lists those offered")
     given = [] if params is None else params
@@ -167,6 +191,8 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
         reply = error(seen_id, UNKNOWN_METHOD, str(unknown))
     except BadParams as wrong:
         reply = error(seen_id, BAD_PARAMS, str(wrong))
+    except sending.NotMined as late:
+        reply = error(seen_id, NOT_MINED, LATE, str(late))
     except ChainError as refused:
         reply = error(seen_id, REFUSED, str(refused))
     except Reverted as reverted:
@@ -224,4 +250,13 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         reply = await _answer(asked, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
-    return Application([Route("/", rpc, methods=["GET", "POST"])])
+    async def talk(socket: WebSocket) -> None:
+        develop = socket.scope.get(DEVELOP)
+
+        async def reply(body: bytes, mine: Subscriptions) -> bytes | None:
+            told = await _answer(replace(context, develop=develop, subscriptions=mine), body)
+            return None if told is None else encode(told)
+
+        await converse(socket, chain.watchers, Subscriptions(on_ledger(chain)), reply)
+
+    return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])

@@ -9,6 +9,7 @@ from x402sim.chain.base import Block, ChainError
 from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
 from x402sim.chain.rpc.filters import Filters
 from x402sim.chain.rpc.jsonrpc import NEWEST_TAGS, read_block_number
+from x402sim.chain.rpc.subscriptions import Subscriptions
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -33,6 +34,8 @@ class RpcContext(msgspec.Struct, frozen=True):
     filters: Filters = msgspec.field(default_factory=Filters)
     impersonated: set[Address] = msgspec.field(default_factory=set)
     """The accounts that those send for without a key who may control the world."""
+    subscriptions: Subscriptions | None = None
+    """Those of the WebSocket on which this was asked."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""
 

@@ -8,7 +8,7 @@ one, and every one that nobody asked about for `MAX_AGE_S` seconds.
 """
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -56,10 +56,8 @@ class Filters:
         while len(filters) >= MAX_FILTERS:
             del filters[min(filters, key=lambda name: filters[name].asked_s)]
         self._made += 1
-        name, state = hex(self._made), chain.machine.state
-        made = Filter(kind, wanted, next_block=state.head.number + 1, asked_s=_now_s())
-        made.told, made.waiting = [(state.head, [])], set(state.waiting)
-        filters[name] = made
+        name = hex(self._made)
+        filters[name] = made_now(chain, kind, wanted)
         return name
 
     def remove(self, name: str) -> bool:
@@ -76,17 +74,8 @@ class Filters:
     async def changes(self, chain: LedgerChain, name: str) -> list[Json] | list[str]:
         """Return what is new since a filter was asked last; raises `ChainError` without it."""
         found = self._find(name)
-        gone = await _undo(found, chain)
-        numbers = range(found.next_block, await chain.height() + 1)
-        new = [block for n in numbers if (block := await chain.block(n))]
-        logs = await _logs(found, chain, new)
-        _remember(found, new, logs)
-        if found.kind == "blocks":
-            return [to_hex(block.hash) for block in new]
-        if found.kind == "transactions":
-            return _arrived(found, chain, new)
-        removed = [{**log_object(log), "removed": True} for log in gone]
-        return removed + [log_object(log) for log in logs]
+        blocks, news = await changes(found, chain)
+        return [to_hex(block.hash) for block in blocks] if found.kind == "blocks" else news
 
     def _find(self, name: str) -> Filter:
         found = self._current().get(name)
@@ -100,6 +89,31 @@ class Filters:
         since_s = _now_s() - MAX_AGE_S
         self._filters = {key: it for key, it in self._filters.items() if it.asked_s >= since_s}
         return self._filters
+
+
+def made_now(chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> Filter:
+    """Return a filter of what comes from now on."""
+    head, waiting = chain.machine.state.head, chain.machine.state.waiting
+    made = Filter(kind, wanted, next_block=head.number + 1, asked_s=_now_s())
+    made.told, made.waiting = [(head, [])], set(waiting)
+    return made
+
+
+async def changes(
+    found: Filter, chain: LedgerChain, most: int | None = None
+) -> tuple[list[Block], list[Any]]:
+    """Return what is new since a filter was asked last, of so many blocks at `most`: the blocks,
+    and the logs or the hashes of transactions that it tells of.
+    """
+    gone = await _undo(found, chain)
+    numbers = range(found.next_block, await chain.height() + 1)[:most]
+    new = [block for n in numbers if (block := await chain.block(n))]
+    logs = await _logs(found, chain, new)
+    _remember(found, new, logs)
+    if found.kind == "transactions":
+        return new, _arrived(found, chain, new)
+    removed = [{**log_object(log), "removed": True} for log in gone]
+    return new, removed + [log_object(log) for log in logs]
 
 
 def _now_s() -> float:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from x402sim.chain.base import Call, LogFilter
+from x402sim.chain.base import Call, ChainError, LogFilter
 from x402sim.protocol.crypto import ZERO_ADDRESS
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -16,6 +16,7 @@ from x402sim.protocol.rpc_values import (
 )
 
 MAX_TOPICS = 4
+NO_EVM = "{} needs an EVM, which the ledger is not: use --chain anvil"
 NEWEST_TAGS = ("latest", "pending", "safe", "finalized")
 """All mean the newest state: blocks are final immediately, as on Cronos."""
 
@@ -73,13 +74,13 @@ def read_block_number(value: Any, head: int) -> int:
 
 
 def read_call(value: Any) -> Call:
-    """Return a call from a transaction object; raises `BadParams`.
+    """Return a call from a transaction object; raises `BadParams`, and `ChainError` for code.
 
     Gas and fees in the object are ignored.
     """
     fields = read_object(value, "a transaction")
     if "to" not in fields:
-        raise BadParams("a transaction: expected `to`; contracts cannot be created here")
+        raise ChainError(NO_EVM.format("code that is sent, a deployment or a deployless call,"))
     given = [read_bytes(fields[name], name) for name in ("input", "data") if name in fields]
     if given[1:] and given[0] != given[1]:
         raise BadParams("a transaction: `input` and `data` differ; send one of them")
@@ -89,6 +90,19 @@ def read_call(value: Any) -> Call:
         data=given[0] if given else b"",
         value=read_quantity(fields["value"], "value") if "value" in fields else 0,
     )
+
+
+def read_lists(transaction: Json) -> tuple[int, int, int]:
+    """Return how many addresses and slots the access list of a transaction object has, and how many
+    delegations it has; raises `BadParams`.
+    """
+    lists = [transaction.get(name) or [] for name in ("accessList", "authorizationList")]
+    if wrong := [each for each in lists if not isinstance(each, list)]:
+        raise BadParams(f"a transaction: expected a list, got {shown(wrong[0])}")
+    keys = [read_object(each, "an access").get("storageKeys", []) for each in lists[0]]
+    if wrong := [each for each in keys if not isinstance(each, list)]:
+        raise BadParams(f"storageKeys: expected a list, got {shown(wrong[0])}")
+    return len(keys), sum(map(len, keys)), len(lists[1])
 
 
 def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:

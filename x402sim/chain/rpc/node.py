@@ -1,5 +1,5 @@
 """A proxy to a node's own JSON-RPC. Requests and answers pass unchanged. Callers with read access
-may call the methods of `READS`, and send what is signed; all others, some of which control a test
+may call the methods of `OFFERED`, and send what is signed; all others, some of which control a test
 node, need control of the world.
 """
 
@@ -8,45 +8,135 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.evm_chain import EvmChain
+from x402sim.chain.node.evm_chain import POLL_S, EvmChain
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.app import PARSE_ERROR, READS, REFUSED, UNKNOWN_METHOD
+from x402sim.chain.rpc.app import (
+    LATE,
+    NOT_MINED,
+    PARSE_ERROR,
+    READS,
+    REFUSED,
+    UNKNOWN_METHOD,
+    WITHOUT_EVM,
+)
+from x402sim.chain.rpc.sending import read_wait
+from x402sim.chain.rpc.subscriptions import Make, News, Subscriptions, converse, header
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
-from x402sim.protocol.rpc_values import shown
+from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object, read_text, shown
 
-SENDS = "eth_sendRawTransaction"
+OFFERED = sorted((*READS, *WITHOUT_EVM))
+"""What anybody may read, if the node has it."""
+SENDS = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 """What anybody may send: its sender has signed it, and pays for it."""
+SUBSCRIBE = ("eth_subscribe", "eth_unsubscribe")
+FILTERS = {
+    "newHeads": "eth_newBlockFilter",
+    "logs": "eth_newFilter",
+    "newPendingTransactions": "eth_newPendingTransactionFilter",
+}
+"""The filter of a node that tells what a subscription does."""
 
 
 def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
     """Return an application that passes JSON-RPC on to the node of `chain`."""
 
-    async def rpc(request: Request) -> Response:
-        if request.method != "POST":
-            return PlainTextResponse(f"The JSON-RPC of {chain.node.name}: POST what you ask it.\n")
-        body = await read_body(request)
+    async def answered(body: bytes, subscriptions: Subscriptions | None = None) -> bytes | Json:
         try:
             asked = decode(body, Any)
         except BadMessage as wrong:
-            return answer(jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}"))
+            return jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
+        method = asked["method"] if jsonrpc.why_invalid(asked) is None else None
+        if subscriptions and method in SUBSCRIBE:
+            return await _subscribed(subscriptions, asked)
+        if method == SENDS[1]:
+            return await _sent(chain, asked)
         several = asked if isinstance(asked, list) else [asked]
         calls = [each for each in several if isinstance(each, dict)]
-        writes = [each for each in calls if each.get("method") not in READS]
-        controls = [each for each in writes if each.get("method") != SENDS]
+        writes = [each for each in calls if each.get("method") not in OFFERED]
+        controls = [each for each in writes if each.get("method") != SENDS[0]]
         if controls and not may_write:
             named = shown(controls[0].get("method"))
-            offered = ", ".join((*sorted(READS), SENDS))
+            offered = ", ".join((*OFFERED, *SENDS))
             text = f"{named} is not offered here, only reading and sending: {offered}"
-            return answer(jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text))
+            return jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text)
         try:
             read = encode(asked)  # not the body: the node might read duplicate keys differently
-            forwarded = await chain.pass_on(read, writes=bool(writes))
+            return await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
-            return answer(jsonrpc.error(None, REFUSED, str(gone)))
-        return Response(forwarded, media_type="application/json")
+            return jsonrpc.error(None, REFUSED, str(gone))
 
-    return Application([Route("/", rpc, methods=["GET", "POST"])])
+    async def rpc(request: Request) -> Response:
+        if request.method != "POST":
+            return PlainTextResponse(f"The JSON-RPC of {chain.node.name}: POST what you ask it.\n")
+        told = await answered(await read_body(request))
+        is_ours = isinstance(told, dict)
+        return answer(told) if is_ours else Response(told, media_type="application/json")
+
+    async def talk(socket: WebSocket) -> None:
+        async def reply(body: bytes, mine: Subscriptions) -> bytes:
+            told = await answered(body, mine)
+            return told if isinstance(told, bytes) else encode(told)
+
+        await converse(socket, chain.watchers, Subscriptions(_filters(chain)), reply, POLL_S)
+
+    return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])
+
+
+async def _sent(chain: EvmChain, asked: Json) -> bytes | Json:
+    """Send, and answer with the receipt: few nodes can, and one that waits answers nobody else."""
+    number = asked.get("id")
+    try:
+        raw, *wait = asked.get("params") or [None]
+        wait_s = read_wait(*wait[:1])
+        sends = {"jsonrpc": "2.0", "id": number, "method": SENDS[0], "params": [raw]}
+        answer = await chain.pass_on(encode(sends), writes=True)
+        sent = decode(answer, Any)
+        if "result" not in sent:
+            return answer
+        await chain.wait(read_hash(sent["result"]), wait_s)
+        receipt = await chain.node.ask("eth_getTransactionReceipt", sent["result"])
+    except TimeoutError:
+        return jsonrpc.error(number, NOT_MINED, LATE, sent["result"])
+    except (BadParams, ChainError) as wrong:
+        return jsonrpc.error(number, REFUSED, str(wrong))
+    return jsonrpc.result(number, receipt)
+
+
+async def _subscribed(subscriptions: Subscriptions, asked: Json) -> Json:
+    """Return the answer to a request to subscribe, or to end it."""
+    try:
+        given = asked.get("params") or [None]
+        if asked["method"] == SUBSCRIBE[0]:
+            told: Any = await subscriptions.add(given[0], given[1] if given[1:] else None)
+        else:
+            told = subscriptions.remove(read_text(given[0], "a subscription's id"))
+    except (ChainError, LookupError, BadParams) as wrong:
+        return jsonrpc.error(asked["id"], REFUSED, str(wrong))
+    return jsonrpc.result(asked["id"], told)
+
+
+def _filters(chain: EvmChain) -> Make:
+    """Return what makes subscriptions by filters of the node: any node has them, at its HTTP."""
+
+    async def make(kind: Any, wanted: Any) -> News:
+        of = [read_object(wanted or {}, "a filter")] if kind == "logs" else []
+        name = await chain.node.ask(FILTERS[kind], *of)
+
+        async def news() -> list[Any]:
+            told: list[Any] = await chain.node.ask("eth_getFilterChanges", name)
+            if kind == "newHeads":
+                each = [await chain.node.ask("eth_getBlockByHash", it, False) for it in told]
+                return [header(block) for block in each if block]
+            if kind == "newPendingTransactions" and wanted is True:
+                each = [await chain.node.ask("eth_getTransactionByHash", it) for it in told]
+                return [tx for tx in each if tx]
+            return told
+
+        return news
+
+    return make

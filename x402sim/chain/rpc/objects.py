@@ -4,16 +4,18 @@ Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from x402sim.chain.base import Block, Chain, Log, LogFilter, Transaction, TxReceipt
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.protocol.crypto import ZERO_ADDRESS, keccak256, to_hex
-from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
+from x402sim.protocol.raw_transaction import ACCESS_LIST, LEGACY, SET_CODE, SignedTransaction
 from x402sim.protocol.rpc_values import Json, quantity
 
 _ZERO_HASH = to_hex(bytes(32))
 _NO_UNCLES = to_hex(keccak256(b"\xc0"))
 _EMPTY_TRIE = to_hex(keccak256(b"\x80"))
+_NO_REQUESTS = to_hex(sha256().digest())
 _HEADER_BYTES = 540
 
 
@@ -27,8 +29,9 @@ def bloom(logs: Sequence[Log]) -> bytes:
     return bits.to_bytes(256)
 
 
-def transaction_object(tx: Transaction, chain_id: int) -> Json:
-    """Return a transaction; its three block fields are null while it waits to be mined.
+def transaction_object(tx: Transaction, chain_id: int, at_s: int | None = None) -> Json:
+    """Return a transaction, mined at a time if that is known; its three block fields are null
+    while it waits to be mined.
 
     One that the chain sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
     recovered from them.
@@ -47,6 +50,7 @@ def transaction_object(tx: Transaction, chain_id: int) -> Json:
         "input": to_hex(tx.call.data),
         "chainId": quantity(chain_id),
         **(_signature(tx.signed) if tx.signed else _UNSIGNED),
+        **({} if at_s is None else {"blockTimestamp": quantity(at_s)}),
     }
 
 
@@ -55,7 +59,7 @@ _UNSIGNED = {"type": "0x0", "v": "0x0", "r": "0x0", "s": "0x0"}
 
 def _signature(signed: SignedTransaction) -> Json:
     """Return the fields of a signed transaction that depend on its type."""
-    fields = {
+    fields: Json = {
         "type": quantity(signed.type),
         "v": quantity(signed.v),
         "r": quantity(signed.r),
@@ -63,16 +67,27 @@ def _signature(signed: SignedTransaction) -> Json:
     }
     if signed.type == LEGACY:
         return fields
-    return {
-        **fields,
-        "yParity": quantity(signed.v),
-        "maxFeePerGas": quantity(signed.max_fee_wei),
-        "maxPriorityFeePerGas": quantity(signed.max_tip_wei),
-        "accessList": [
-            {"address": to_hex(account), "storageKeys": list(map(to_hex, slots))}
-            for account, slots in signed.access_list
-        ],
-    }
+    fields["yParity"] = quantity(signed.v)
+    fields["accessList"] = [
+        {"address": to_hex(account), "storageKeys": list(map(to_hex, slots))}
+        for account, slots in signed.access_list
+    ]
+    if signed.type != ACCESS_LIST:
+        fields["maxFeePerGas"] = quantity(signed.max_fee_wei)
+        fields["maxPriorityFeePerGas"] = quantity(signed.max_tip_wei)
+    if signed.type == SET_CODE:
+        fields["authorizationList"] = [
+            {
+                "chainId": quantity(each.chain_id),
+                "address": to_hex(each.account),
+                "nonce": quantity(each.nonce),
+                "yParity": quantity(each.v),
+                "r": quantity(each.r),
+                "s": quantity(each.s),
+            }
+            for each in signed.delegations
+        ]
+    return fields
 
 
 def log_object(log: Log) -> Json:
@@ -87,6 +102,7 @@ def log_object(log: Log) -> Json:
         "transactionIndex": quantity(log.tx_index),
         "logIndex": quantity(log.index),
         "removed": False,
+        **({"blockTimestamp": quantity(log.timestamp_s)} if log.timestamp_s else {}),
     }
 
 
@@ -120,7 +136,8 @@ async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = T
     found: Sequence[str | Json] = [to_hex(tx_hash) for tx_hash in block.tx_hashes]
     if full:
         each = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
-        found = [transaction_object(tx, chain.chain_id) for tx in each if tx]
+        at_s = block.timestamp_s if mined else None
+        found = [transaction_object(tx, chain.chain_id, at_s) for tx in each if tx]
     logs = await chain.logs(LogFilter(block.number, block.number)) if mined else ()
     shown = {
         "number": quantity(block.number),
@@ -149,6 +166,7 @@ async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = T
         "blobGasUsed": "0x0",
         "excessBlobGas": "0x0",
         "parentBeaconBlockRoot": _ZERO_HASH,
+        "requestsHash": _NO_REQUESTS,
     }
     return shown if mined else shown | dict.fromkeys(("hash", "nonce", "logsBloom", "miner"))
 

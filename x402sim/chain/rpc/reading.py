@@ -9,28 +9,33 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import Block, ChainError
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
-from x402sim.chain.ledger.ledger import PENDING, Which
+from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.ledger import PENDING
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import EVERYTHING
-from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
+from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_lists, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
     receipt_object,
     transaction_object,
     whole_block,
 )
-from x402sim.protocol.crypto import to_hex
+from x402sim.chain.rpc.overriding import read_overrides
+from x402sim.chain.rpc.subscriptions import Subscriptions
+from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
     quantity,
     read_address,
     read_bool,
+    read_bytes,
     read_hash,
     read_number,
     read_object,
+    read_quantity,
     read_slot,
     read_text,
     shown,
@@ -39,6 +44,8 @@ from x402sim.version import VERSION
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
+BLOB_FEE_WEI = 1
+"""The least there is (EIP-4844): no block has blobs."""
 WHOLE = "whether to give whole transactions"
 
 
@@ -51,6 +58,14 @@ async def web3_clientVersion(rpc: RpcContext) -> str:
 
 async def net_version(rpc: RpcContext) -> str:
     return str(rpc.chain.chain_id)
+
+
+async def net_listening(rpc: RpcContext) -> bool:
+    return True
+
+
+async def web3_sha3(rpc: RpcContext, data: Any) -> str:
+    return to_hex(keccak256(read_bytes(data)))
 
 
 async def eth_chainId(rpc: RpcContext) -> Any:
@@ -76,6 +91,10 @@ async def eth_maxPriorityFeePerGas(rpc: RpcContext) -> Any:
     return quantity(0)
 
 
+async def eth_blobBaseFee(rpc: RpcContext) -> Any:
+    return quantity(BLOB_FEE_WEI)
+
+
 async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
     size = read_number(count, "count", least=1, most=MAX_FEE_HISTORY)
     wanted = _percentiles(percentiles)
@@ -91,6 +110,8 @@ async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: 
         "oldestBlock": quantity(numbers.start),
         "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
         "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT for b in blocks],
+        "baseFeePerBlobGas": [quantity(BLOB_FEE_WEI)] * (len(blocks) + 1),
+        "blobGasUsedRatio": [0.0] * len(blocks),
         **tips,
     }
 
@@ -153,19 +174,18 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 
 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
-    if block == "pending":
-        coming, whole = rpc.chain.pending_block(), read_bool(full, WHOLE)
-        return await whole_block(rpc.chain, coming, full=whole, mined=False)
-    return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
+    return await _block_object(rpc, await _block(rpc, block), full, mined=block != "pending")
 
 
 async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
     return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
 
 
-async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
+async def _block_object(
+    rpc: RpcContext, block: Block | None, full: Any, *, mined: bool = True
+) -> Json | None:
     whole = read_bool(full, WHOLE)
-    return None if block is None else await whole_block(rpc.chain, block, full=whole)
+    return None if block is None else await whole_block(rpc.chain, block, full=whole, mined=mined)
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
@@ -182,7 +202,45 @@ async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None
 
 async def eth_getTransactionByHash(rpc: RpcContext, tx_hash: Any) -> Json | None:
     tx = await rpc.chain.transaction(read_hash(tx_hash))
-    return transaction_object(tx, rpc.chain.chain_id) if tx else None
+    block = await rpc.chain.block(tx.block_hash) if tx and tx.block_hash else None
+    at_s = block.timestamp_s if block else None
+    return transaction_object(tx, rpc.chain.chain_id, at_s) if tx else None
+
+
+async def eth_getTransactionByBlockHashAndIndex(
+    rpc: RpcContext, block_hash: Any, index: Any
+) -> Json | None:
+    return await _transaction_of(rpc, await rpc.chain.block(read_hash(block_hash)), index)
+
+
+async def eth_getTransactionByBlockNumberAndIndex(
+    rpc: RpcContext, block: Any, index: Any
+) -> Json | None:
+    return await _transaction_of(rpc, await _block(rpc, block), index)
+
+
+async def _transaction_of(rpc: RpcContext, block: Block | None, index: Any) -> Json | None:
+    place = read_quantity(index, "an index")
+    if block is None or place >= len(block.tx_hashes):
+        return None
+    return await eth_getTransactionByHash(rpc, to_hex(block.tx_hashes[place]))
+
+
+async def eth_getBlockTransactionCountByHash(rpc: RpcContext, block_hash: Any) -> Any:
+    block = await rpc.chain.block(read_hash(block_hash))
+    return None if block is None else quantity(len(block.tx_hashes))
+
+
+async def eth_getBlockTransactionCountByNumber(rpc: RpcContext, block: Any) -> Any:
+    found = await _block(rpc, block)
+    return None if found is None else quantity(len(found.tx_hashes))
+
+
+async def _block(rpc: RpcContext, which: Any) -> Block | None:
+    """Return the block of a tag or a number, which may be the next one."""
+    if which == "pending":
+        return rpc.chain.pending_block()
+    return await rpc.chain.block(await number(rpc, which))
 
 
 async def eth_getRawTransactionByHash(rpc: RpcContext, tx_hash: Any) -> str | None:
@@ -244,26 +302,33 @@ async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
     return rpc.filters.remove(read_text(filter_id, "a filter's id"))
 
 
+async def eth_subscribe(rpc: RpcContext, kind: Any, wanted: Any = None) -> str:
+    return await _subscriptions(rpc).add(kind, wanted)
+
+
+async def eth_unsubscribe(rpc: RpcContext, subscription: Any) -> bool:
+    return _subscriptions(rpc).remove(read_text(subscription, "a subscription's id"))
+
+
+def _subscriptions(rpc: RpcContext) -> Subscriptions:
+    if rpc.subscriptions is None:
+        raise ChainError("notifications not supported: connect by WebSocket, to the same address")
+    return rpc.subscriptions
+
+
 # --- calls ---------------------------------------------------------------------------
 
 
 async def eth_call(
-    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> str:
-    return to_hex(await rpc.chain.call(*await _asked(rpc, transaction, block, overrides)))
+    found = read_overrides(accounts, blocks)
+    return to_hex(await rpc.chain.call(read_call(transaction), await state(rpc, block), found))
 
 
 async def eth_estimateGas(
-    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+    rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> Any:
-    asked = await _asked(rpc, transaction, block, overrides)
-    return quantity(await rpc.chain.estimate_gas(*asked))
-
-
-async def _asked(
-    rpc: RpcContext, transaction: Any, block: Any, overrides: Any
-) -> tuple[Call, Which]:
-    asked = read_call(transaction)
-    if overrides is not None:
-        raise BadParams(f"state overrides are not offered, got {shown(overrides)}")
-    return asked, await state(rpc, block)
+    found, asked = read_overrides(accounts, blocks), read_call(transaction)
+    needed = await rpc.chain.estimate_gas(asked, await state(rpc, block), found)
+    return quantity(needed + gas.of_lists(*read_lists(transaction)))

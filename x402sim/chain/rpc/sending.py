@@ -8,6 +8,7 @@ from x402sim.chain.base import Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.chain.rpc.jsonrpc import read_call
+from x402sim.chain.rpc.objects import receipt_object
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.rpc_values import (
@@ -21,6 +22,13 @@ from x402sim.protocol.rpc_values import (
     shown,
 )
 
+WAIT_S, MOST_WAIT_S = 20, 60
+"""How long a transaction is waited for that is to be mined before the answer, as on geth."""
+
+
+class NotMined(ChainError):
+    """A transaction, of this hash, was sent and not mined in time."""
+
 
 def _key(rpc: RpcContext, account: Address) -> PrivateKey:
     """Return the key of an account; raises `ChainError` if it is locked or not one of ours."""
@@ -33,6 +41,22 @@ def _key(rpc: RpcContext, account: Address) -> PrivateKey:
 
 async def eth_sendRawTransaction(rpc: RpcContext, data: Any) -> str:
     return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
+
+
+def read_wait(timeout_ms: Any = None) -> float:
+    """Return how many seconds to wait for a receipt; raises `BadParams`."""
+    if timeout_ms is None:
+        return WAIT_S
+    return read_number(timeout_ms, "milliseconds", most=1000 * MOST_WAIT_S) / 1000
+
+
+async def eth_sendRawTransactionSync(rpc: RpcContext, data: Any, timeout_ms: Any = None) -> Json:
+    wait_s = read_wait(timeout_ms)
+    tx_hash = await rpc.chain.send_signed(read_bytes(data, "a signed transaction"))
+    try:
+        return receipt_object(await rpc.chain.wait(tx_hash, wait_s))
+    except TimeoutError as late:
+        raise NotMined(to_hex(tx_hash)) from late
 
 
 async def eth_sendTransaction(rpc: RpcContext, transaction: Any) -> str:

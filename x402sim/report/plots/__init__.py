@@ -132,14 +132,14 @@ def caption(source: Any) -> str:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
         failed = source["error"].notna().sum() if "error" in source else 0
         seeds = source["seed"]
-        said = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
-        said += f", {len(source)} rows, {failed} failed"
+        text = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
+        text += f", {len(source)} rows, {failed} failed"
         makers = [source.attrs.get("made by", _UNKNOWN)]
     else:
         several = source if isinstance(source, Sequence) else [source]
-        said = "; ".join(map(_of_run, several))
+        text = "; ".join(map(_of_run, several))
         makers = [str(journal_of(each).maker or _UNKNOWN) for each in several]
-    return f"{said}; {' and '.join(dict.fromkeys(makers))}"
+    return f"{text}; {' and '.join(dict.fromkeys(makers))}"
 
 
 def _of_run(source: Source) -> str:

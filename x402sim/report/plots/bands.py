@@ -42,19 +42,30 @@ def bands(
     never is: `axes.set(yscale="log")`. Raises `ValueError` for a column or a result that the table
     does not have, for more lines than can be told apart, and for several means at one place.
     """
-    _require(table, (x, "result", "mean", *band, *([by] if by else [])))
+    places = [x, *([by] if by else [])]
+    for name in (*places, "result", "mean", *band):
+        if name not in table.columns:
+            hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
+            raise ValueError(unknown("column", name, table.columns) + hint)
     results = table["result"].unique()
     if y not in results:
         raise ValueError(unknown("result", y, results))
     rows = table[table["result"] == y]
     groups = [(None, rows)] if by is None else list(rows.groupby(by, sort=False))
-    _require_one_each(table, rows, [x, *([by] if by else [])])
+    if rows.duplicated(places).any():
+        before = list(table.columns[: list(table.columns).index("result")])
+        more = [name for name in before if name not in places and rows[name].nunique() > 1]
+        raise ValueError(
+            f"several means for one value of {' and '.join(places)}: the table varies in "
+            f"{', '.join(more)}, too; give it as `by`, or choose rows of one value"
+        )
     if len(groups) > len(LINES):
         raise ValueError(f"{by} has {len(groups)} values, of which {len(LINES)} can be told apart")
     ax = figure.prepare(ax)
     if rows.empty:
         return figure.empty_axes(ax, "no results")
-    at = _positions(rows[x])
+    known, is_number = rows[x].unique(), is_numeric_dtype(rows[x])
+    at = {value: float(value if is_number else rank) for rank, value in enumerate(known)}
     for (value, group), (colour, dashes), mark in zip(groups, LINES, MARKS, strict=False):
         xs = np.array([at[value] for value in group[x]])
         order = np.argsort(xs)
@@ -65,7 +76,7 @@ def bands(
             xs[order], mean, color=colour, ls=dashes, lw=1.4, marker=mark, ms=3.5,
             label="mean" if by is None else _named(by, value),
         )  # fmt: skip
-    _x_axis(ax, at, is_number=is_numeric_dtype(rows[x]))
+    _x_axis(ax, at, is_number=is_number)
     figure.label_axes(ax, titled(x), titled(y))
     shade = LINES[0][0] if len(groups) == 1 else GREY
     figure.legend(ax, [figure.area_sample(_meaning(table, band), shade, _ALPHA)])
@@ -77,32 +88,8 @@ def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
     if band != ("low", "high"):
         return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
     confidence, unit = table.attrs.get("confidence"), table.attrs.get("unit")
-    said = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
-    return f"{said}, by {unit}" if unit else said
-
-
-def _require(table: DataFrame, names: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in table.columns:
-            hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
-            raise ValueError(unknown("column", name, table.columns) + hint)
-
-
-def _require_one_each(table: DataFrame, rows: DataFrame, names: list[str]) -> None:
-    """Raise `ValueError` if there are several means at one place of a line."""
-    if rows.duplicated(names).any():
-        before = list(table.columns[: list(table.columns).index("result")])
-        more = [name for name in before if name not in names and rows[name].nunique() > 1]
-        raise ValueError(
-            f"several means for one value of {' and '.join(names)}: the table varies in "
-            f"{', '.join(more)}, too; give it as `by`, or choose rows of one value"
-        )
-
-
-def _positions(values: Any) -> dict[Any, float]:
-    """Return where each value is on the x axis: a number at itself, a text at its rank."""
-    known, is_number = values.unique(), is_numeric_dtype(values)
-    return {value: float(value if is_number else rank) for rank, value in enumerate(known)}
+    text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
+    return f"{text}, by {unit}" if unit else text
 
 
 def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
@@ -127,8 +114,8 @@ def _shown(value: Any) -> str:
 def _named(name: str, value: Any) -> str:
     """Return a parameter's value for a legend: "latency 60 s"; a text needs no parameter."""
     whole = f"{name} {value}"
-    if (said := figure.plain(whole)) != whole or isinstance(value, str):
-        return said if said != whole else figure.plain(value)
+    if (text := figure.plain(whole)) != whole or isinstance(value, str):
+        return text if text != whole else figure.plain(value)
     words, unit = _words(name)
     if isinstance(value, bool | np.bool_):
         return f"{words}: {'yes' if value else 'no'}"
@@ -147,5 +134,5 @@ _UNITS = (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s"), ("_min", "min"), ("_h",
 def _words(name: str) -> tuple[str, str]:
     """Return the words for a column, and the unit that its name ends with, if it has one."""
     suffix, unit = next((each for each in _UNITS if name.endswith(each[0])), ("", ""))
-    said = figure.plain(name)
-    return said if said != name else name.removesuffix(suffix).replace("_", " "), unit
+    text = figure.plain(name)
+    return text if text != name else name.removesuffix(suffix).replace("_", " "), unit

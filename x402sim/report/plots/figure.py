@@ -190,8 +190,8 @@ def empty_axes(ax: Axes, text: str) -> Axes:
 
 def plain(text: object) -> str:
     """Return a text, or the words that the caller has for it, without control characters."""
-    said = _labels.get().get(str(text), str(text))
-    return "".join(c if c.isprintable() else " " for c in said)
+    shown = _labels.get().get(str(text), str(text))
+    return "".join(c if c.isprintable() else " " for c in shown)
 
 
 def label_ends(
@@ -290,8 +290,8 @@ def transparent(image: bytes) -> bytes:
 
 def vectors(figure: Any, form: str) -> bytes:
     """Return a figure as SVG or PDF; the same figure gives the same bytes."""
-    said = ("Date", "Creator") if form == "svg" else ("CreationDate", "Creator", "Producer")
-    return _bytes(figure, form, metadata=dict.fromkeys(said))
+    left_out = ("Date", "Creator") if form == "svg" else ("CreationDate", "Creator", "Producer")
+    return _bytes(figure, form, metadata=dict.fromkeys(left_out))
 
 
 def _bytes(figure: Any, form: str, **options: Any) -> bytes:

@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report.money import sessions
-from x402sim.report.movements import Movements
+from x402sim.report.money import Movements, sessions
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLUE, GREY, LIGHT, LINES, Labels, styled
 from x402sim.report.reading import MINT, Reading, Source, journal_of, reading_of
@@ -70,7 +69,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     """Return each party's balance after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     moves = Movements(reading)
-    parties = (moves.told(name, reading.name) for name in ("sender", "to"))
+    parties = (moves.mapped(name, reading.name) for name in ("sender", "to"))
     for at_ms, amount_base, sender, to in zip(
         moves.at_ms.tolist(), moves.amounts_base, *parties, strict=True
     ):

@@ -60,8 +60,8 @@ def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
     what = table["path"].astype("str").map(_without_ids)
     order = {to: n for n, to in enumerate(_COLOURS)}
     groups = [
-        (LANES.get(str(to), str(to)), str(asked), group)
-        for (to, asked), group in table.groupby(["to", what], observed=True, sort=False)
+        (LANES.get(str(to), str(to)), str(path), group)
+        for (to, path), group in table.groupby(["to", what], observed=True, sort=False)
     ]
     most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_ROWS]
     return sorted(most, key=lambda each: order.get(each[0], len(order)))
@@ -81,7 +81,17 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
         facts.append(f"{len(group) - len(took)} unanswered")
     if len(took):
         facts.append(f"median {np.median(took):.3g} {scale[1]}")
-        _draw_spread(ax, y + 0.25, took, colour)
+        # each answer as a tick, and median and quartiles if there are enough answers
+        ticks, at = np.unique(took), y + 0.25
+        alpha = max(0.08, min(0.6, 30 / len(ticks)))
+        ax.plot(
+            ticks, np.full(len(ticks), at), "|", color=colour, ms=6, alpha=alpha, clip_on=False,
+        )  # fmt: skip
+        if len(took) >= _ENOUGH:
+            low, first, third, high = np.percentile(took, [5, 25, 75, 95])
+            ax.hlines(at, low, high, color=colour, lw=1)
+            ax.hlines(at, first, third, color=colour, lw=4)
+        ax.plot(np.median(took), at, "o", ms=4.5, mfc="white", mec=colour, mew=1.2, clip_on=False)
     for x, side, text, shade in (
         (0.0, "left", name, BLACK), (1.0, "right", ", ".join(facts), GREY)
     ):  # fmt: skip
@@ -89,21 +99,6 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
             x, y - 0.2, figure.plain(text), transform=ax.get_yaxis_transform(), ha=side,
             va="center", size=figure.font_size(ax) - 0.5, color=shade,
         )  # fmt: skip
-
-
-def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
-    """Draw each answer as a tick, and median and quartiles if there are enough answers."""
-    ticks = np.unique(took)
-    alpha = max(0.08, min(0.6, 30 / len(ticks)))
-    ax.plot(
-        ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=alpha,
-        clip_on=False,
-    )  # fmt: skip
-    if len(took) >= _ENOUGH:
-        low, first, third, high = np.percentile(took, [5, 25, 75, 95])
-        ax.hlines(y, low, high, color=colour, lw=1)
-        ax.hlines(y, first, third, color=colour, lw=4)
-    ax.plot(np.median(took), y, "o", ms=4.5, mfc="white", mec=colour, mew=1.2, clip_on=False)
 
 
 def _latency_axis(ax: Axes, took: Any) -> None:
@@ -126,7 +121,7 @@ _WAITING, _ALL, _SOME = "payments", "indexer run: all found", "indexer run: not 
 def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw how many settled payments have no block number yet, over time.
 
-    Dot: an indexer run that found every record it asked for; ring: a run that did not. `labels`
+    Dot: an indexer run that found every record of its batch; ring: a run that did not. `labels`
     are other words for those of the legend and the axes.
     """
     journal = journal_of(source)

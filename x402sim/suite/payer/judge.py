@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Loss, Outcome
+from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
 from x402sim.suite.payer.case import Fault, PayerCase
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import Way
 from x402sim.suite.payer.start import Payer
+from x402sim.suite.redact import impersonal
 
 PATIENCE_S = 20.0
 """How long one start may take."""
@@ -166,6 +167,7 @@ def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseR
             actual=wrong.actual,
             reason="" if wrong.loss_base else wrong.why,
             loss=_loss(wrong, played),
+            evidence=Evidence(about=wrong.expected, answer=impersonal(wrong.actual)),
             exchange=played.told() + (f"\nits last line: {log}" if log else ""),
             seconds=seconds,
             has_begun=True,

@@ -20,7 +20,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.report.results import Loss
 from x402sim.suite import redact
 from x402sim.suite.service.answers import Paid
-from x402sim.suite.service.expect import expect
+from x402sim.suite.service.expect import expect_transfers
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.control.client import ControlClient, ControlError
@@ -189,7 +189,7 @@ class ControlApi:
                 f"what the payer paid in {len(moved)} transfers, beyond the {len(amounts_base)} due"
             )
             loss = self.loss(sum(moved) - sum(amounts_base), why)
-            expect(what, amounts(moved), amounts(amounts_base), loss=loss)
+            expect_transfers(what, amounts(moved), amounts(amounts_base), loss)
 
     def loss(self, base: int, why: str) -> Loss | None:
         """Return what was lost, in base units of the world's token; None if that is nothing."""

@@ -1,54 +1,75 @@
 """Expectations: each function fails the check unless the target's answer is as expected."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from x402sim.report.results import Loss
+from x402sim.report.results import Demand, Loss
 from x402sim.suite.service.answers import TargetAnswer
-from x402sim.suite.verdict import CheckFailed
+from x402sim.suite.verdict import CheckFailed, amounts
+
+Show = Callable[[], str] | None
+"""Renders the exchange behind a failure; None: that is the last one."""
 
 
 def expect(
     what: str,
     actual: Any,
     expected: Any,
-    show: Callable[[], str] | None = None,
+    show: Show = None,
     loss: Loss | None = None,
+    demand: Demand = Demand.OTHER,
 ) -> None:
-    """Fail unless `actual` equals `expected`; `show` is the exchange behind it, if not the last.
-
-    `loss` is what it costs then, as counted on the ledger.
-    """
+    """Fail unless `actual` equals `expected`; `loss` is what it costs then, as counted."""
     if actual != expected:
-        raise CheckFailed(what, expected, actual, show, loss)
+        raise CheckFailed(what, expected, actual, show, demand, loss)
 
 
-def require(what: str, holds: bool, actual: Any, show: Callable[[], str] | None = None) -> None:
-    """Fail unless a condition holds; `what` describes it, and `show` its exchange."""
+def require(
+    what: str, holds: bool, actual: Any, show: Show = None, demand: Demand = Demand.OTHER
+) -> None:
+    """Fail unless a condition holds; `what` describes it."""
     if not holds:
-        raise CheckFailed("", what, actual, show)
+        raise CheckFailed("", what, actual, show, demand)
+
+
+expect_form = partial(expect, demand=Demand.FORM)
+require_form = partial(require, demand=Demand.FORM)
+"""Judge how an answer is written: nobody loses money if it is wrong."""
+
+
+def expect_transfers(what: str, moved: Any, wanted: Any, loss: Loss | None = None) -> None:
+    """Fail unless these transfers were made; both are lists, or texts of `amounts`."""
+    is_missing = moved in ([], amounts([])) and wanted not in ([], amounts([]))
+    demand = Demand.TRANSFER if is_missing else Demand.OTHER
+    expect(what, moved, wanted, loss=loss, demand=demand)
 
 
 def expect_served(answer: TargetAnswer) -> None:
     """Fail unless the protected content was served."""
     if answer.status != 200 or not answer.has_content:
-        raise CheckFailed("the request", "200 with the content", answer.summary, answer.show)
+        raise CheckFailed(
+            "the request", "200 with the content", answer.summary, answer.show, Demand.CONTENT
+        )
 
 
 def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
     """Fail if protected content was served, or if the answer must be a 402 and asks for nothing."""
     if answer.has_content or (200 <= answer.status < 300 and not answer.is_offer):
+        demand = Demand.WITHHELD if answer.has_content else Demand.UNPAID_2XX
         raise CheckFailed(
-            "a request without valid proof", "no content", answer.summary, answer.show
+            "a request without valid proof", "no content", answer.summary, answer.show, demand
         )
     if is_402 and not answer.is_offer:
-        raise CheckFailed("a request without valid proof", 402, answer.summary, answer.show)
+        raise CheckFailed(
+            "a request without valid proof", 402, answer.summary, answer.show, Demand.OFFER
+        )
 
 
 def expect_withheld(answer: TargetAnswer, said: str = "") -> None:
     """Fail if protected content was served; accept any other answer. `said` names the request."""
     what = f"no protected content{said and ' for '}{said}"
-    require(what, not answer.has_content, answer.summary, answer.show)
+    require(what, not answer.has_content, answer.summary, answer.show, Demand.WITHHELD)
 
 
 def expect_refused(answer: TargetAnswer, *texts: str) -> None:
@@ -60,12 +81,20 @@ def expect_refused(answer: TargetAnswer, *texts: str) -> None:
     texts = () if answer.target.is_one_step else texts  # section 7 is about two steps
     wanted = " or ".join(map(repr, texts))
     if answer.is_receipt:
-        raise CheckFailed("the settlement", wanted or "a refusal", answer.summary, answer.show)
+        raise CheckFailed(
+            "the settlement", wanted or "a refusal", answer.summary, answer.show, Demand.REFUSED
+        )
     if answer.target.is_one_step and 200 <= answer.status < 300:
-        raise CheckFailed("a payment that is refused", "no 2xx", answer.summary, answer.show)
+        raise CheckFailed(
+            "a payment that is refused", "no 2xx", answer.summary, answer.show, Demand.REFUSED_2XX
+        )
     if texts and not any(text in answer.text for text in texts):
-        raise CheckFailed("the error's text", wanted, answer.summary, answer.show)
+        raise CheckFailed(
+            "the error's text", wanted, answer.summary, answer.show, Demand.ERROR_TEXT
+        )
     for text in texts:
         allowed = answer.target.statuses.get(text)
         if text in answer.text and allowed and answer.status not in allowed:
-            raise CheckFailed(f"the status of {text!r}", allowed, answer.status, answer.show)
+            raise CheckFailed(
+                f"the status of {text!r}", allowed, answer.status, answer.show, Demand.STATUS
+            )

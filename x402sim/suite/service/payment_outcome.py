@@ -11,10 +11,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.expect import (
-    expect,
     expect_not_served,
     expect_refused,
     expect_served,
+    expect_transfers,
     expect_withheld,
 )
 from x402sim.suite.service.places import filled, shown
@@ -62,7 +62,9 @@ async def expect_nothing_or_as_issued(
         return False
     if probe.world.exists:
         wanted = paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
-        expect("what was settled, on the ledger", await probe.world.payments(payer), [wanted])
+        expect_transfers(
+            "what was settled, on the ledger", await probe.world.payments(payer), [wanted]
+        )
     expect_served(await probe.opened(challenge, answer))
     return True
 

@@ -15,6 +15,7 @@ import msgspec
 from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
+from x402sim.report.results import Demand
 from x402sim.suite import redact
 from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import (
@@ -150,7 +151,9 @@ class Probe:
             request = http.build_request(method, path, content=content, headers=all_headers)
         except (UnicodeEncodeError, httpx.InvalidURL) as error:
             what = "an id of the target that was to be sent"
-            raise CheckFailed(what, "text that a header or a path can have", str(error)) from error
+            raise CheckFailed(
+                what, "text that a header or a path can have", str(error), demand=Demand.FORM
+            ) from error
         if self.setting.stopped:
             raise Inconclusive(self.setting.stopped)
         if as_is:

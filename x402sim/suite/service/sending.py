@@ -19,6 +19,7 @@ import httpx
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.report.results import Demand
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.scheduler import RestartFailed
@@ -235,6 +236,7 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
         "an answer to every request",
         f"{said}; {again}",
         setting.showing(last.request, None, last.outcome),
+        Demand.GOES_ON,
     ) from error
 
 

@@ -16,6 +16,7 @@ from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
 from x402sim.protocol.refusals import Refusal
+from x402sim.report.results import Demand
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.control_api import ControlApi
 from x402sim.suite.service.places import whole
@@ -143,7 +144,9 @@ class Wallets:
         may_be_short = Refusal.INSUFFICIENT_BALANCE.text in answer.text or answer.target.is_one_step
         if (answer.status >= 500 or may_be_short) and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
-        raise CheckFailed("a valid payment", "a receipt", answer.summary)
+        raise CheckFailed(
+            "a valid payment", "a receipt", answer.summary, demand=Demand.VALID_PAYMENT
+        )
 
 
 def _to_pay(requirements: dict[str, Any]) -> PaymentRequirements:

@@ -33,8 +33,7 @@ from x402sim.world.control.messages import (
     Transfer,
     WorldInfo,
 )
-from x402sim.world.running_world import RunningWorld, Snapshot
-from x402sim.world.service_process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, ServiceProcess, Snapshot
 from x402sim.world.transport.faults import read_fault
 
 Read = TypeVar("Read")

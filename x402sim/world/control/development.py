@@ -18,9 +18,11 @@ from x402sim.protocol.rpc_values import (
     quantity,
     read_address,
     read_bool,
+    read_bytes,
     read_hash,
     read_number,
     read_object,
+    read_slot,
 )
 from x402sim.world.control.actions import LATEST_S, TEN_YEARS_S, mining, pass_time, rewinding
 from x402sim.world.control.app import ACTIONS, Recorder
@@ -109,6 +111,27 @@ async def _set_balance(dev: Development, _: RpcContext, account: Any, amount_wei
     await chain.set_native_balance(read_address(account), read_number(amount_wei, "wei"))
 
 
+async def _set_code(_: Development, rpc: RpcContext, account: Any, code: Any) -> None:
+    await rpc.chain.put_code(read_address(account), read_bytes(code, "code"))
+
+
+async def _set_storage(_: Development, rpc: RpcContext, account: Any, slot: Any, word: Any) -> bool:
+    await rpc.chain.set_word(read_address(account), read_slot(slot), read_hash(word, "a word"))
+    return True
+
+
+async def _set_nonce(_: Development, rpc: RpcContext, account: Any, nonce: Any) -> None:
+    most = 2**63 - 1  # what the ledger's file can hold
+    await rpc.chain.set_nonce(read_address(account), read_number(nonce, "a nonce", most=most))
+
+
+async def _reset(dev: Development, _: RpcContext, forking: Any = None) -> None:
+    """Begin again with block 0, as the whole world does; there is nothing to fork."""
+    if forking:
+        raise ChainError("the ledger forks no other chain: use --chain anvil, or anvil itself")
+    await dev.act("/reset", clock=False)
+
+
 async def _drop(dev: Development, _: RpcContext, tx_hash: Any) -> Any:
     """Drop a transaction from the mempool, and those of its account after it."""
     return tx_hash if await rewinding(dev.world).drop(Hash(read_hash(tx_hash))) else None
@@ -148,6 +171,10 @@ METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "setNextBlockTimestamp": _set_next_time,
     "mine": _mine,
     "setBalance": _set_balance,
+    "setCode": _set_code,
+    "setStorageAt": _set_storage,
+    "setNonce": _set_nonce,
+    "reset": _reset,
     "dropTransaction": _drop,
     "impersonateAccount": _impersonate,
     "stopImpersonatingAccount": _stop_impersonating,

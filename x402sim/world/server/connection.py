@@ -29,7 +29,7 @@ from uvicorn.server import ServerState
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
-from x402sim.world.transport.middleware import ABORT
+from x402sim.world.transport.faults import ABORT
 
 
 class Wire:
@@ -469,6 +469,8 @@ class Shared:
     deadlines: Deadlines | None = DEADLINES
     held_bytes: int = 0
     """The bytes of requests that connections hold beyond the free ones of each."""
+    websocket_at: Callable[[str], "Callable[..., Any] | None"] = lambda _: None
+    """What makes a connection a WebSocket at a path; None where it cannot be one."""
 
 
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
@@ -506,6 +508,8 @@ class HttpConnection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._wants_continue = False
+        self._upgrade: Callable[[bytes], Any] | None = None
+        """What makes this connection a WebSocket, given the head of the request."""
 
     # --- what the transport tells -----------------------------------------------------
 
@@ -580,7 +584,9 @@ class HttpConnection(asyncio.Protocol):
                     self._message_bytes = 0  # the one before is answered
                 self._feed(self._piece())
         except httptools.HttpParserUpgrade:
-            pass  # answered as if it did not ask, and nothing can follow it
+            if self._upgrade is not None:
+                self._become_websocket(self._upgrade)
+                return  # else it is answered as if it did not ask, and nothing can follow it
         except httptools.HttpParserError:
             self._refuse(RequestError.INVALID_HTTP, None)
         self._balance()
@@ -662,6 +668,9 @@ class HttpConnection(asyncio.Protocol):
             ABORT: self._abort,
         }
         self._awaited, self._watched = "body", None
+        self._upgrade = self._websocket(scope)
+        if self._upgrade is not None:
+            return
         self._exchange = Exchange(
             self._wire,
             scope,
@@ -682,10 +691,37 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Parse nothing more until the request is answered."""
+        if self._upgrade is not None:
+            return
         assert self._exchange is not None
         self._awaited, self._watched = "nothing", None
         self._has_begun, self._body_left = False, 0
         self._exchange.end_of_body()
+
+    def _websocket(self, scope: dict[str, Any]) -> Callable[[bytes], Any] | None:
+        """Return what makes this connection a WebSocket, if a request asks for it and can."""
+        names = [value.lower() for name, value in self._headers if name.lower() == b"upgrade"]
+        if names != [b"websocket"] or not self._parser.should_upgrade():
+            return None
+        made = self._shared.websocket_at(scope["path"])
+        if made is None or scope["method"] != "GET" or self._body_left != 0:
+            return None
+        return lambda head: made(self._wire, scope, head, self._state)
+
+    def _become_websocket(self, made: Callable[[bytes], Any]) -> None:
+        """Leave the connection to frames, with what came behind the request."""
+        lines = (b"%b: %b\r\n" % header for header in self._headers)
+        head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, b"".join(lines))
+        rest = self._rest[self._at :]
+        self._stop_watching()
+        self._hold(0)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._state.connections.discard(cast(Any, self))
+        frames = made(head)
+        self._wire.transport.set_protocol(frames)
+        self._shared.workers.begin(frames, self._app, self._state.tasks)
+        frames.data_received(rest)
 
     # --- one request after the other ------------------------------------------------------
 

@@ -191,10 +191,6 @@ def as_text(line: LogLine, *, colours: bool = False) -> str:
     return f"{line.time} {middle} {line.ms:6.0f} ms{end}\n{below}"
 
 
-def _colour(status: int | None) -> str:
-    return _ASKS if status == 402 else _COLOURS.get((status or 500) // 100, "")
-
-
 def _bounded(lines: list[str]) -> list[str]:
     """Return lines without secrets, few enough and short enough to be read."""
     kept = [_SECRET.sub(r"\1***", text) for text in lines[:MAX_LINES]]
@@ -227,7 +223,9 @@ def _end(proof: str | None) -> str:
 def _middle(who: str, method: str, path: str, status: int | None, colours: bool) -> str:
     """Return what is between time and milliseconds: who asked for what, and the status."""
     what, who = _cut(printable(f"{method} {path}"), 31), _cut(printable(who), 12)
-    colour = _colour(status) if colours else ""
+    colour = ""
+    if colours:
+        colour = _ASKS if status == 402 else _COLOURS.get((status or 500) // 100, "")
     return f"{who:<12} {what:<31} {colour}{status or '---'}{_PLAIN if colour else ''}"
 
 

@@ -73,7 +73,7 @@ def varying(headers: Headers) -> list[str]:
 class _Stored(NamedTuple):
     start: Message
     parts: list[Message]
-    asked: dict[str, str | None]
+    varied: dict[str, str | None]
     """The values of the request's headers on which it depends."""
     at_s: float
     fresh_s: float
@@ -87,12 +87,17 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
         if scope["type"] != "http" or scope["method"] != "GET":
             await app(scope, receive, send)
             return
-        asked = Headers(scope=scope)
-        place = scope["path"], scope["query_string"], asked.get("host")
+        sent = Headers(scope=scope)
+        place = scope["path"], scope["query_string"], sent.get("host")
         now_s = clock.now()
         kept = [each for each in found.get(place, ()) if now_s < each.at_s + each.fresh_s]
-        hit = next((each for each in kept if _is_for(each, asked)), None)
-        if hit is not None and not (cache.obeys_headers and _wants_new(asked)):
+        hit = None
+        for each in kept:  # an answer is one to a request with these headers (RFC 9111, 4.1)
+            if all(sent.get(name) == value for name, value in each.varied.items()):
+                hit = each
+                break
+        wants_new = not {"no-cache", "no-store"}.isdisjoint(directives(sent))
+        if hit is not None and not (cache.obeys_headers and wants_new):
             age = b"%d" % (now_s - hit.at_s)
             await send({**hit.start, "headers": [*hit.start["headers"], (b"age", age)]})
             for part in hit.parts:
@@ -109,21 +114,12 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
             return  # cut off
         start, *parts = messages
         headers = Headers(raw=start["headers"])
-        fresh_s = storable_s(cache, asked, start["status"], headers)
+        fresh_s = storable_s(cache, sent, start["status"], headers)
         if fresh_s > 0:
             names = varying(headers) if cache.obeys_headers else []
-            depends = {name: asked.get(name) for name in names}
+            depends = {name: sent.get(name) for name in names}
             new = _Stored(start, parts, depends, clock.now(), fresh_s)
             others = [each for each in kept if each is not hit]
             found[place] = [*others, new]
 
     return serve
-
-
-def _is_for(stored: _Stored, asked: Headers) -> bool:
-    """Tell whether a stored answer is one to a request with these headers (RFC 9111, 4.1)."""
-    return all(asked.get(name) == value for name, value in stored.asked.items())
-
-
-def _wants_new(asked: Headers) -> bool:
-    return not {"no-cache", "no-store"}.isdisjoint(directives(asked))

@@ -1,0 +1,207 @@
+"""A connection that its client has made a WebSocket (RFC 6455), on the library `websockets`.
+
+It is read as far as the application takes messages: a client that sends more waits in its socket,
+as does one that reads nothing of what its pings or messages are answered with. Messages have as
+many bytes as the body of a request, and are not compressed. Who is silent is asked for a sign of
+life, and cut off without one.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, cast
+
+from starlette.types import ASGIApp, Message, Scope
+from uvicorn.server import ServerState
+from websockets.exceptions import InvalidState
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+
+from x402sim.http import web
+from x402sim.world.server.connection import Wire
+
+PIECE_BYTES = 4096
+"""How much is parsed at a time: the messages in it are what waits for the application."""
+ALIVE_S = 20
+"""Seconds of silence before a ping, and before the end of a connection that does not answer it."""
+log = logging.getLogger("x402sim")
+
+
+class WebSocketConnection(asyncio.Protocol):
+    """One WebSocket: parses its frames, and has an ASGI application answer.
+
+    `head` is the request that asked for it, as it was sent, and `scope` what it says.
+    """
+
+    is_started = True
+    """A server that stops ends it with a frame, and never with an answer."""
+
+    def __init__(self, wire: Wire, scope: Scope, head: bytes, state: ServerState) -> None:
+        self.scope: Scope = {**scope, "type": "websocket", "subprotocols": [], web.CONNECTION: self}
+        self.scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
+        self.scope["extensions"] = {"websocket.http.response": {}}
+        self._wire, self._state = wire, state
+        self._frames = ServerProtocol(max_size=web.MAX_BODY_BYTES, logger=log)
+        self._rest = b""
+        self._parts: list[bytes] = []
+        """Those of a message whose end is not here yet."""
+        self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
+        self._taken = asyncio.Event()
+        self._code = int(CloseCode.ABNORMAL_CLOSURE)
+        self._status = 0
+        self._is_heard = self._is_ended = False
+        self._frames.receive_data(head)
+        asked = cast(Request, self._frames.events_received()[0])
+        self._answer: Response = self._frames.accept(asked)
+        state.connections.add(cast(Any, self))
+        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ask)
+
+    async def run(self, app: ASGIApp) -> None:
+        """Have an application answer, then close."""
+        try:
+            if self._answer.status_code != 101:  # as it is no handshake of this protocol
+                self._respond(self._answer)
+                return
+            await app(self.scope, self.receive, self.send)
+            self._close(CloseCode.NORMAL_CLOSURE)
+        except Exception:
+            log.exception("an application raised, with a WebSocket")
+            self._close(CloseCode.INTERNAL_ERROR)
+        finally:
+            self._wire.transport.close()
+            del self.scope
+
+    # --- what the transport tells ---------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the application."""
+        self._timer.cancel()
+        self._state.connections.discard(cast(Any, self))
+        self._wire.lose()
+        self._end()
+
+    def pause_writing(self) -> None:
+        """Read nothing of a client that does not read."""
+        self._wire.pause()
+        self._wire.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Let answers go on, and read."""
+        self._wire.resume()
+        self._parse()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse as much as the application takes."""
+        self._is_heard = True
+        if not self._is_ended:
+            self._rest += data
+            self._parse()
+
+    def shutdown(self) -> None:
+        """Close, as the server stops (uvicorn calls it)."""
+        self._close(CloseCode.SERVICE_RESTART)
+        self._end()
+
+    # --- frames ---------------------------------------------------------------------------
+
+    def _parse(self) -> None:
+        """Parse piece by piece, until a message waits or its client does not read."""
+        frames, transport = self._frames, self._wire.transport
+        while self._rest and not (self._waiting or self._wire.is_paused or self._is_ended):
+            piece, self._rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
+            frames.receive_data(piece)
+            for event in frames.events_received():
+                self._take(cast(Frame, event))
+            self._write()  # what the library answers: pongs, and why it closes
+            if frames.close_rcvd or frames.parser_exc:
+                self._code = (frames.close_rcvd or frames.close_sent or self).code
+                self._end()
+        if not transport.is_closing():
+            is_full = bool(self._rest) or self._wire.is_paused
+            (transport.pause_reading if is_full else transport.resume_reading)()
+
+    @property
+    def code(self) -> int:
+        """Why it ended, as RFC 6455 numbers it (7.4.1)."""
+        return self._code
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            return
+        self._parts.append(bytes(frame.data))
+        if frame.fin:
+            whole, self._parts = b"".join(self._parts), []
+            self._tell({"type": "websocket.receive", "bytes": whole})
+
+    def _tell(self, message: Message) -> None:
+        self._waiting.append(message)
+        self._taken.set()
+
+    def _end(self) -> None:
+        if not self._is_ended:
+            self._is_ended, self._rest = True, b""
+            self._tell({"type": "websocket.disconnect", "code": self._code})
+
+    def _ask(self) -> None:
+        """Send a ping to a silent client, and cut off one that has not answered the last."""
+        if not self._is_heard and self._status == 101 and not self._wire.is_paused:
+            self._wire.transport.abort()
+            return
+        self._is_heard = self._wire.is_paused  # who does not read is not asked
+        if self._status == 101 and not self._is_ended:
+            self._frames.send_ping(b"")
+            self._write()
+        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ask)
+
+    def _write(self) -> None:
+        if not self._wire.is_closing:
+            self._wire.write(b"".join(self._frames.data_to_send()))
+
+    def _respond(self, response: Response) -> None:
+        self._status = response.status_code
+        self._frames.send_response(response)
+        self._write()
+
+    def _close(self, code: int) -> None:
+        if self._status == 101:
+            try:
+                self._frames.send_close(code)
+            except InvalidState:  # it is closed already
+                return
+            self._write()
+
+    # --- ASGI -----------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        """Return the next message, and read on."""
+        while not self._waiting:
+            self._taken.clear()
+            await self._taken.wait()
+        message = self._waiting.popleft()
+        self._parse()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Accept or refuse the handshake, send a message, or close."""
+        await self._wire.drained()
+        match message["type"]:
+            case "websocket.accept":
+                self._respond(self._answer)
+            case "websocket.http.response.start":
+                self._refusal = message
+            case "websocket.http.response.body":
+                refusal = self._frames.reject(self._refusal["status"], message["body"].decode())
+                del refusal.headers["Content-Type"], refusal.headers["Content-Length"]
+                for name, value in self._refusal["headers"]:
+                    refusal.headers[name.decode()] = value.decode("latin-1")
+                self._respond(refusal)
+            case "websocket.send" if not self._is_ended:
+                self._frames.send_text(message["text"].encode())
+                self._write()
+            case "websocket.close" if self._status:
+                self._close(message["code"])
+            case "websocket.close":
+                self._respond(self._frames.reject(403, ""))
+            case _:  # a message to a client that has left
+                pass
