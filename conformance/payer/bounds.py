@@ -132,7 +132,7 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
 def _made_of_it(played: Played) -> str:
     """Tell how many payments are signed."""
     return (
-        f"it signs {len(played.signed)} payments, and is {'' if played.is_served else 'not '}served"
+        f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
     )
 
 

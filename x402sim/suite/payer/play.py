@@ -103,7 +103,7 @@ class Played:
 
     def sums(self) -> str:
         """Return what the money did, in a sentence."""
-        told = [f"{len(self.moved)} transfers, {self.tokens(self.moved_base)}"]
+        told = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
         if self.exposed:
             base = sum(each.auth.value for each in self.exposed)
             told.append(f"{len(self.exposed)} unused authorizations for {self.tokens(base)}")
