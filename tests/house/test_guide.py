@@ -22,7 +22,7 @@ from x402sim.cli import COMMANDS, load
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
 LINKING = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md",
-    ROOT / "conformance" / "README.md", ROOT / "notebooks" / "README.md", *sorted(GUIDE.glob("*.md")),
+    ROOT / "conformance" / "README.md", ROOT / "conformance" / "service" / "README.md", ROOT / "notebooks" / "README.md", *sorted(GUIDE.glob("*.md")),
 ]  # fmt: skip
 
 

@@ -57,8 +57,8 @@ def test_faults_that_strike_all_come_when_others_have_waited_and_restarts_come_l
     ]  # fmt: skip
 
 
-def test_what_fails_beside_a_refund_in_trouble_only_and_holds_alone_has_held() -> None:
-    """Alone, it would have been judged so: no verdict is changed by company."""
+def test_what_fails_beside_a_refund_in_trouble_only_is_judged_once_more_in_quiet() -> None:
+    """So no verdict is changed by these."""
 
     async def waits(probe: Probe) -> None:
         await probe.wait(1)

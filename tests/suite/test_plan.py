@@ -7,16 +7,18 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.change import setting
+from tests.mutants.change import all_of, setting
 from tests.mutants.jury import quiet
+from tests.mutants.wrapper import overriding
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
+from x402sim.suite.case import matching
 from x402sim.suite.options import flags_of
-from x402sim.suite.service.check import PATIENCE_S, Check
+from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
 from x402sim.suite.service.engine import all_checks, folder, run, run_case
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.parse_options import parse
@@ -272,3 +274,61 @@ def test_requests_of_one_run_share_a_pace() -> None:
         return clock.now() - before
 
     assert asyncio.run(main()) >= 10 / 50 - 0.01
+
+
+OF_TIME = ("3/expiry-refund", "3/refund-once", "1/indexer", "8/indexer-interval", "8/indexer-query")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_a_service_with_one_loop_for_its_background_is_judged_as_any_other() -> None:
+    """It indexes nothing while it waits after a refund that was refused: refunds in trouble are
+    beside the checks of the indexer, and what fails then is judged alone."""
+    busy: list[asyncio.Lock] = []
+
+    async def settle(it: Any, payment: Any, requirements: Any) -> Any:
+        if payment.authorization is None or payment.authorization.from_ != it.service.env.wallet:
+            return await it.inner.settle(payment, requirements)
+        async with busy[0]:
+            try:
+                outcome = await it.inner.settle(payment, requirements)
+            except Exception:
+                await it.service.clock.sleep(2)
+                raise
+            if not hasattr(outcome, "tx_hash"):
+                await it.service.clock.sleep(2)
+            return outcome
+
+    async def transaction(it: Any, tx_hash: str) -> Any:
+        async with busy[0]:
+            return await it.inner.transaction(tx_hash)
+
+    sessions = SessionsEndpoint(duration_unit_s=1, refund_within_s=10)
+    target = Target(indexer=Indexer(interval_s=2), sessions=sessions)
+    of_one_loop = all_of(
+        setting(indexer_interval_s=2, session_sweep_s=1),
+        overriding("facilitator", settle=settle),
+        overriding("explorer", transaction=transaction),
+    )
+    checks = [each for name in OF_TIME for each in matching(all_checks(), name, IDS_BEGIN)]
+    told: list[str] = []
+
+    async def main() -> list[tuple[str, str, str]]:
+        busy.append(asyncio.Lock())
+        world = World(seed=1, service=Settings(phase=0), heartbeat_s=300)
+        async with in_process(of_one_loop(world)) as stage:
+            judged = Setting(
+                options=Options(target=target),
+                http=stage.client("suite"),
+                clock=stage.clock,
+                rng=stage.rng,
+                control=stage.control,
+                tell=told.append,
+            )
+            found = [each async for each in run(judged, checks)]
+            wrong = (Outcome.FAILED, Outcome.INCONCLUSIVE)
+            return [(each.id, each.outcome, each.reason) for each in found if each.outcome in wrong]
+
+    with quiet():
+        assert run_virtual(main) == []
+    assert any("spec/8/indexer-query, " in each and "once more" in each for each in told)

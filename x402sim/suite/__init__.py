@@ -1,4 +1,5 @@
-"""The conformance suite's engine: targets, checks, and running checks against a target.
+"""The engine of the judges: subjects, their cases and options, verdicts, reports.
 
-The checks are in the folder `conformance`, one file for each topic.
+What only one kind of subject needs is in a package of its own (`service`, `payer`); its cases are
+in a folder of `conformance`.
 """

@@ -18,7 +18,7 @@ from x402sim.suite import redact
 from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear
 from x402sim.suite.service.check import Baseline, Check
 from x402sim.suite.service.expect import expect_served
-from x402sim.suite.service.order import in_groups, is_beside
+from x402sim.suite.service.order import Order, in_groups, is_beside
 from x402sim.suite.service.plan import is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.recovery import recover
@@ -128,6 +128,19 @@ async def _run_cases(
             restarting += start(order.unsettling)
             await scheduler.when_ready(len(restarting))
             await asyncio.gather(*restarting)
+        if doubtful := _beside_trouble(setting, order, done):
+            await recover(setting)
+            named = ", ".join(dict.fromkeys(case.id for case in doubtful))
+            setting.tell(f"judging {named} once more, which failed beside refunds in trouble")
+            waiting = start(case for case in doubtful if is_beside(setting, case))
+            rest = [case for case in doubtful if not is_beside(setting, case)]
+            for case in rest:
+                if not case.disturbs:
+                    await play(case)
+            await asyncio.gather(*waiting)
+            for case in rest:
+                if case.disturbs:
+                    await play(case)
     for each in certain():
         yield each
     for check_id, cases in ids.items():
@@ -160,22 +173,37 @@ def is_doubtful(setting: Setting, case: Check, done: dict[Check, CaseResult]) ->
     """Tell whether a case has failed in company: where there is a world, others have faults."""
     has_faults = setting.control is not None and setting.advance is None
     is_failed = done[case].outcome is Outcome.FAILED
-    return has_faults and is_failed and bool(setting.scheduler.company.of[case.name])
+    company = setting.scheduler.company
+    return has_faults and is_failed and bool(company.of[case.name] or company.faults[case.name])
+
+
+def _beside_trouble(setting: Setting, order: Order, done: dict[Check, CaseResult]) -> list[Check]:
+    """Return the doubtful cases near which there were no faults but those of refunds in trouble.
+
+    A target with one loop for its background may do nothing else meanwhile: they are judged once
+    more, in quiet, beside each other.
+    """
+    had_faults_of = setting.scheduler.company.had_faults_of
+    troubled = {case.name for case in order.troubled}
+    return [
+        case
+        for case in done
+        if is_doubtful(setting, case, done)
+        and had_faults_of(case.name, troubled)
+        and Need.RESTART not in case.needs
+        and case not in order.troubled
+    ]
 
 
 async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseResult]) -> None:
     """Repeat the doubtful cases of an id alone, until one has failed again: then the id has failed.
 
-    One that holds alone is inconclusive, and says who was beside it; but if no other faults were
-    near it than those of refunds in trouble, it holds: alone, it would have been judged so.
+    One that holds alone is inconclusive, and says who was beside it.
     """
-    troubled = {case.id for case in in_groups(setting, done).troubled}
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
             continue
-        company = setting.scheduler.company
-        first, beside = done[case], company.told(case.name)
-        was_beside_trouble = company.was_beside(case.name, troubled)
+        first, beside = done[case], setting.scheduler.company.told(case.name)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
@@ -185,9 +213,6 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
             done[case] = msgspec.structs.replace(again, seconds=seconds)
             return
         held = again.outcome in HOLDS
-        if held and was_beside_trouble:
-            done[case] = msgspec.structs.replace(again, seconds=seconds)
-            continue
         alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
         whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
         said = f"expected {first.expected}, got {first.actual}"

@@ -2,7 +2,7 @@
 
 What strikes the refunds of its own payers only waits beside all of them. A target may have one loop
 for all that it does in the background, and index nothing while it repeats a refund that the
-facilitator has refused: what fails beside such a case is repeated alone, and that counts.
+facilitator has refused: what fails beside such cases only is judged once more without them.
 """
 
 from collections.abc import Iterable

@@ -52,24 +52,32 @@ class Company:
     """The ids that have disturbed the target since it was last seen to run as usual."""
     disturbers: set[str] = field(default_factory=set)
     """The ids that have disturbed the target at any time."""
+    faults: dict[str, set[str]] = field(default_factory=dict)
+    """The names of the other cases whose faults were near a case, by the name of the case."""
     _waiting: dict[str, str] = field(default_factory=dict)
     """The ids of the cases that have begun, and let others act while they wait, by their names."""
     _in_trouble: dict[str, str] = field(default_factory=dict)
     """Those of them that disturb the target while they wait."""
+    _left: set[str] = field(default_factory=set)
+    """The names of the cases that have disturbed the target since it was last seen to recover."""
 
     @contextmanager
     def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
         """Let a case act from now on, to the end of the block."""
         beside = self._waiting.values() if waits else ()
         self.of[name] = dict.fromkeys(it for it in (*self.unrecovered, *beside) if it != check_id)
+        self.faults[name] = {*self._left}
         for other, other_id in self._waiting.items():
             if other_id != check_id:
                 self.of[other][check_id] = None
+            if disturbs:
+                self.faults[other].add(name)
         if waits:
             self._waiting[name] = check_id
         if disturbs:
             self.unrecovered[check_id] = None
             self.disturbers.add(check_id)
+            self._left.add(name)
         if disturbs and waits:
             self._in_trouble[name] = check_id
         try:
@@ -81,11 +89,11 @@ class Company:
     def recovered(self) -> None:
         """Note that the target does in the background what it should, but for what goes on."""
         self.unrecovered = dict.fromkeys(self._in_trouble.values())
+        self._left = {*self._in_trouble}
 
-    def was_beside(self, name: str, troubled: Collection[str]) -> bool:
-        """Tell whether one of these ids was beside a case, and nobody else with faults."""
-        disturbers = self.disturbers.intersection(self.of[name])
-        return bool(disturbers) and disturbers.issubset(troubled)
+    def had_faults_of(self, name: str, troubled: Collection[str]) -> bool:
+        """Tell whether the only faults near a case were those of these other cases."""
+        return bool(self.faults[name]) and self.faults[name].issubset(troubled)
 
     def told(self, name: str) -> list[str]:
         """Return the ids that were beside a case, those that disturb first."""
