@@ -104,6 +104,9 @@ def test_overrides_are_those_of_anvil(two: list[ChainDriver]) -> None:
             assert ours.get("error", {}).get("data") == real.get("error", {}).get("data"), name
             answered += "result" in ours
     assert answered > 10
+    for driver in two:
+        poor = {**call(b"", NEW, ALICE.address_bytes), "value": "0x5"}
+        assert "nsufficient funds" in driver.rpc.error("eth_call", poor, "latest")["message"]
 
 
 def test_what_is_set_is_there_until_it_is_undone(two: list[ChainDriver]) -> None:

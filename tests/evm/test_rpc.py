@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce
+import pytest
+
+from tests.chain.helpers import ALICE, MALLORY, NOW_S, OWNER, RELAYER, SHOP, TOKEN, nonce
 from tests.evm.flows import paid
-from tests.evm.helpers import ChainDriver
+from tests.evm.helpers import MONEY, ChainDriver, Town
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.node.local_chain import LocalChain
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
 
@@ -190,6 +194,35 @@ def apart(ours: Any, real: Any, within: str = "answer") -> Iterator[str]:
                 yield from apart(*pair, within)
         case _ if ours != real:
             yield within
+
+
+@pytest.mark.parametrize("at_block_time", [True, False])
+def test_a_call_has_the_time_of_the_newest_block_as_on_an_idle_node_or_that_of_now(
+    circle_town: Town, at_block_time: bool
+) -> None:
+    """An authorization that is valid from now on, and one that has expired since the last block."""
+    town = circle_town
+    options = {"calls_at_block_time": at_block_time}
+    node = LocalChain(
+        town.node, town.network, town.clock, **MONEY, install=lambda *_: None, **options
+    )
+    ledger = LedgerChain(town.network, town.clock, **MONEY, **options)
+    real, ours = (town.driver(chain) for chain in (node, ledger))
+    town.now[0] += 100
+    fields = {"from": SHOP.address, "to": to_hex(TOKEN)}
+    told = []
+    for window in ({"valid_after": NOW_S + 50}, {"valid_before": NOW_S + 50}):
+        data = paid(str(window), ALICE, SHOP, domain=town.network.domain, **window)
+        asked = {**fields, "data": to_hex(data)}
+        by_rpc = ["error" in d.rpc.ask("eth_call", asked, "latest") for d in (real, ours)]
+        told.append((real.tried(data, SHOP), ours.tried(data, SHOP), *by_rpc))
+    early, expired = (
+        f"FiatTokenV2: authorization is {why}" for why in ("not yet valid", "expired")
+    )
+    if at_block_time:
+        assert told == [(early, early, True, True), (None, None, False, False)]
+    else:  # anvil's own way at its RPC is a node's
+        assert told == [(None, None, True, False), (expired, expired, False, True)]
 
 
 def test_the_ledger_answers_as_anvil(two: list[ChainDriver]) -> None:

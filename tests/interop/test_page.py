@@ -25,10 +25,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield running
 
 
-@shows("browser of a paying page", "npm @sparticuz/chromium", "EIP-1193, x402 version 2")
+@shows("browser of a paying page", "npm @sparticuz/chromium", "EIP-1193 {by}, x402 version 2")
 @THOROUGH  # npm installs Chromium, of 65 MB
-def test_a_page_pays_with_an_injected_wallet(server: Server) -> None:
+@pytest.mark.parametrize("by", ["by HTTP", "by WebSocket"])
+def test_a_page_pays_with_an_injected_wallet(server: Server, by: str) -> None:
     told = {
+        "socket": by == "by WebSocket",
         "page": PAGE,
         "wallet": WALLET,
         "rpc": server.ready["rpc"],

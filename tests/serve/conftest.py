@@ -1,10 +1,13 @@
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.serve.browser import Browser
 from tests.serve.driver import Payer, Server
 from tests.serve.hosted import hosted
+
+if TYPE_CHECKING:
+    from tests.serve.browser import Browser
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +23,10 @@ def payer(server: Server) -> Payer:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator["Browser"]:
     """Chromium, with one page; at the end it has complained of nothing."""
+    from tests.serve.browser import Browser  # it needs Node.js, and most tests here do not
+
     browser = Browser()
     yield browser
     browser.close()
@@ -29,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def shown(browser: Browser) -> Iterator[Server]:
+def shown(browser: "Browser") -> Iterator[Server]:
     """A server of its own, whose page the browser shows."""
     with hosted() as running:
         browser.do("setViewport", {"width": 1400, "height": 900})

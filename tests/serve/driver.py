@@ -32,7 +32,7 @@ from x402sim.protocol.networks import NETWORKS
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 PRICE = 10_000
-READY_S = 20
+READY_S = 60  # beside many other programs a start takes ten times as long
 STOP_S = 15
 Answer = httpx.Response
 

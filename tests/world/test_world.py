@@ -19,8 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
+from x402sim.chain.base import Call
+from x402sim.chain.contract import MULTICALL
 from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import PaymentFailed
+from x402sim.protocol import abi
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.service import payments
@@ -468,6 +471,23 @@ async def test_blocks_of_a_block_time_go_on_while_mining_is_off(world: LiveWorld
     before = await world.stage.parts.chain.height()
     await world.clock.sleep(50)
     assert await world.stage.parts.chain.height() == before + 10
+
+
+@pytest.mark.parametrize("at_block_time", [True, False])
+def test_a_call_has_the_time_of_the_newest_block_or_of_now(at_block_time: bool) -> None:
+    asked = Call(MULTICALL, MULTICALL, abi.selector("getCurrentBlockTimestamp()"))
+
+    async def story(world: LiveWorld) -> None:
+        await world.clock.sleep(30)
+        chain = world.stage.parts.chain
+        head = await chain.block(await chain.height())
+        late_s = int.from_bytes(await chain.call(asked)) - head.timestamp_s
+        assert late_s == (0 if at_block_time else 30)
+
+    run = World(calls_at_block_time=at_block_time).play(story)
+    assert run.outcome == "passed"
+    (begin,) = (each.event for each in run.journal.of(events.Begin))
+    assert begin.options == ({"calls_at_block_time": "True"} if at_block_time else {})
 
 
 @pytest.mark.parametrize(("held_base", "too_much"), [(5_000_000, 4_000_000), (20_000, -980_000)])

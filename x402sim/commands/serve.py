@@ -107,6 +107,13 @@ NoService = Annotated[
         help="Run the world without a service, and print the settings for a service of your own.",
     ),
 ]
+AtBlockTime = Annotated[
+    bool,
+    typer.Option(
+        "--calls-at-block-time",
+        help="Judge eth_call at the newest block's timestamp, as an idle node does, and not now.",
+    ),
+]
 Deploy = Annotated[
     bool,
     typer.Option(
@@ -146,6 +153,7 @@ def serve(
     network: Networks = None,
     network_file: common.NetworkFile = None,
     block_time: common.BlockTime = None,
+    calls_at_block_time: AtBlockTime = False,
     chain: common.Chain = "ledger",
     token: common.Token = None,
     deploy: Deploy = False,
@@ -184,6 +192,7 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
+            calls_at_block_time=calls_at_block_time,
             chain=backend,
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=_facilitator(facilitator),

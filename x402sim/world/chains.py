@@ -116,6 +116,8 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the RPC signs transactions for the funded accounts."""
     gas_price: Callable[[], int] | None = None
     """The price in wei of a unit of gas now; None: the network's base fee."""
+    calls_at_block_time: bool = False
+    """Whether calls in the newest state are judged at its block's time, and not now."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
 
@@ -205,6 +207,7 @@ class Ledger:
             database=request.file,
             left_out=request.without_token_rules,
             gas_price=request.gas_price,
+            calls_at_block_time=request.calls_at_block_time,
         )
         keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
         return OpenChain(
@@ -262,6 +265,7 @@ class Anvil:
             balances=request.balances,
             native=accounts.native,
             gas_price=request.gas_price,
+            calls_at_block_time=request.calls_at_block_time,
         )
         return OpenChain(
             chain=chain,

@@ -445,6 +445,7 @@ _RECORDED = (
     "service",
     "facilitator",
     "explorer",
+    "calls_at_block_time",
 )
 
 

@@ -489,6 +489,7 @@ class RunningWorld:
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
                 gas_price=gas_price_wei(options.gas_price_gwei, draws, chain_clock.now),
+                calls_at_block_time=options.calls_at_block_time,
                 without_token_rules=left_out,
             )
         )

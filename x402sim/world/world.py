@@ -219,6 +219,10 @@ class World:
         Whether the chain's JSON-RPC signs for the funded accounts; default True.
     heartbeat_s
         Seconds between empty blocks where no block time is given; default 60.
+    calls_at_block_time
+        Whether `eth_call` and `eth_estimateGas` at "latest" have the timestamp of the newest block,
+        as on a node whose chain is idle. Default False: they have the time of now, as if a block
+        had just come; those at "pending" always do.
     hooks
         `Hooks`, functions that change parts as they are built; for tests of this kit.
 
@@ -254,6 +258,7 @@ class World:
     has_service: bool = True
     unlocked: bool = True
     heartbeat_s: float = 60
+    calls_at_block_time: bool = False
     hooks: Hooks = Hooks()
 
     def __post_init__(self) -> None:

@@ -12,16 +12,28 @@ const files = {
   "/ethers.js": ["text/javascript", await here("node_modules/ethers/dist/ethers.min.js")],
 };
 
-// The wallet: it asks the node, whose accounts are its own.
+// The wallet: it asks the node, whose accounts are its own, by HTTP or on one WebSocket.
 const asked = [];
+const waiting = new Map();
+const headers = { Origin: given.wallet };
+const socket = given.socket ? new WebSocket(given.rpc.replace(/^http/, "ws"), { headers }) : null;
+if (socket) {
+  await new Promise((done, fail) => Object.assign(socket, { onopen: done, onerror: fail }));
+  socket.onmessage = ({ data }) => {
+    const answer = JSON.parse(data);
+    waiting.get(answer.id)(answer);
+  };
+}
 async function wallet(request) {
   asked.push(request.method);
-  const answer = await fetch(given.rpc, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", Origin: given.wallet },
-    body: JSON.stringify({ jsonrpc: "2.0", id: asked.length, params: [], ...request }),
-  });
-  return answer.json();
+  const id = asked.length;
+  const body = JSON.stringify({ jsonrpc: "2.0", id, params: [], ...request });
+  if (socket) {
+    socket.send(body);
+    return new Promise((done) => waiting.set(id, done));
+  }
+  const json = { ...headers, "Content-Type": "application/json" };
+  return (await fetch(given.rpc, { method: "POST", headers: json, body })).json();
 }
 
 const browser = await puppeteer.launch({
@@ -66,4 +78,5 @@ try {
   console.log(JSON.stringify({ bought, sent, asked }));
 } finally {
   await browser.close();
+  socket?.close();
 }

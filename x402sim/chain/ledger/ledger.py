@@ -67,6 +67,7 @@ class LedgerChain:
         has_history: bool = False,
         left_out: Iterable[tuple[str, str]] = (),
         gas_price: Callable[[], int] | None = None,
+        calls_at_block_time: bool = False,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -74,7 +75,7 @@ class LedgerChain:
         self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
         """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
-        self._base_fee_wei = network.base_fee_wei
+        self._base_fee_wei, self._at_block_time = network.base_fee_wei, calls_at_block_time
         self._gas_price = gas_price or (lambda: network.base_fee_wei)
         self._clock = clock
         self._new_machine: Callable[[int, int], Machine] = lambda genesis_s, most_wei: Machine(
@@ -141,9 +142,10 @@ class LedgerChain:
     def _call(
         self, call: Call, block: Which, overrides: Overrides | None
     ) -> tuple[bytes, Frame | None]:
-        """Run a call now, or at the time of an older block."""
+        """Run a call in the newest state now, as if a block had just come, or at a block's time."""
         state = self.after(block)
-        is_now = block == PENDING or state is self.machine.state
+        is_newest = state is self.machine.state and not self._at_block_time
+        is_now = block == PENDING or is_newest
         return self.machine.call(call, self._clock.now_s() if is_now else 0, state, overrides)
 
     def after(self, block: Which) -> LedgerState:

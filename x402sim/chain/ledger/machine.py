@@ -29,7 +29,7 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.overrides import Overrides
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
-from x402sim.protocol.crypto import Address, Hash, keccak256
+from x402sim.protocol.crypto import Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -228,6 +228,9 @@ class Machine:
             if overrides is not None:
                 overrides.apply(state, token, call)
                 now_s = now_s if overrides.time_s is None else overrides.time_s
+            if call.value > (held := state.native.get(call.sender, 0)):
+                told = f"address {checksum(call.sender)} have {held} want {call.value}"
+                raise ChainError(f"insufficient funds for gas * price + value: {told}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:

@@ -57,6 +57,7 @@ class LocalChain(EvmChain):
         native: Mapping[Address, int] | None = None,
         install: Install = install_stablecoin,
         gas_price: Callable[[], int] | None = None,
+        calls_at_block_time: bool = False,
     ) -> None:
         """Write the token and the balances into block 0 of an empty node; blocks until done.
 
@@ -67,7 +68,7 @@ class LocalChain(EvmChain):
         super().__init__(node.rpc, network, clock)
         self.owner = owner
         self._local, self._gas_price = node, gas_price or (lambda: network.base_fee_wei)
-        self._changed = asyncio.Event()
+        self._at_block_time, self._changed = calls_at_block_time, asyncio.Event()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
         ask = node.rpc.ask_now
         try:
@@ -86,9 +87,12 @@ class LocalChain(EvmChain):
     # --- what every chain offers -----------------------------------------------------
 
     async def call(self, call: Call) -> bytes:
-        """Run a call as if in a block mined now, and discard its effects; raises `Reverted`."""
-        shown, now = objects.call_object(call), await self.next_block()
-        return await self.node.read(read_bytes, "eth_call", shown, "latest", {}, now)
+        """Run a call as if in a block mined now, or at the newest block's time, and discard its
+        effects; raises `Reverted`.
+        """
+        at = {} if self._at_block_time else await self.next_block()
+        shown = objects.call_object(call)
+        return await self.node.read(read_bytes, "eth_call", shown, "latest", {}, at)
 
     async def next_block(self) -> Json:
         """Return the number and the time of a block mined now, as a parameter of a call."""

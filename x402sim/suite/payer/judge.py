@@ -19,6 +19,9 @@ from x402sim.suite.redact import impersonal
 
 PATIENCE_S = 20.0
 """How long one start may take."""
+CONTROL_S, TIMES = 60.0, 4
+"""How long a start of a control may take, and how many times as long any other, on a machine that
+is busy: a start that is ended for its slowness would be no finding."""
 BESIDE = 12
 """How many plays that mostly wait run beside the others."""
 
@@ -56,7 +59,7 @@ class Judge:
                 name=f"{case.played_as}{again}",
                 network=self.network,
                 seed=self.seed,
-                patience_s=self.patience_s,
+                patience_s=max(self.patience_s, CONTROL_S * case.is_control),
                 limit_starts=case.starts,
             )
         self.starts += len(played.starts)
@@ -79,6 +82,7 @@ class Judge:
         )
         done = [each.seconds / len(each.starts) for each in played.values() if each.is_served]
         self.start_s = max(done, default=self.start_s)
+        self.patience_s = max(self.patience_s, TIMES * self.start_s)
         broken = {}
         for way, each in played.items():
             wrong = controls[way].test(each)
