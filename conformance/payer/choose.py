@@ -15,12 +15,11 @@ BECAUSE = (
 )
 
 
-def _schemes(shop: Shop, right: Offer) -> list[Offer]:
-    permit = {**right.extra, "assetTransferMethod": "permit2"}
+def _schemes(_: Shop, right: Offer) -> list[Offer]:
+    """Schemes that nobody has: a shop takes what it offers, and a payer may have `upto`."""
     return [
-        replace(right, scheme="upto", amount="40000"),
-        replace(right, scheme="batch-settlement"),
-        replace(right, extra=permit),
+        replace(right, scheme="x-bond", amount="40000"),
+        replace(right, scheme="x-credit"),
         right,
     ]
 

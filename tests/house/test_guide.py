@@ -18,6 +18,7 @@ from tests.house.carried import OF_DOCSTRINGS
 from tests.house.reference import GUIDE, PAGES, SCHEMA, serve_schema
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import COMMANDS, load
+from x402sim.suite.subjects import SUBJECTS
 
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
 LINKING = [
@@ -32,6 +33,7 @@ def text(page: str, ending: str = ".md") -> str:
 
 TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
+    "judging-payers": ["tests/suite_payer/test_judging.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 3,
@@ -175,6 +177,11 @@ def options_of(words: list[str]) -> set[str] | None:
     if words[0] not in COMMANDS:
         return None
     command = load(words[0])
+    if (
+        words[0] == "conformance" and words[1:2] and words[1] in SUBJECTS
+    ):  # made when it is asked for
+        context = command.make_context("conformance", [words[1], "--help"], resilient_parsing=True)
+        command = context.command
     for word in words[1:]:
         if not hasattr(command, "commands"):
             break
@@ -198,6 +205,8 @@ def commands_in(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_exist_with_their_options(page: Path) -> None:
     for words in commands_in(page):
+        if "--" in words:  # what follows is another's command
+            words = words[: words.index("--")]
         known = options_of(words)
         assert known is not None, f"no command: {' '.join(words)}"
         used = {word.split("=")[0] for word in words if word.startswith("--")}

@@ -210,3 +210,15 @@ def test_the_page_of_cases_is_up_to_date() -> None:
     from tests.suite_payer import page
 
     assert page.FILE.read_text(encoding="utf-8") == page.page()
+
+
+def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
+    """The keys of causes.toml are what cases expect, word for word."""
+    import tomllib
+
+    folder = Path(__file__).parents[2]
+    keys = tomllib.loads((folder / "conformance/payer/causes.toml").read_text(encoding="utf-8"))
+    files = [*(folder / "conformance/payer").glob("*.py"), folder / "x402sim/suite/payer/case.py"]
+    written = "".join(file.read_text(encoding="utf-8") for file in files)
+    fixed = [key for key in keys if "60 requests" not in key]
+    assert [key for key in fixed if f'"{key}"' not in written] == []

@@ -176,9 +176,9 @@ def committed_at_most(most_base: int) -> Test:
 
 
 _LIMITS = {
-    0: "nothing leaves the wallet, or can",
-    PRICE_BASE: "one price leaves the wallet, or can",
-    CAP_BASE: "no more than the cap leaves the wallet, or can",
+    0: "no payment leaves the wallet, or can",
+    PRICE_BASE: "payments of one price leave the wallet, or can",
+    CAP_BASE: "payments within the cap leave the wallet, or can",
 }
 
 
@@ -199,7 +199,7 @@ def served(played: Played) -> Fault | None:
     else:
         actual = f"{len(played.starts)} starts, the last: {last.how if last else 'none'}"
     return Fault(
-        expected="a start that ends well and shows what was bought",
+        expected="a start that is served, and shows what was bought",
         actual=f"{actual}; {played.sums()}",
         loss_base=played.committed_base,
         why="paid, and not served" if played.committed_base else "",

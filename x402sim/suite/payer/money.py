@@ -7,7 +7,6 @@ that other money; here it counts by its amount.
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 
 from x402sim.protocol.crypto import BadSignature, checksum, parse_address, recover, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.messages import decoded
 from x402sim.suite.payer.wire import Request
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
@@ -61,11 +61,11 @@ def _json_of(text: str) -> Any:
         return None
     with suppress(ValueError, binascii.Error):
         if text[:2] in ("0x", "0X"):
-            return json.loads(bytes.fromhex(text[2:]))
+            return decoded(bytes.fromhex(text[2:]))
         if text[0] == "{":
-            return json.loads(text)
+            return decoded(text.encode())
         padded = text.replace("-", "+").replace("_", "/")
-        return json.loads(base64.b64decode(padded + "=" * (-len(padded) % 4)))
+        return decoded(base64.b64decode(padded + "=" * (-len(padded) % 4)))
     return None
 
 

@@ -5,7 +5,6 @@ and URLs of nodes are taken out of it: a payer that is judged can reach no money
 """
 
 import asyncio
-import inspect
 import json
 import os
 import re
@@ -226,13 +225,12 @@ class Function:
         return getattr(self.buy, "__qualname__", repr(self.buy))
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
-        """Call it, a function that is not async in a thread; an exception says that it failed."""
+        """Call it, in a thread unless it is async; an exception says that it failed."""
         try:
             async with asyncio.timeout(patience_s):
-                if inspect.iscoroutinefunction(self.buy):
-                    value = await self.buy(task)
-                else:
-                    value = await asyncio.to_thread(self.buy, task)
+                value = await asyncio.to_thread(self.buy, task)
+                if isinstance(value, Awaitable):
+                    value = await value
         except TimeoutError:
             return Ended(ok=False, how=f"no end in {patience_s:g} s", timed_out=True)
         except Exception as error:  # noqa: BLE001 - whatever it raises, it has not bought

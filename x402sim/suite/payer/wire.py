@@ -16,6 +16,7 @@ from typing import Any
 import httptools
 
 from x402sim.clock import Clock
+from x402sim.protocol.messages import decoded
 
 CLOCK = Clock()
 MOST_BYTES = 8 << 20
@@ -43,11 +44,8 @@ class Request:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None if it is none."""
-        try:
-            return json.loads(self.body)
-        except ValueError:
-            return None
+        """The body as JSON; None if it is none, or too deep."""
+        return decoded(self.body)
 
 
 class How(Enum):
