@@ -5,6 +5,7 @@ that repeats a run.
 """
 
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
@@ -89,7 +90,7 @@ def given(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that flags give, read; raises `ValueError` that names the flag."""
+    """Return the fields that flags give, read; raises `ValueError` that names flag or variable."""
     every, found = given(options, values), {}
     for name, each in _flags(options).items():
         if (value := every[each.name]) is None:
@@ -97,7 +98,10 @@ def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found[name] = each.read(value)
         except ValueError as wrong:
-            raise ValueError(_named(each.option, str(wrong))) from None
+            variable = each.variable
+            is_there = variable and os.environ.get(variable) == value
+            named = variable if variable and is_there else each.option
+            raise ValueError(_named(named, str(wrong))) from None
     return found
 
 

@@ -103,15 +103,6 @@ def _required(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _key(text: str) -> Wallet:
-    """Return the wallet of a key; raises `ValueError` that says where it was given."""
-    try:
-        return Wallet(text)
-    except ValueError as wrong:
-        is_variable = os.environ.get(KEY_VARIABLE) == text
-        raise ValueError(f"{KEY_VARIABLE if is_variable else '--payer-key'}: {wrong}") from None
-
-
 def _shown_key(text: str) -> str | None:
     """Return how a command names a key; None if it takes it from its variable by itself."""
     return None if os.environ.get(KEY_VARIABLE) == text else f"${KEY_VARIABLE}"
@@ -186,7 +177,7 @@ class Options:
         name="payer_key",
         metavar="HEX",
         variable=KEY_VARIABLE,
-        read=_key,
+        read=Wallet,
         shows=_shown_key,
     )
     world_url: str | None = flag(
