@@ -206,7 +206,8 @@ class Shop:
             self.struck += 1
             paid = await self._settled(signed) if outcome.settles else Paid("0x" + "ab" * 32)
             served = self.served
-            reply = outcome.reply(self, right(paid))
+            rightly = self.ask(paid.reason, paid) if paid.reason else right(paid)
+            reply = outcome.reply(self, rightly)
             self.served = (
                 served if reply.how is not How.WHOLE or not self._has(reply) else self.served
             )
@@ -334,7 +335,8 @@ class Shop:
 
     async def _ours(self, request: Request, found: Sequence[Signed]) -> Reply:
         if request.path == PAY_PATH and found:
-            payment_id = str((request.json or {}).get("paymentId"))
+            body = request.json if isinstance(request.json, dict) else {}
+            payment_id = str(body.get("paymentId"))
 
             def receipt(paid: Paid) -> Reply:
                 self.by_id[payment_id] = replace(paid, payment_id=payment_id)
@@ -369,7 +371,8 @@ class Shop:
         if signed.auth.nonce in self.paid:  # whatever was answered, the shop knows
             self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
         if reply.status == 402:
-            return as_json({"error": "Payment failed", "reason": "refused"}, 402)
+            refused = as_json({"error": "Payment failed", "reason": "refused"}, 402)
+            return replace(refused, how=reply.how, after_s=reply.after_s)
         return reply
 
     def _struck_at_goods(self, right: Reply) -> Reply:
@@ -393,7 +396,7 @@ class Shop:
         body = request.json if isinstance(request.json, dict) else {}
         try:
             deposit = round(float(str(body.get("maxSpend"))) * 10**self.network.decimals)
-        except ValueError:
+        except (ValueError, OverflowError):  # OverflowError: "inf" is a float, and no integer
             return as_json({"error": "Invalid maxSpend"}, 400)
         if shown is None:
             self.asked += 1
