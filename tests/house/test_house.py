@@ -81,7 +81,6 @@ READS = {
     "suite/service/ending.py": "the names of a target's fields",
     "suite/service/first_payment.py": "what a target answers",
     "suite/service/preflight.py": "what the TLS library says",
-    "suite/payer/start.py": "names of variables, and keys in them",
     "suite/redact.py": "secrets in what was sent",
     "suite/service/second.py": "paths in a target's pages",
     "suite/service/target.py": "what is wrong in a target file, as msgspec says it",

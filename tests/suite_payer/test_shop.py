@@ -95,3 +95,18 @@ def test_of_authorizations_with_one_nonce_the_dearest_counts_and_on_each_chain()
     assert signing((50_000, ours), (10_000, ours)).committed_base == 50_000
     both = signing((10_000, ours), (50_000, MAINNET))
     assert (both.committed_base, len(both.elsewhere), len(both.exposed)) == (60_000, 1, 1)
+
+
+def test_a_session_has_what_was_deposited_whatever_the_payer_asks_for_then() -> None:
+    async def settle(_: Signed) -> Paid:
+        return Paid("0x" + "ab" * 32)
+
+    it = shop(Way.SESSION, Story())
+    it.settle = settle
+    pays = {"paymentId": "pay_1"}
+    assert asked(it, "/api/pay", pays, pays=True).status == 200  # 10000 base units
+    shown = {PAYMENT_ID.replace("-", "_"): "pay_1"}
+    opened = asked(it, "/api/sessions/create", {"maxSpend": "1000"}, **shown)
+    assert (opened.status, json.loads(opened.body)["deposited"]) == (201, "10000")
+    for amount in ("-1", "1e3", "inf", None):
+        assert asked(it, "/api/sessions/create", {"maxSpend": amount}).status == 400
