@@ -131,9 +131,7 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
 
 def _made_of_it(played: Played) -> str:
     """Tell how many payments are signed."""
-    return (
-        f"it signs {len(played.signed)} payments, and is {'' if played.is_served else 'not '}served"
-    )
+    return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
 
 _BIG = 24 << 20

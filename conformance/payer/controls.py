@@ -19,7 +19,7 @@ def _buys(played: Played) -> Fault | str | None:
 
 
 def _random_nonce(played: Played) -> Fault | None:
-    for nonce in played.signed:
+    for nonce in {each.auth.nonce for each in played.signed.values()}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
             return Fault(
                 expected="a nonce of 32 random bytes",

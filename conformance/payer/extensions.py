@@ -61,7 +61,7 @@ def _pays_again(played: Played) -> str | None:
     signs_in = any(name == SIGN_IN for name, _ in played.headers)
     if signs_in and not played.signed:
         return "it signs in, and pays nothing"
-    return f"it {'signs in, and ' if signs_in else ''}pays {len(played.signed)} times"
+    return f"{'signs in; ' if signs_in else ''}payments: {len(played.signed)}"
 
 
 def _identifier(shop: Shop) -> Mapping[str, Any]:

@@ -49,7 +49,7 @@ def _ends_within_a_day(played: Played) -> Fault | None:
 
 def _signs_for_name(played: Played) -> str:
     """Tell how many signatures are made."""
-    return f"it signs {len(played.signed)} times" if played.signed else "it does not"
+    return f"payments signed: {len(played.signed)}"
 
 
 _CAP = f"the task allows {CAP_BASE} base units, and the offer is for more"

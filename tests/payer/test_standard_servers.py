@@ -1,5 +1,7 @@
 """`PaymentAuth` pays servers of the x402 standard, versions 1 and 2, in one step."""
 
+import base64
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -60,12 +62,15 @@ class StandardShop:
     answers: Callable[[int], Reply | Exception] = lambda count: (200, PAID)
     paid: list[StandardPayment] = field(default_factory=list)
     error: str | None = None
+    extensions: dict[str, Any] | None = None
+    extensions_paid: list[Any] = field(default_factory=list)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         text = request.headers.get(PAYMENT_HEADERS[self.version])
         if text is None:
             return self.required()
         self.paid.append(read_payment(self.version, text))
+        self.extensions_paid.append(json.loads(base64.b64decode(text)).get("extensions"))
         answer = self.answers(len(self.paid))
         if isinstance(answer, Exception):
             raise answer
@@ -79,7 +84,11 @@ class StandardShop:
         if self.version == 2:
             accepts = [RequirementsV2(**each) for each in self.offers]
             second = RequiredV2(
-                x402_version=2, accepts=accepts, resource=Resource(url=URL), error=self.error
+                x402_version=2,
+                accepts=accepts,
+                resource=Resource(url=URL),
+                error=self.error,
+                extensions=self.extensions,
             )
             return httpx.Response(402, json={}, headers={REQUIRED_HEADER: to_base64(second)})
         first = RequiredV1(
@@ -305,3 +314,10 @@ def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:
     said = ask(StandardShop(1), payer(version=2))
     assert isinstance(said, PaymentFailed)
     assert "offers no payment in version 2" in str(said)
+
+
+def test_extensions_that_it_does_not_know_are_sent_back() -> None:
+    offered = {"rewards": {"info": {"tier": "gold", "points": [1, 2]}, "schema": {}}}
+    shop = StandardShop(2, extensions=offered)
+    assert ask(shop, payer()) == 200
+    assert shop.extensions_paid == [offered]

@@ -31,7 +31,7 @@ def test_a_missing_rule_is_noticed(table: str, clause: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({name for names in NOTICE.values() for name in names}))
 def test_with_all_rules_every_check_passes(name: str) -> None:
-    assert not notices(name)
+    assert World(seed=1).play(name).outcome == "passed"  # a story that breaks has no failed check
 
 
 def test_every_table_is_tried_and_no_clause_hides_another() -> None:

@@ -4,11 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.world import playing
 from tests.world.playing import Story, played, standard_payment
-from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, events
+from x402sim import Fault, LiveWorld, LocalServer, Payer, PaymentAuth, Run, Settings, World, events
 from x402sim.events import Note
 from x402sim.policies import (
     AskOnce,
@@ -312,3 +313,12 @@ def test_one_authorization_buys_one_order_unless_nothing_reserves_it(
     (note,) = (entry.event for entry in run.journal.of(Note))
     seen = {check.clause for check in checks_of(run.journal) if not check.ok}
     assert (note.data["n"], seen, raised_in(run.journal)) == (grants, breaks, [])
+
+
+def test_what_is_settled_is_in_flight_no_more() -> None:
+    policy = with_policy(claim=NoClaim(), serve=ServeBeforeSettle())
+    with LocalServer(service=policy) as server:
+        payer = PaymentAuth(server.wallets[0], max_amount="0.05")
+        assert httpx.get(f"{server.url}/api/perp/market", auth=payer).status_code == 200
+        assert server.parts is not None
+        assert server.parts.service.unreserved_in_flight == {}

@@ -1,5 +1,6 @@
 """A newcomer's shop, paid in one step: each fault is found, and the report names the causes."""
 
+import tomllib
 from base64 import b64decode
 from json import loads
 from shlex import split
@@ -7,9 +8,10 @@ from shlex import split
 import pytest
 
 from tests.suite.toyshop import FAULTS, judged
-from x402sim.report.causes import _words, cause, causes
+from x402sim.report.causes import WORDS, cause, causes
 from x402sim.report.conformance import RAW
 from x402sim.report.results import Demand, Outcome
+from x402sim.spec.folder import folder
 from x402sim.suite.service.engine import all_checks
 
 FIVE = ("payee", "replay", "expired", "receipt", "status")
@@ -69,4 +71,5 @@ def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
 
 def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
     ids = {each.id for each in all_checks() if not each.id.startswith("silent/")}
-    assert {key.partition(": ")[0] for key in _words()} - {*Demand} == ids
+    told = tomllib.loads((folder() / WORDS).read_text("utf-8"))
+    assert {key.partition(": ")[0] for key in told} - {*Demand} == ids

@@ -26,6 +26,9 @@ It pays the first offer that it can pay, and says why not those before it. The l
 what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
 not seen to be paid, and until when it can be used.
 
+With --state-dir it may be ended at any time, and started again: it sends what it has signed
+again, and signs no other. What is free then counts as bought.
+
 Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
 signed.
 """,

@@ -26,6 +26,7 @@ from x402sim.commands.common import (
     completing,
     within,
 )
+from x402sim.commands.kept import Kept
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.http.bounded import Limits, bound
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
@@ -42,6 +43,7 @@ from x402sim.payer.mistakes import (
     request_of,
 )
 from x402sim.payer.pick import Picked, pick
+from x402sim.payer.purchases import Unfinished
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
@@ -51,7 +53,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.protocol.networks import TESTNET, Network, known_networks
+from x402sim.protocol.networks import TESTNET, Network, known_networks, network_named
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import Fact, amount_in, amount_of, answer, data_of, window
@@ -61,6 +63,7 @@ from x402sim.protocol.x402 import (
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     VERSIONS,
+    Version,
     json_in,
 )
 from x402sim.text.printable import printable, printable_lines
@@ -71,6 +74,10 @@ from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.listen import LOOPBACK
 
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
+PaidUrl = Annotated[
+    str,
+    typer.Argument(help="What to ask for, with http:// or https://.", envvar="X402SIM_URL"),
+]
 Method = Annotated[
     str | None,
     typer.Option("--method", "-X", help="HTTP method. [default: GET, or POST with --data]"),
@@ -387,6 +394,12 @@ class Purchase:
     """The offer that is paid, and why not those before it."""
     receipts: list[dict[str, Any]] = field(default_factory=list)
     """What was answered to it, of any dialect."""
+    kept: Kept | None = None
+    """Where unfinished payments are written down; None for nowhere."""
+    resumed: Unfinished = field(default_factory=Unfinished)
+    """What an earlier start has signed for it and not finished."""
+    _asked: httpx.Request | None = None
+    _payer: PaymentAuth | None = None
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for an amount that is none on any network."""
@@ -408,6 +421,9 @@ class Purchase:
         """
         self.mistake, self.right, self.sent, self.answer = mistake, None, None, None
         self.receipts.clear()
+        self._asked, self._payer, self.resumed = request, None, Unfinished()
+        if self.kept is not None and mistake is None:
+            self._resume(self.kept, request)
 
         def change(request: httpx.Request) -> httpx.Request:
             draft = self.right = self._draft(request)
@@ -426,7 +442,40 @@ class Purchase:
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )
-        return answer_to(self.http, copy_of(request), flow)
+        try:
+            return answer_to(self.http, copy_of(request), flow)
+        finally:
+            self._keep()
+
+    def _resume(self, kept: Kept, request: httpx.Request) -> None:
+        """Take up what an earlier start has signed and not finished; raises `PaymentFailed`."""
+        try:
+            found = kept.read(request)
+            if found is None:
+                return
+            self.network = network_named(found.network, self.local.known)
+        except ValueError as wrong:
+            raise PaymentFailed(str(wrong)) from wrong
+        self.resumed = found.unfinished
+        last = self.resumed.payments[-1]
+        self.sent = Draft(
+            next(each for each in Dialect if each.version == last.version),
+            last.auth,
+            *(self.wallet, self.network, self.network),
+            str(request.url),
+            last.proof.get(PAYMENT_ID, "") if last.version is None else "",
+            self.local.clock.now_s(),
+        )
+
+    def _keep(self) -> None:
+        """Write down what is signed and not finished; raises `PaymentFailed` if that fails."""
+        if self.kept is None or self._payer is None or self._asked is None:
+            return
+        unfinished = self._payer.unfinished(self._asked)
+        try:
+            self.kept.write(self._asked, self.network, unfinished)
+        except OSError as error:
+            raise PaymentFailed(f"--state-dir: cannot write {self.kept.folder}: {error}") from error
 
     @property
     def outcome(self) -> Outcome:
@@ -460,6 +509,8 @@ class Purchase:
 
         Raises `PaymentFailed`.
         """
+        if self.resumed.payments:  # whatever it asks now, that comes first
+            return self._single(self.resumed.payments[-1].version)
         other = foreign_in(response.headers, response.content)
         if other is not None:
             none = "the 402 has no payment requirements; `doctor URL` looks closer. "
@@ -480,21 +531,31 @@ class Purchase:
             raise self._unpayable([way for _, way in ways], picked)
         self.network, self.picked = picked.network, picked
         try:
-            clock, decimals = self.local.clock, self.network.decimals
-            spend = to_decimal(to_base(self.max_amount, decimals), decimals)
             if self.session:
-                return SessionAuth(self.wallet, deposit=spend, network=self.network, clock=clock)
-            return PaymentAuth(
-                self.wallet,
-                max_amount=spend,
-                max_total=spend,
-                network=self.network,
-                version=picked.way.dialect.version,
-                clock=clock,
-                deadline_s=DEADLINE_S,
-            )
+                clock, deposit = self.local.clock, self._spend()
+                return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
+            return self._single(picked.way.dialect.version)
         except ValueError as wrong:
             raise PaymentFailed(f"--max {self.max_amount}: {wrong}") from wrong
+
+    def _spend(self) -> str:
+        decimals = self.network.decimals
+        return to_decimal(to_base(self.max_amount, decimals), decimals)
+
+    def _single(self, version: Version | None) -> PaymentAuth:
+        """Return the payer of one purchase, with what is not finished of it."""
+        self._payer = PaymentAuth(
+            self.wallet,
+            max_amount=self._spend(),
+            max_total=self._spend(),
+            network=self.network,
+            version=version,
+            clock=self.local.clock,
+            deadline_s=DEADLINE_S,
+        )
+        if self.resumed.payments and self._asked is not None:
+            self._payer.resume(self._asked, self.resumed)
+        return self._payer
 
     def _is_wanted(self, way: Way) -> bool:
         """Tell whether --steps allows a way to pay."""
@@ -533,9 +594,12 @@ class Purchase:
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
         self.last = request
+        if self.mistake is None:
+            self._keep()
         if paid_in(request) is None:
             return
-        self.sent = self.sent or self._draft(request)
+        if self.sent is None or self.mistake is None:
+            self.sent = self._draft(request)
         auth, now_s = self.sent.auth, self.local.clock.now_s()
         facts: dict[str, Any] = {}
         if self.picked is not None and self.picked.rejected:
@@ -548,7 +612,10 @@ class Purchase:
             "valid": window(auth.valid_after, auth.valid_before, now_s),
             "nonce": to_hex(auth.nonce),
         }
-        self.tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
+        title = "Signed an EIP-3009 authorization, off-chain"
+        if any(auth == each.auth for each in self.resumed.payments):
+            title = "Took up the authorization of an earlier start"
+        self.tell(Step(title, True, facts))
 
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
         status = answer(response.status_code)
@@ -600,10 +667,47 @@ class Purchase:
 
 
 WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
-VARIABLE = "X402SIM_KEY"
+VARIABLES = ("X402SIM_KEY", "X402SIM_PRIVATE_KEY")
 Key = Annotated[
     str | None,
-    typer.Option(help="Private key of the payer, 0x-hex.", envvar=VARIABLE, metavar="HEX"),
+    typer.Option(help="Private key of the payer, 0x-hex.", envvar=[*VARIABLES], metavar="HEX"),
+]
+PaidMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-X",
+        help="HTTP method. [default: GET, or POST with --data]",
+        envvar="X402SIM_METHOD",
+    ),
+]
+PaidData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        help="Body, or @FILE; JSON gets its Content-Type.",
+        metavar="TEXT",
+        envvar="X402SIM_BODY",
+    ),
+]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        help="Pay on this network only: its name, or eip155:ID.",
+        metavar="NAME",
+        envvar="X402SIM_NETWORK",
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep unfinished payments in this folder: the same command, started again, sends "
+        "the same authorization again and signs no other.",
+        metavar="DIR",
+        envvar="X402SIM_STATE_DIR",
+    ),
 ]
 AccountNumber = Annotated[
     int,
@@ -614,7 +718,15 @@ AccountNumber = Annotated[
         metavar="N",
     ),
 ]
-Most = Annotated[str, typer.Option("--max", help="Pay at most so many tokens.", metavar="AMOUNT")]
+Most = Annotated[
+    str,
+    typer.Option(
+        "--max",
+        help="Pay at most so many tokens.",
+        metavar="AMOUNT",
+        envvar="X402SIM_MAX_AMOUNT",
+    ),
+]
 Steps = Annotated[
     int | None,
     typer.Option(
@@ -651,9 +763,9 @@ class _Printer:
 
 
 def pay(
-    url: Url,
-    method: Method = None,
-    data: Data = None,
+    url: PaidUrl,
+    method: PaidMethod = None,
+    data: PaidData = None,
     header: Headers = None,
     key: Key = None,
     account: AccountNumber = 0,
@@ -661,7 +773,9 @@ def pay(
     steps: Steps = None,
     session: Session = False,
     wrong: Wrong = None,
+    network: Only = None,
     network_file: NetworkFile = None,
+    state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Pay for a request: a curl that answers a 402."""
@@ -674,10 +788,15 @@ def pay(
                 raise ValueError(unknown("mistake", str(wrong), MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
+            if session and state_dir is not None:
+                raise ValueError("--session and --state-dir: a session is not kept; omit one")
             request = request_to(url, method, data, header)
             local = local_server(http, request.url, known_networks(network_file))
+            if network is not None:
+                local = replace(local, known=_only(local.known, network))
             wallet = _wallet(key, account, local)
             purchase = Purchase(http, wallet, local, printer, most, steps, session)
+            purchase.kept = None if state_dir is None else Kept(state_dir)
         if wrong is not None:
             _go_wrong(purchase, request, MISTAKES[wrong], printer)
         else:
@@ -706,6 +825,9 @@ def _bought(
             raise Misuse(problem) from failed
         raise Misuse(no_answer(request.url, failed)) from failed
     if purchase.sent is None:
+        if purchase.kept is not None and answer.is_success:  # what is free is bought, too
+            _end(printer, "", answer, ok=True)
+            raise typer.Exit
         _end(printer, "", answer)
         raise Misuse(f"nothing was paid: {instead(answer)}")
     return answer
@@ -739,6 +861,14 @@ def _end(
 # --- the options -------------------------------------------------------------------------
 
 
+def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:
+    """Return the one network of a name, or of a CAIP-2 name; raises `ValueError`."""
+    found = {each: network for each, network in known.items() if name in (each, network.caip2)}
+    if not found:
+        raise ValueError(f"--network {unknown('network', name, known)}")
+    return found
+
+
 def _wallet(key: str | None, account: int, local: Local) -> Wallet:
     """Return who pays; raises `ValueError`."""
     if key is None and account >= len(local.keys):
@@ -749,7 +879,7 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
     try:
         return Wallet(local.keys[account] if key is None else key)
     except ValueError as wrong:
-        source = VARIABLE if os.environ.get(VARIABLE) == key else "--key"
+        source = next((each for each in VARIABLES if os.environ.get(each) == key), "--key")
         number = f"; account {key} of a local server is --account {key}"
         raise ValueError(f"{source}: {wrong}{number if (key or '').isdigit() else ''}") from wrong
 

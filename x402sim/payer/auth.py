@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
+from x402sim.payer.body import watch
 from x402sim.payer.core import (
     PAY_PATH,
     PAYMENT_ID,
@@ -28,7 +29,7 @@ from x402sim.payer.core import (
     signed_header,
 )
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
-from x402sim.payer.purchases import Payment, Purchases, bought_by
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, Purchases, Unfinished, bought_by
 from x402sim.payer.reading import (
     UNKNOWN,
     AttemptOver,
@@ -107,6 +108,10 @@ class PaymentAuth(FlowAuth):
     that the nonce is used or the payment settled has been paid: it gets no other. Only this object
     remembers what is not finished, by host and port: a server that restarts on another port is
     paid anew.
+
+    A payment has bought something when the body of its answer was read to its end. If that breaks
+    off, or a caller stops reading and closes it, the next request sends the same payment again and
+    signs no other. While a body is being read, other requests in one step pay for themselves.
 
     A server that takes a payment and answers 402 again gets no other for that resource: at most
     `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource
@@ -189,12 +194,13 @@ class PaymentAuth(FlowAuth):
             bought = self._purchases.setdefault(thing, Purchases())
         wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
         response, shown = None, bought.granted
-        if shown is not None or not bought.unserved:
+        if shown is not None or not (bought.unserved or bought.cut):
             response = yield from _send(wanted, proofs(shown))
             if response.status_code != 402:
                 return response
         yield bought.turn
         try:
+            bought.take_up()
             if bought.granted not in (None, shown):  # another request has paid meanwhile
                 response = yield from _send(wanted, proofs(bought.granted))
             elif bought.unserved:
@@ -206,6 +212,23 @@ class PaymentAuth(FlowAuth):
         finally:
             bought.turn.release()
         return response
+
+    def unfinished(self, request: httpx.Request) -> Unfinished:
+        """Return what is signed for a request and not finished, to `resume` it elsewhere."""
+        with self._lock:
+            bought = self._purchases.get(bought_by(request))
+        return Unfinished() if bought is None else bought.unfinished()
+
+    def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
+        """Go on with what another object has not finished, before any exchange for the request.
+
+        What can still be used counts for `max_total`.
+        """
+        now_s = self.clock.now_s() - EXPIRY_MARGIN_S
+        with self._lock:
+            self._purchases.setdefault(bought_by(request), Purchases()).resume(unfinished)
+            usable = [each.auth for each in unfinished.payments if each.auth.valid_before > now_s]
+            self.signed_base += sum(auth.value for auth in usable)
 
     def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
@@ -240,10 +263,13 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _note_served(self, wanted: PaidRequest, payment: Payment, response: httpx.Response) -> None:
-        if wanted.is_served(response):
-            wanted.bought.unserved.remove(payment)
-            if self._reuse and payment.version is None:
-                wanted.bought.granted = payment.proof[PAYMENT_ID]
+        if not wanted.is_served(response):
+            return
+        bought, granted = wanted.bought, None
+        bought.unserved.remove(payment)
+        if self._reuse and payment.version is None:
+            granted = bought.granted = payment.proof[PAYMENT_ID]
+        _until_read(bought, payment, response, granted)
 
     def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
@@ -332,6 +358,8 @@ class PaymentAuth(FlowAuth):
             return (yield from self._settle(wanted, payment))
         except AttemptOver:
             if payment.version is not None:
+                if payment.hint:  # it was paid, and its answer broke off
+                    bought.unserved.append(payment)
                 return None
         bought.unknown = payment  # it stays unless the answer tells
         response = yield from _send(wanted, payment.proof)
@@ -361,6 +389,7 @@ class PaymentAuth(FlowAuth):
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown = None
+                        _until_read(bought, payment, response)
                     reported = settlement_in(response, payment.version)
                     if reported is not None and reported.success:
                         self.settlements.append(reported)
@@ -383,6 +412,24 @@ class PaymentAuth(FlowAuth):
         else:
             payment.hint = answer
         return None
+
+
+def _until_read(
+    bought: Purchases, payment: Payment, response: httpx.Response, granted: str | None = None
+) -> None:
+    """Take a payment for served unless the body of its answer is not read to its end.
+
+    Until then other requests pay for themselves: a caller may read two streams at once.
+    """
+
+    def ended(is_whole: bool) -> None:
+        if not is_whole:
+            payment.hint = payment.hint or f"{response.status_code}, not read to its end"
+            if granted is not None and bought.granted == granted:
+                bought.granted = None
+            bought.cut.append(payment)
+
+    watch(response, ended)
 
 
 def _send(wanted: PaidRequest, proof: dict[str, str], paying: Payment | None = None) -> Flow:

@@ -102,6 +102,49 @@ class Purchases(msgspec.Struct):
     """The payment that was sent to the server, and may have been made or may still be."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
+    cut: list[Payment] = msgspec.field(default_factory=list)
+    """Payments that were answered with what was bought, but not to the end of its body.
+
+    Bodies end outside of any turn; whoever has it next takes these up.
+    """
+
+    def take_up(self) -> None:
+        """Count what was cut as not served: it is shown, or in one step sent, again."""
+        for payment in list(self.cut):
+            if payment.version is None:
+                self.unserved.append(payment)
+            elif self.unknown is None:
+                self.unknown = payment
+            else:
+                continue
+            self.cut.remove(payment)
+
+    def unfinished(self) -> "Unfinished":
+        """Return the payments that may still be made, and those that bought nothing yet."""
+        sent = [] if self.unknown is None else [self.unknown]
+        sent += [each for each in self.cut if each.version is not None]
+        shown = [each for each in self.cut if each.version is None]
+        return Unfinished(sent=sent, unserved=self.unserved + shown)
+
+    def resume(self, unfinished: "Unfinished") -> None:
+        """Go on with what another object has not finished."""
+        if unfinished.sent:
+            self.unknown, *self.cut = unfinished.sent
+        self.unserved = list(unfinished.unserved)
+
+
+class Unfinished(msgspec.Struct, kw_only=True):
+    """Payments for one thing that are not finished, to be written down and resumed."""
+
+    sent: list[Payment] = msgspec.field(default_factory=list)
+    """They may have been made, or may still be: nothing else is signed before they are over."""
+    unserved: list[Payment] = msgspec.field(default_factory=list)
+    """They were made, and bought nothing yet."""
+
+    @property
+    def payments(self) -> list[Payment]:
+        """All of them."""
+        return [*self.sent, *self.unserved]
 
 
 def bought_by(request: httpx.Request) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
+from x402sim.payer.body import watch
 from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
 from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, origin_of, post, send
 from x402sim.payer.reading import is_header_value, quoted
@@ -41,6 +42,10 @@ class _Seller:
     session_id: str = ""
     was_served: bool = False
     unserved: int = 0
+
+    def note_served(self, session_id: str, is_whole: bool) -> None:
+        """Note that an answer was read to its end, or not, if the session is still the newest."""
+        self.was_served |= is_whole and self.session_id == session_id
 
 
 Opened = Generator[Step, httpx.Response | None, str]
@@ -134,7 +139,8 @@ class SessionAuth(FlowAuth):
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if seller.session_id == session_id:  # there is no newer one
-            seller.was_served |= response.is_success
+            if response.is_success and not seller.was_served:
+                watch(response, lambda is_whole: seller.note_served(session_id, is_whole))
             if response.status_code == 402:  # the session no longer pays
                 if not seller.was_served and seller.unserved + 1 >= self.payment.max_unserved:
                     raise PaidNotServed(

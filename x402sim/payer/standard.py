@@ -62,6 +62,8 @@ class StandardOffer(msgspec.Struct, frozen=True):
     about: x402.Resource | None
     rejected: tuple[Rejected, ...]
     takes_names: bool = False
+    unknown: Mapping[str, Any] | None = None
+    """The extensions that this payer does not know: they are sent back as they came."""
 
     @property
     def chosen(self) -> str:
@@ -166,9 +168,11 @@ def choose(
 
     One that is settled before the server works comes after the others.
     """
-    about, takes_names = None, False
+    about, takes_names, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
-        about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
+        about, offered = required.resource, required.extensions or {}
+        takes_names = PAYMENT_IDENTIFIER in offered
+        unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
     rejected: list[Rejected] = []
     ways: list[x402.AnyRequirements] = sorted(
         required.accepts[:MOST_WAYS],
@@ -181,7 +185,7 @@ def choose(
         if not why and not over:
             later = "another way to pay comes first"
             others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
-            return StandardOffer(each, amount_base, about, others, takes_names)
+            return StandardOffer(each, amount_base, about, others, takes_names, unknown)
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -244,9 +248,13 @@ def sign(
         valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
     )
     auth = changed(auth, changes or {})
-    extensions = named(wallet.name_of(auth)) if offer.takes_names else None
+    extensions = dict(offer.unknown or {})
+    if offer.takes_names:
+        extensions |= named(wallet.name_of(auth))
     signature = (by or wallet).sign(auth, network.domain)
-    return auth, x402.encode_payment(auth, signature, offer.accepted, offer.about, extensions)
+    return auth, x402.encode_payment(
+        auth, signature, offer.accepted, offer.about, extensions or None
+    )
 
 
 def shortened(offer: StandardOffer, auth: Authorization) -> str:

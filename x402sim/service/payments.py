@@ -142,6 +142,8 @@ async def pay(
         except NotSettled as cause:
             service.unreserved_in_flight.pop(payment_id, None)
             await recover_or_refuse(service, request, attempt, cause)
+        finally:  # settled or refused, nothing is in flight
+            service.unreserved_in_flight.pop(payment_id, None)
         settled = service.store.payments.get(payment_id)
         if settled is None:
             raise _record_missing()

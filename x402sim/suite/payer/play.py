@@ -12,7 +12,7 @@ from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
-from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -52,8 +52,8 @@ class Played:
     network: Network
     payer: str
     starts: list[Ended] = field(default_factory=list)
-    signed: dict[bytes, Signed] = field(default_factory=dict)
-    """Every authorization that was sent anywhere, by nonce."""
+    signed: dict[tuple[Authorization, Domain | None], Signed] = field(default_factory=dict)
+    """Every authorization that was sent anywhere, for each domain that it was signed for."""
     sent: list[tuple[str, bytes]] = field(default_factory=list)
     """Where each of them was sent, and again: host and nonce."""
     leaked: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class Played:
 
     def sums(self) -> str:
         """Return what the money did, in a sentence."""
-        told = [f"{len(self.moved)} transfers, {self.tokens(self.moved_base)}"]
+        told = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
         if self.exposed:
             base = sum(each.auth.value for each in self.exposed)
             told.append(f"{len(self.exposed)} unused authorizations for {self.tokens(base)}")
@@ -276,9 +276,9 @@ class _Case:
                     continue
                 if signed not in found:
                     found.append(signed)
-                known = self.played.signed.get(signed.auth.nonce)
-                if known is None or known.domain is None:
-                    self.played.signed[signed.auth.nonce] = signed
+                if signed.domain is not None:  # not readable before, if its offer came later
+                    self.played.signed.pop((signed.auth, None), None)
+                self.played.signed.setdefault((signed.auth, signed.domain), signed)
                 self.played.sent.append((request.at, signed.auth.nonce))
         proof = next((n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers), "")
         if not is_allowed and (found or proof):
@@ -343,7 +343,11 @@ class _Case:
             if transfer.sender == me.address:
                 played.moved.append((transfer.to, int(transfer.amount_base)))
         now_s = CLOCK.now_s() + self.story.skew_s
-        for signed in played.signed.values():
+        dearest: dict[tuple[Domain, bytes], Signed] = {}
+        for signed in sorted(played.signed.values(), key=lambda each: each.auth.value):
+            if signed.domain is not None:  # of those with one nonce, a token takes one only
+                dearest[signed.domain, signed.auth.nonce] = signed
+        for signed in dearest.values():
             if is_elsewhere(signed, token):
                 played.elsewhere.append(signed)
             elif is_usable(signed, token, now_s) and not await self.is_used(signed):

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from x402sim.protocol import x402
+from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.suite.payer.money import Signed
 from x402sim.suite.payer.wire import How, Reply, Request, as_json
@@ -73,6 +74,8 @@ class Paid:
     transaction: str
     reason: str = ""
     payment_id: str = ""
+    amount: int = 0
+    """What was paid, in base units."""
 
 
 Settle = Callable[[Signed], Awaitable[Paid]]
@@ -109,8 +112,10 @@ class Story:
     first, paying, elsewhere
         An answer instead of the right one, to a request without payment, to one with a payment, and
         at another host; None leaves the right one.
-    error, extensions, resource, body, status
+    error, extensions, resource, description
         What the 402 says besides.
+    both_versions
+        Whether the 402 offers version 1 in its body beside version 2 in its header.
     takes_anything
         Whether it settles whatever was signed for it, as a thief would.
     skew_s
@@ -206,7 +211,8 @@ class Shop:
             self.struck += 1
             paid = await self._settled(signed) if outcome.settles else Paid("0x" + "ab" * 32)
             served = self.served
-            reply = outcome.reply(self, right(paid))
+            rightly = self.ask(paid.reason, paid) if paid.reason else right(paid)
+            reply = outcome.reply(self, rightly)
             self.served = (
                 served if reply.how is not How.WHOLE or not self._has(reply) else self.served
             )
@@ -225,7 +231,7 @@ class Shop:
             paid = await self.settle(signed)
             if paid.reason:
                 return paid
-            self.paid[nonce] = paid
+            self.paid[nonce] = replace(paid, amount=signed.auth.value)
         return self.paid[nonce]
 
     def _matches(self, signed: Signed) -> bool:
@@ -234,7 +240,9 @@ class Shop:
             (each.pay_to.lower(), each.amount) for each in self.story.offers(self, self.right)
         ]
         got = "0x" + signed.auth.to.hex(), str(signed.auth.value)
-        return got in wanted or self.way is Way.SESSION
+        if self.way is Way.SESSION:  # the payer names its deposit
+            return got[0] == self.right.pay_to.lower()
+        return got in wanted
 
     # --- the goods -----------------------------------------------------------------------
 
@@ -334,7 +342,8 @@ class Shop:
 
     async def _ours(self, request: Request, found: Sequence[Signed]) -> Reply:
         if request.path == PAY_PATH and found:
-            payment_id = str((request.json or {}).get("paymentId"))
+            body = request.json if isinstance(request.json, dict) else {}
+            payment_id = str(body.get("paymentId"))
 
             def receipt(paid: Paid) -> Reply:
                 self.by_id[payment_id] = replace(paid, payment_id=payment_id)
@@ -369,7 +378,8 @@ class Shop:
         if signed.auth.nonce in self.paid:  # whatever was answered, the shop knows
             self.by_id[payment_id] = replace(self.paid[signed.auth.nonce], payment_id=payment_id)
         if reply.status == 402:
-            return as_json({"error": "Payment failed", "reason": "refused"}, 402)
+            refused = as_json({"error": "Payment failed", "reason": "refused"}, 402)
+            return replace(refused, how=reply.how, after_s=reply.after_s)
         return reply
 
     def _struck_at_goods(self, right: Reply) -> Reply:
@@ -392,17 +402,17 @@ class Shop:
     def _create(self, request: Request, shown: Paid | None) -> Reply:
         body = request.json if isinstance(request.json, dict) else {}
         try:
-            deposit = round(float(str(body.get("maxSpend"))) * 10**self.network.decimals)
+            deposit = to_base(str(body.get("maxSpend")), self.network.decimals)
         except ValueError:
             return as_json({"error": "Invalid maxSpend"}, 400)
         if shown is None:
             self.asked += 1
             offer = self._written(replace(self.right, amount=str(deposit)))
             return self._ask_in_two_steps(CREATE_PATH, offer)
-        session = f"session_{shown.payment_id}"
-        self.sessions.setdefault(session, deposit)
-        view = {"sessionId": session, "deposited": str(deposit), "released": "0"}
-        view |= {"remaining": str(deposit), "status": "active"}
+        session, deposited = f"session_{shown.payment_id}", str(shown.amount)
+        self.sessions.setdefault(session, shown.amount)
+        view = {"sessionId": session, "deposited": deposited, "released": "0"}
+        view |= {"remaining": deposited, "status": "active"}
         return self._struck_at_goods(as_json({**view, "expiresAt": 2**41}, 201))
 
     # --- MCP -----------------------------------------------------------------------------

@@ -1,0 +1,281 @@
+"""A head is no goods: a payment has bought something when the body was read to its end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.payer.shop import Shop, opened, payer as payer_in_steps
+from tests.payer.test_standard_servers import VERSIONS, StandardShop, Version, payer
+from x402sim import PaidNotServed, SessionAuth, Wallet
+
+URL = "http://shop/x"
+BROKEN = httpx.RemoteProtocolError("peer closed connection without sending complete message body")
+
+
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """Some pieces, and then the end or an error."""
+
+    def __init__(self, *pieces: bytes, error: Exception | None = None) -> None:
+        self.pieces, self.error, self.is_closed = pieces, error, False
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self.pieces
+        if self.error is not None:
+            raise self.error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+def whole() -> Body:
+    return Body(b"first ", b"last")
+
+
+def broken() -> Body:
+    return Body(b"first ", error=BROKEN)
+
+
+@dataclass
+class Streaming:
+    """A shop whose answers to what was paid are streams, one after the other."""
+
+    shop: Any
+    bodies: list[Callable[[], Body]]
+    status: int = 200
+    method: str = "GET"
+    headers: dict[str, str] = field(default_factory=dict)
+    streamed: list[Body] = field(default_factory=list)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        answer: httpx.Response = self.shop(request)
+        if answer.status_code != 200 or request.url.path != "/x":
+            return answer
+        make = self.bodies[min(len(self.streamed), len(self.bodies) - 1)]
+        self.streamed.append(make())
+        return httpx.Response(self.status, headers=self.headers, stream=self.streamed[-1])
+
+    async def serve(self, request: httpx.Request) -> httpx.Response:
+        return self(request)
+
+
+Use = Callable[[httpx.Response], None]
+
+
+def read(answer: httpx.Response) -> None:
+    assert answer.read() == b"first last"
+
+
+def first_piece(answer: httpx.Response) -> None:
+    assert next(answer.iter_raw()) == b"first "
+
+
+def nothing(answer: httpx.Response) -> None:
+    assert not answer.is_stream_consumed
+
+
+def in_sync(shop: Streaming, auth: httpx.Auth, use: Use = read, method: str = "GET") -> None:
+    with (
+        httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http,
+        http.stream(method, URL) as answer,
+    ):
+        use(answer)
+
+
+def in_async(shop: Streaming, auth: httpx.Auth, use: Use = read, method: str = "GET") -> None:
+    async def main() -> None:
+        transport = httpx.MockTransport(shop.serve)
+        async with (
+            httpx.AsyncClient(transport=transport, auth=auth) as http,
+            http.stream(method, URL) as answer,
+        ):
+            if use is read:
+                assert await answer.aread() == b"first last"
+            elif use is first_piece:
+                assert await anext(answer.aiter_raw()) == b"first "
+            else:
+                use(answer)
+
+    asyncio.run(main())
+
+
+BOTH = pytest.mark.parametrize("ask", [in_sync, in_async])
+ENDS = pytest.mark.parametrize(
+    ("body", "use"), [(broken, read), (whole, first_piece), (whole, nothing)]
+)
+
+
+@BOTH
+@ENDS
+@VERSIONS
+def test_what_breaks_off_is_fetched_with_the_same_payment(
+    version: Version, body: Callable[[], Body], use: Use, ask: Callable[..., None]
+) -> None:
+    shop = StandardShop(version)
+    streaming, auth = Streaming(shop, [body, body, whole]), payer()
+    for _ in range(2):
+        with suppress(httpx.RemoteProtocolError):
+            ask(streaming, auth, use)
+    assert len(shop.paid) == 2
+    assert len(shop.nonces) == 1
+    ask(streaming, auth)
+    assert len(shop.nonces) == 1
+    assert auth.signed_base == 10000
+    assert all(each.is_closed for each in streaming.streamed)
+    ask(streaming, auth)  # it was served: the next request pays for itself
+    assert len(shop.nonces) == 2
+
+
+@BOTH
+@ENDS
+@pytest.mark.parametrize("reuse", [True, False])
+def test_what_breaks_off_is_shown_again_in_two_steps(
+    reuse: bool, body: Callable[[], Body], use: Use, ask: Callable[..., None]
+) -> None:
+    shop, auth = (
+        Shop(serves=lambda proof: (200, {}) if proof else None),
+        payer_in_steps(reuse=reuse),
+    )
+    streaming = Streaming(shop, [body, body, whole])
+    for _ in range(2):
+        with suppress(httpx.RemoteProtocolError):
+            ask(streaming, auth, use)
+    ask(streaming, auth)
+    assert len(shop.headers) == len(shop.settled) == 1
+    ask(streaming, auth)
+    assert len(shop.headers) == (1 if reuse else 2)
+
+
+def test_a_proof_that_serves_once_and_breaks_off_is_not_paid_anew() -> None:
+    seen: list[str | None] = []
+
+    def serves(proof: str | None) -> tuple[int, Any] | None:
+        seen.append(proof)
+        return (200, {}) if proof and seen.count(proof) == 1 else None
+
+    shop, auth = Shop(serves=serves), payer_in_steps()
+    streaming = Streaming(shop, [broken])
+    with pytest.raises(httpx.RemoteProtocolError):
+        in_sync(streaming, auth)
+    for _ in range(2):
+        with pytest.raises(PaidNotServed):
+            in_sync(streaming, auth)
+    assert len(shop.headers) == 1
+
+
+@VERSIONS
+def test_a_server_that_served_in_part_and_refuses_is_not_paid_anew(version: Version) -> None:
+    """Not even when the authorization has expired: it was used."""
+    now = [1_800_000_000.0]
+    shop = StandardShop(version, answers=lambda count: (200 if count == 1 else 402, None))
+    streaming, auth = Streaming(shop, [broken]), payer(now)
+    with pytest.raises(httpx.RemoteProtocolError):
+        in_sync(streaming, auth)
+    now[0] += 5000
+    for _ in range(2):
+        with pytest.raises(PaidNotServed, match="200, not read to its end"):
+            in_sync(streaming, auth)
+    assert len(shop.nonces) == 1
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("method", "status", "headers"),
+    [("HEAD", 200, {}), ("GET", 204, {}), ("GET", 200, {"content-length": "0"})],
+)
+def test_what_has_no_body_needs_no_reading(
+    method: str, status: int, headers: dict[str, str], ask: Callable[..., None]
+) -> None:
+    shop, auth = StandardShop(2), payer()
+    streaming = Streaming(shop, [Body], status, method, headers)
+    for _ in range(2):
+        ask(streaming, auth, nothing, method)
+    assert len(shop.nonces) == 2
+
+
+def test_two_streams_that_are_open_at_once_pay_one_each_and_break_off_one_each() -> None:
+    shop, auth = StandardShop(2), payer()
+    streaming = Streaming(shop, [broken, broken, whole])
+    transport = httpx.MockTransport(streaming)
+    with httpx.Client(transport=transport, auth=auth) as http:
+        with http.stream("GET", URL) as one, http.stream("GET", URL) as other:
+            for each in (one, other):
+                with pytest.raises(httpx.RemoteProtocolError):
+                    each.read()
+        for _ in range(2):
+            assert http.get(URL).content == b"first last"
+    assert len(shop.paid) == 4
+    assert len(shop.nonces) == 2
+    assert sorted(shop.paid.index(each) for each in shop.paid[2:]) == [0, 1]
+
+
+def test_a_task_that_is_cancelled_while_it_reads_has_bought_nothing() -> None:
+    shop, auth = StandardShop(2), payer()
+
+    class Endless(Body):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            while True:
+                yield b" "
+                await asyncio.sleep(0)
+
+    streaming = Streaming(shop, [Endless, whole])
+
+    async def main() -> None:
+        transport = httpx.MockTransport(streaming.serve)
+        async with httpx.AsyncClient(transport=transport, auth=auth) as http:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await http.get(URL)
+            assert (await http.get(URL)).content == b"first last"
+
+    asyncio.run(main())
+    assert len(shop.nonces) == 1
+
+
+@BOTH
+def test_a_session_whose_answers_break_off_is_followed_by_no_other(
+    ask: Callable[..., None],
+) -> None:
+    spent: list[str] = []
+
+    def serves(proof: str | None) -> tuple[int, Any] | None:
+        if proof is None or not proof.startswith("session_"):
+            return opened(proof)
+        spent.append(proof)
+        return (200, {}) if len(spent) == 1 else None
+
+    shop = Shop(serves=serves)
+    auth = SessionAuth(Wallet.create(), max_sessions=3)
+    streaming = Streaming(shop, [broken])
+    with pytest.raises(httpx.RemoteProtocolError):
+        ask(streaming, auth)
+    with pytest.raises(PaidNotServed):
+        ask(streaming, auth)
+    assert len(shop.headers) == 1
+
+
+def test_a_session_that_served_to_the_end_is_followed_by_another() -> None:
+    spent: list[str] = []
+
+    def serves(proof: str | None) -> tuple[int, Any] | None:
+        if proof is None or not proof.startswith("session_"):
+            return opened(proof)
+        spent.append(proof)
+        return (200, {}) if spent.count(proof) == 1 else None
+
+    shop = Shop(serves=serves)
+    auth = SessionAuth(Wallet.create(), max_sessions=3)
+    for _ in range(2):
+        in_sync(Streaming(shop, [whole]), auth)
+    assert len(shop.headers) == 2
