@@ -1,7 +1,8 @@
 """`python -m tests.campaign`: every campaign, one after another, with its table.
 
 Random worlds without and with an adversary, and the long tests at their full length: real crashes
-and hostile input among them. Exit code 1: one of them found a violation.
+and hostile input among them; also those with the mark `campaign`, which CI does not run. Exit code
+1: one of them found a violation.
 """
 
 import argparse
@@ -25,6 +26,7 @@ LONG = [
     "tests/evm/test_equality.py",
     "tests/hostile/test_campaign.py",
     "tests/hostile/test_decoders.py",
+    "tests/interop/test_indexers.py",
     "tests/mutants/test_mutants.py",
     "tests/suite/test_types.py",
 ]

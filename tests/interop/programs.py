@@ -21,7 +21,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from tests import npm
-from tests.serve.driver import ORDER, QUOTE, Payer, Running, Server
+from tests.serve.driver import ORDER, QUOTE, READY_S, Payer, Running, Server
 
 FOLDER = Path(__file__).parent
 PYTHON = FOLDER / "python"
@@ -110,7 +110,9 @@ def selling(server: Server, program: str, shop: str, *networks: str) -> Iterator
 
 
 @contextmanager
-def serving(program: str | Sequence[str], told: dict[str, Any]) -> Iterator[str]:
+def serving(
+    program: str | Sequence[str], told: dict[str, Any], within_s: float = READY_S
+) -> Iterator[str]:
     """Run a server until the block ends; yield the URL that it prints first.
 
     It gets a file with `told` as its last argument. If it fails, the assertion shows what it wrote.
@@ -120,7 +122,7 @@ def serving(program: str | Sequence[str], told: dict[str, Any]) -> Iterator[str]
         file.write_text(json.dumps(told))
         process = Running(program=[*command(program), str(file)], env=NO_PROXY)
         try:
-            url = process.line().strip()
+            url = process.line(within_s).strip()
             assert url, f"{program} did not start:\n{process.errors()}"
             yield url
         finally:

@@ -9,7 +9,7 @@ from tests.interop.table import FOLDER, PAGE, markdown
 
 
 def test_the_guides_table_is_current(pytestconfig: pytest.Config) -> None:
-    """Each of its tests runs in CI, so that a row is there only if it is true.
+    """Each of its tests runs in CI or in a campaign, so that a row is there only if it is true.
 
     Of a part of this folder, each program is in the table.
     """
