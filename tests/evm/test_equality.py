@@ -58,7 +58,7 @@ from x402sim.protocol.networks import MAINNET
 
 OPERATIONS_A_RUN = 40
 """How many there must be, at least, in one run."""
-ENOUGH_RUNS = 60
+ENOUGH_RUNS = 40
 """So many do everything there is, and are drawn alike every time; more are drawn anew."""
 ACCOUNTS = [*(wallet.address_bytes for wallet in PLAYERS), ZERO_ADDRESS, TOKEN]
 happened: Counter[str] = Counter()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.chain.asking import Http, Rpc
+from tests.asgi import Http
+from tests.chain.asking import Rpc
 from tests.chain.helpers import NOW_S, RELAYER, SHOP, LedgerDriver
 from x402sim.explorer.app import DIALECTS, explorer_app
 from x402sim.explorer.index import Index

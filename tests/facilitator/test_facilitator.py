@@ -10,7 +10,7 @@ import httpx
 import pytest
 from msgspec import to_builtins
 
-from tests.chain.asking import Http
+from tests.asgi import Http
 from tests.chain.helpers import (
     ALICE,
     MALLORY,

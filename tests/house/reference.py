@@ -69,7 +69,8 @@ def _table(params: Any) -> str:
         default = each.default
         simple = isinstance(default, int | float | str) and default not in (True, False, "", ...)
         shown = f" [default: {default}]" if simple and each.show_default else ""
-        variable = f" [env var: {each.envvar}]" if each.envvar else ""
+        variables = [each.envvar] if isinstance(each.envvar, str) else each.envvar or []
+        variable = f" (or `{'` or `'.join(variables)}`)" if variables else ""
         meaning = f"{each.help or ''}{shown}{variable}"
         rows.append((name + value, meaning.replace("*", "\\*")))
     return table(("argument or option", "meaning"), rows)

@@ -181,6 +181,8 @@ def test_whatever_a_message_holds_its_lane_is_drawn(browser: Browser, shown: Ser
     browser.sees(".lane .who", "account 1")
     browser.do("reload")
     browser.sees(".lane .who", "account 1")
+    more = "() => parseInt(document.getElementById('count').innerText) > 200"  # requests come last
+    browser.do("waitForFunction", more)
     drawn = browser.run(EACH_LANE)
     assert len(drawn) > 200
     assert [each for each in drawn if "cannot be shown" in "".join(each)] == []

@@ -91,8 +91,11 @@ def _network(row: _Row) -> Network:
 _BUILT_IN = tomllib.loads((files(__package__) / "networks.toml").read_text("utf-8"))
 _ROWS = msgspec.convert(_BUILT_IN["network"], list[_Row])
 NETWORKS: Mapping[str, Network] = {row.name: _network(row) for row in _ROWS}
-TESTNET, MAINNET = NETWORKS["cronos-testnet"], NETWORKS["cronos-mainnet"]
-BASE_SEPOLIA, BASE = NETWORKS["base-sepolia"], NETWORKS["base"]
+TESTNET = NETWORKS["cronos-testnet"]
+MAINNET = NETWORKS["cronos-mainnet"]
+BASE_SEPOLIA = NETWORKS["base-sepolia"]
+"""The test network that the public x402 clients and servers know by default."""
+BASE = NETWORKS["base"]
 TEST_CHAIN_IDS = frozenset({338, 84532, 43113, 11155111, 1337, 31337})
 """Cronos testnet, Base Sepolia, Fuji, Sepolia, and what local nodes use."""
 
