@@ -24,11 +24,14 @@ LONG = [
     "tests/crash/test_hangups.py",
     "tests/evm/test_behaviour.py",
     "tests/evm/test_equality.py",
+    "tests/explore/test_defects.py",
     "tests/hostile/test_campaign.py",
     "tests/hostile/test_decoders.py",
     "tests/interop/test_indexers.py",
     "tests/mutants/test_mutants.py",
+    "tests/notebooks/test_notebooks.py",
     "tests/suite/test_types.py",
+    "tests/suite_payer/test_mutants.py",
 ]
 
 

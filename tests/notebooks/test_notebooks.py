@@ -24,6 +24,8 @@ from x402sim.suite.service import local
 MEASURED = json.loads(Path(gas.__file__).with_name("gas.json").read_bytes())["flows"]
 FILES = notebooks()
 IDS = [file.stem for file in FILES]
+STUDIES = (9, 11, 12, 13, 15, 16, 17)
+"""The notebooks that simulate for half a minute and more: CI reproduces the others."""
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
     "x402sim": set(x402sim.__all__),
@@ -122,9 +124,18 @@ def visible(output: Any) -> dict[str, str]:
     }
 
 
-@pytest.mark.thorough
 @pytest.mark.timeout(400)
-@each_notebook
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(
+            each,
+            id=each.stem,
+            marks=pytest.mark.campaign if int(each.stem[:2]) in STUDIES else pytest.mark.thorough,
+        )
+        for each in FILES
+    ],
+)
 def test_it_reproduces_its_outputs_and_the_answers_are_right(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
