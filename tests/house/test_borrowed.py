@@ -28,6 +28,8 @@ BY_NAME = {"getattr", "setattr", "hasattr", "delattr", "attrgetter", "methodcall
 ITSELF = {"self", "cls", "super()"}
 """What has the names that a class inherits, too."""
 PRIVATE = re.compile(r"_[A-Za-z]\w*?(?<!__)")
+INSTALLED = {".venv", "node_modules"}
+"""What the interop tests install for the programs of others."""
 
 
 def sources() -> dict[str, ast.Module]:
@@ -38,7 +40,7 @@ def sources() -> dict[str, ast.Module]:
     found = {}
     for folder in ("x402sim", "scenarios", "conformance", "tests"):
         for file in (ROOT / folder).rglob("*.py"):
-            if "node_modules" not in file.parts:
+            if not INSTALLED & set(file.parts):
                 found[str(file.relative_to(ROOT))] = ast.parse(file.read_text(encoding="utf-8"))
     for file in (ROOT / "notebooks").glob("*.ipynb"):
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
