@@ -1,6 +1,7 @@
 """The judge as its users meet it: a command, its environment, a fixture, and what it refuses."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typer.testing import CliRunner
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
+from x402sim.suite.case import interrupted
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Task, inherited
-from x402sim.suite.payer.subject import all_cases, rows
+from x402sim.suite.payer.subject import PAYER, all_cases, rows
 
 pytest_plugins = ["pytester"]
 BUYS = """
@@ -95,6 +97,18 @@ def test_the_flag_of_before_is_refused_with_its_present_name() -> None:
     ended = CliRunner().invoke(app, ["conformance", "payer", "--ways", "v2", "--", "true"])
     assert ended.exit_code == 2
     assert "--ways is --flows now" in ended.output
+
+
+@pytest.mark.parametrize("words", [["node", "my agent.js", "--only", "it"], []])
+def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) -> None:
+    flags = {"flows": "v1"} if words else {"flows": "v1", "url": "http://127.0.0.1:9/buy"}
+    case = all_cases()[0]
+    (left,) = interrupted([], [case], PAYER.read(words, flags).rerun)
+    said = shlex.split(left.rerun)
+    own = said[: said.index("--")] if words else said
+    assert said[len(own) + 1 :] == words
+    assert own[-2:] == ["--only", case.id]
+    assert "v1" in own
 
 
 def test_keys_and_nodes_are_not_inherited() -> None:

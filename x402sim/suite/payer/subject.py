@@ -4,14 +4,11 @@ import asyncio
 import functools
 import os
 import runpy
-import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-
-import msgspec
 
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
@@ -123,7 +120,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
     values = given(PayerOptions, flags)
     return PayerOptions(
         payer=HttpPayer(url) if url else Command(tuple(words)),
-        rerun=again(("payer",), PayerOptions, values),
+        rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
 
@@ -165,11 +162,7 @@ class PayerJudging:
             )
 
     def _of(self, case: PayerCase, found: CaseResult) -> Result:
-        result = of_id([case], {case: found}, self.options.rerun)
-        rerun = f"{self.options.rerun} --only {case.id}"
-        if isinstance(self.options.payer, Command):
-            rerun += f" -- {shlex.join(self.options.payer.words)}"
-        return msgspec.structs.replace(result, rerun=rerun)
+        return of_id([case], {case: found}, self.options.rerun)
 
     def done(self) -> str:
         """Return how often the payer was started."""
