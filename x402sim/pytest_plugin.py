@@ -147,7 +147,7 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     import httpx
 
     from x402sim import PaymentAuth
-    from x402sim.world.server.serve import certificates
+    from x402sim.world.server.local import certificates
 
     wallet, all_it_has = x402_server.wallets[0], "1000"
     auth = PaymentAuth(

@@ -25,7 +25,7 @@ from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
 from x402sim.world.scenario import shipped_names
-from x402sim.world.transport.faults import FaultKind
+from x402sim.world.transport.faults import FaultType
 from x402sim.world.transport.requests import Requests
 from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, Watch
 
@@ -192,7 +192,7 @@ def test_it_pays_rightly_and_wrongly(server: Server) -> None:
 
 def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
     words = server.http.get("/_sim/ui/words").json()
-    assert set(words["faults"]) == set(DOES) == set(get_args(FaultKind))
+    assert set(words["faults"]) == set(DOES) == set(get_args(FaultType))
     assert words["refusals"]["Insufficient USDC balance"]["clause"] == "7/insufficient-balance"
     assert {each["clause"] for each in words["refusals"].values()} <= {"", *words["clauses"]}
     assert words["reasons"]["payTo:"] == "2.1/pay-to"

@@ -10,7 +10,7 @@ from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.report.conformance_reports import DEMANDS
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import GroundKind, derived, explicit, ours, read_ground, silent
+from x402sim.spec.ground import GroundType, derived, explicit, ours, read_ground, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
@@ -127,7 +127,7 @@ def test_a_ground_tells_its_sentences_and_then_why() -> None:
     assert case("2.2/body", ground=ground).ground is ground
     assert ground == read_ground("- 5: An authorization outside\nso: It must be\nin time.")
     assert (ground.kind, *ground.told) == (
-        GroundKind.DERIVED,
+        GroundType.DERIVED,
         "5: “An authorization outside validAfter..validBefore is rejected.”",
         "so: It must be in time.",
     )

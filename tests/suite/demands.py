@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from x402sim.report.conformance_reports import DEMANDS
-from x402sim.spec.ground import GroundKind
+from x402sim.spec.ground import GroundType
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.case import by_ground, by_id
 from x402sim.suite.service.check import Check
@@ -43,7 +43,7 @@ def not_quoted(checks: Iterable[Check]) -> list[Sentence]:
 def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
     """Return the page, as Markdown: every id, its grounds, its cases, and what is not covered."""
     kinds = Counter(check.ground.kind for check in checks)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)
     lines = [_INTRODUCTION, f"{len(by_id(checks))} ids, {len(checks)} checks: {told}.", ""]
     section = ""
     for check_id, cases in by_id(checks).items():

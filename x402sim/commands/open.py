@@ -7,7 +7,8 @@ import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.serve import Server, own_programs_only, run as serve
+from x402sim.world.server.origins import own_programs_only
+from x402sim.world.server.serve import Server, run as serve
 from x402sim.world.ui import PATH, Watch, saved_page
 
 NAME = "journal.ndjson"
@@ -27,7 +28,7 @@ def open_run(run: Saved = ".", port: Port = 0) -> None:
         listen = Listen(port=port)
         sock = listening_socket(listen)
     watch = Watch(journal)
-    app = own_programs_only(saved_page(journal, str(file), watch), listen, ())
+    app = own_programs_only(saved_page(journal, str(file), watch), (), is_local=listen.is_local)
 
     def on_start() -> None:
         stop_on_signals(server)

@@ -71,7 +71,7 @@ from x402sim.text.suggest import near_url, unknown
 from x402sim.text.times import moment, readable
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
-from x402sim.world.server.listen import LOOPBACK
+from x402sim.world.server.origins import LOOPBACK
 
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
 PaidUrl = Annotated[

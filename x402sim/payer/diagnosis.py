@@ -279,8 +279,8 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class PayerKind:
-    """A kind of payer with its defaults: which offer it pays, and if none, why not."""
+class PayerVerdict:
+    """Whether a payer, with its defaults, can pay: which offer it takes, and if none, why not."""
 
     name: str
     can_pay: bool
@@ -295,7 +295,7 @@ class Diagnosis:
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
-    payers: tuple[PayerKind, ...]
+    payers: tuple[PayerVerdict, ...]
 
     @property
     def can_be_paid(self) -> bool:
@@ -374,12 +374,12 @@ class _Case:
         ]
 
 
-def _no(name: str, whys: list[str], dialect: Dialect | None) -> PayerKind:
+def _no(name: str, whys: list[str], dialect: Dialect | None) -> PayerVerdict:
     none = f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"
-    return PayerKind(name, False, "; ".join(dict.fromkeys(whys)) or none)
+    return PayerVerdict(name, False, "; ".join(dict.fromkeys(whys)) or none)
 
 
-def _two_steps(case: _Case) -> PayerKind:
+def _two_steps(case: _Case) -> PayerVerdict:
     """Return whether a payer in two steps reads the 402 and signs, and why not."""
     name, whys = "payer in two steps", []
     for number, way, findings in case.of(Dialect.TWO_STEPS):
@@ -397,11 +397,11 @@ def _two_steps(case: _Case) -> PayerKind:
         except (PaymentFailed, ValueError) as error:
             whys.append(f"offer {number}: {error}")
             continue
-        return PayerKind(name, True, f"offer {number}", number)
+        return PayerVerdict(name, True, f"offer {number}", number)
     return _no(name, whys, Dialect.TWO_STEPS)
 
 
-def _client(client: Client, case: _Case) -> PayerKind:
+def _client(client: Client, case: _Case) -> PayerVerdict:
     """Return whether a public client pays the 402 as it is installed, and why not.
 
     It takes one offer; if that is wrong, it fails, whatever stands beside it.
@@ -410,11 +410,11 @@ def _client(client: Client, case: _Case) -> PayerKind:
     unread = [number for number, (way, _) in enumerate(case.ways, 1) if way.dialect is Dialect.V2]
     if client.dialect is Dialect.V2 and unread and not mine:
         why = f"offer {unread[0]}: in the body, and it reads the header {REQUIRED_HEADER} only"
-        return PayerKind(client.name, False, why)
+        return PayerVerdict(client.name, False, why)
     for number, way, _ in mine:
         if why := client.unreadable(way):
             refuses = "it refuses all for " if len(mine) > 1 else ""
-            return PayerKind(client.name, False, f"{refuses}offer {number}: {why}")
+            return PayerVerdict(client.name, False, f"{refuses}offer {number}: {why}")
     taken = []
     for number, way, _ in mine:
         if why := client.takes(way):
@@ -432,17 +432,17 @@ def _client(client: Client, case: _Case) -> PayerKind:
     skipped = ", ".join(each.about for each in found if each.skipped)
     why = wrong or client.too_much(way) or (skipped and f"{skipped}, not looked at here")
     takes = "it takes " if why and len(mine) > 1 else ""
-    return PayerKind(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
+    return PayerVerdict(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
 
 
-def _payment_auth(case: _Case) -> PayerKind:
+def _payment_auth(case: _Case) -> PayerVerdict:
     """Return whether `PaymentAuth(network=...)` pays the 402 with its defaults, and why not."""
     name = "httpx, PaymentAuth"
     by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
     mine = next((each for each in by_dialect if each), [])
     for number, _, findings in mine:
         if any(each.about.startswith("POST ") for each in findings):
-            return PayerKind(name, False, f"offer {number}: POST /api/pay")
+            return PayerVerdict(name, False, f"offer {number}: POST /api/pay")
     picked = pick(
         case.request,
         case.response,
@@ -451,7 +451,7 @@ def _payment_auth(case: _Case) -> PayerKind:
         _over_default,
     )
     if picked.number is not None:
-        return PayerKind(name, True, f"offer {picked.number}", picked.number)
+        return PayerVerdict(name, True, f"offer {picked.number}", picked.number)
     return _no(name, [str(each) for each in picked.rejected], None)
 
 

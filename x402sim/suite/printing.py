@@ -17,7 +17,7 @@ from rich.text import Text
 from x402sim.report import conformance as report
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import NOT_JUDGED, Outcome, Result
-from x402sim.spec.ground import Ground, GroundKind
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.subject import Plan, Subject
 from x402sim.text.console import console as new_console
@@ -58,7 +58,7 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(case.ground.kind) for case in cases)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)
     console.print(f"\n{len(by_id(cases))} ids, {len(cases)} cases: {told}")
 
 

@@ -45,7 +45,7 @@ from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import Callers, FaultKind
+from x402sim.world.transport.faults import Callers, FaultType
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
@@ -448,7 +448,7 @@ async def play(wanted: Play, url: str) -> dict[str, Any]:
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PATH = "/_sim/ui"
 """Where the page is."""
-DOES: dict[FaultKind, str] = {
+DOES: dict[FaultType, str] = {
     "lose answer": "does the work, then the connection breaks",
     "lose request": "the connection breaks before the work",
     "refuse": "the connection is refused",

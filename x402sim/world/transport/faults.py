@@ -74,7 +74,7 @@ def made_up(status: int, body: str, content_type: str, headers: dict[str, str]) 
     ]
 
 
-FaultKind = Literal[
+FaultType = Literal[
     "lose request",
     "lose answer",
     "refuse",
@@ -163,7 +163,7 @@ class Fault(
     """
 
     victim: Part
-    does: FaultKind
+    does: FaultType
     path: str = ""
     contains: str = ""
     skip: Annotated[int, Meta(ge=0)] = 0
@@ -178,7 +178,7 @@ class Fault(
     caller: Callers | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _require_known("kind of fault", self.does, get_args(FaultKind))
+        _require_known("kind of fault", self.does, get_args(FaultType))
         if self.caller is not UNSET and self.caller not in (known := get_args(Callers)):
             raise ValueError(f"caller of a fault: {unknown('caller', str(self.caller), known)}")
         for name, kind in _FIELD_TYPES.items():
@@ -208,7 +208,7 @@ class Fault(
 
 ANSWERED = ("status", "body", "content_type", "headers")
 """The fields of the answer that "answer" makes up."""
-_DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
+_DELAYS: tuple[FaultType, ...] = ("delay request", "delay answer")
 DEFAULTS: dict[str, Any] = {
     "seconds": 0.0,
     "status": 500,
@@ -219,8 +219,8 @@ DEFAULTS: dict[str, Any] = {
     "caller": "service",
 }
 """What a field is by default, for the kinds that use it; all others are for every kind."""
-_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
-_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultKind)}
+_KINDS_WITH: dict[str, tuple[FaultType, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
+_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultType)}
 
 
 def value_of(fault: Fault, name: str) -> Any:
