@@ -34,10 +34,10 @@ def told() -> dict[str, Any]:
             (each.name, each.title, each.covers, each.needs, each.description) for each in shipped()
         ],
         "checks": [
-            (each.name, each.title, each.level, each.ground.told, each.needs)
+            (each.name, each.title, each.level, each.ground.lines, each.needs)
             for each in all_checks()
         ],
-        "clauses": [(each.id, each.text, each.kept_by, each.ground.told) for each in CLAUSES],
+        "clauses": [(each.id, each.text, each.kept_by, each.ground.lines) for each in CLAUSES],
     }
 
 

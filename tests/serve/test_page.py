@@ -226,7 +226,7 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
         assert "connect-src" not in policy
         (told,) = re.findall(r'id="tape">(.*?)</script>', each.page, re.DOTALL)
         assert json.loads(told)["words"]["live"] is False
-    names = [name for name, _ in json.loads(told)["told"]]
+    names = [name for name, _ in json.loads(told)["messages"]]
     assert names == ["hello", "stored", "journal", "exchanges", "served"]
 
 
