@@ -18,7 +18,7 @@ OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""
 
 
-def told() -> dict[str, Any]:
+def facts() -> dict[str, Any]:
     """Return commands, frames, pages, scenarios, checks and clauses, in words."""
     frames = {name: table(Journal()) for name, table in TABLES.items()}
     return {
@@ -42,4 +42,4 @@ def told() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(told(), indent=1))
+    print(json.dumps(facts(), indent=1))
