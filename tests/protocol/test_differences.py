@@ -16,7 +16,7 @@ from x402sim.protocol.rules import InvalidReason
 OURS = TESTNET.domain
 
 
-def told(domain: Domain) -> str:
+def difference_to(domain: Domain) -> str:
     """What is said of a signature in this domain."""
     return difference(
         InvalidReason.SIGNATURE, paying(signature=signed_elsewhere(AUTH, domain, KEY))
@@ -42,7 +42,7 @@ def test_a_domain_that_wallets_sign_by_mistake_is_named(changes: dict[str, Any])
     signed = replace(OURS, **changes)
     pairs = zip(shown(OURS).items(), shown(signed).values(), strict=True)
     says = [f"{name}: wanted {ours}, got {got}" for (name, ours), got in pairs if ours != got]
-    assert told(signed) == f"signed in another domain: {', '.join(says)}"
+    assert difference_to(signed) == f"signed in another domain: {', '.join(says)}"
 
 
 def shown(domain: Domain) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def shown(domain: Domain) -> dict[str, Any]:
 
 
 def test_any_other_signature_is_told_with_its_signer_and_the_domain_that_was_wanted() -> None:
-    said = told(replace(OURS, name="Nobody's guess"))
+    said = difference_to(replace(OURS, name="Nobody's guess"))
     assert said.startswith(f"signer: wanted {checksum(AUTH.from_)}, got 0x")
     assert said.endswith(
         f", in the domain name {OURS.name}, version 1, chainId 338, "

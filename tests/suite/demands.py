@@ -53,8 +53,8 @@ def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
         lines += [f"### {check_id}", ""]
         for ground, its_cases in by_ground(cases):
             lines += [f"{cases[0].level}, {ground.kind}:", ""]
-            lines += [f"> {_plain(each)}" + chr(92) for each in ground.told[:-1]]
-            lines += [f"> {_plain(ground.told[-1])}", ""]
+            lines += [f"> {_plain(each)}" + chr(92) for each in ground.lines[:-1]]
+            lines += [f"> {_plain(ground.lines[-1])}", ""]
             marks = (" (decisive)" if case.decides else "" for case in its_cases)
             titles = (_plain(case.title) for case in its_cases)
             lines += [*(f"- {title}{mark}" for title, mark in zip(titles, marks, strict=True)), ""]

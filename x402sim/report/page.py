@@ -63,9 +63,8 @@ def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
     )
-    tape = (
-        f'<script type="application/json" id="tape">{{"words":{known},"told":[{lines}]}}</script>'
-    )
+    tape = '<script type="application/json" id="tape">'
+    tape += f'{{"words":{known},"messages":[{lines}]}}</script>'
     html = _without(read("index.html"), "<link ", "<script ").replace("</head>", head + "</head>")
     return html.replace("</body>", f'{tape}\n<script type="module">{code}</script>\n</body>')
 

@@ -56,7 +56,7 @@ class Ground:
     why: str = ""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def lines(self) -> tuple[str, ...]:
         """The sentences in quotation marks, each with its section, and then why."""
         word = {GroundType.DERIVED: "so: ", GroundType.OURS: "because: "}.get(self.kind, "")
         return (*map(str, self.sentences), *([word + self.why] if self.why else ()))

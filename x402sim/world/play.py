@@ -52,18 +52,18 @@ _FORGOTTEN = re.compile("coroutine '.*' was never awaited")
 
 @dataclass(slots=True)
 class _Search:
-    """What was found in a block; the line is told if it is in `file`."""
+    """The coroutines that a block did not await, each with its line if that is in `file`."""
 
     file: str
     found: list[str] = field(default_factory=list)
 
-    def note(self, told: str) -> None:
-        """Note what Python tells of a coroutine, with the newest line of the file where it is."""
+    def note(self, text: str) -> None:
+        """Note Python's warning of a coroutine, with the newest line of the file that runs."""
         frame = inspect.currentframe()
         while frame is not None and frame.f_code.co_filename != self.file:
             frame = frame.f_back
         where = f" ({tracebacks.shown(self.file)}:{frame.f_lineno})" if frame else ""
-        self.found.append(f"{told}{where}")
+        self.found.append(f"{text}{where}")
 
 
 _search: ContextVar[_Search | None] = ContextVar("forgotten coroutines", default=None)
@@ -109,11 +109,11 @@ class _Hook:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        search, told = _search.get(), _FORGOTTEN.match(str(message))
-        if search is None or told is None:
+        search, forgotten = _search.get(), _FORGOTTEN.match(str(message))
+        if search is None or forgotten is None:
             self._before(message, category, filename, lineno, file, line)
         else:
-            search.note(told[0])
+            search.note(forgotten[0])
 
 
 _HOOK = _Hook()

@@ -9,7 +9,15 @@ import hashlib
 import itertools
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -35,7 +43,7 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
+from x402sim.protocol.crypto import Address, Hash, PrivateKey
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.service.app import service_app
@@ -47,7 +55,7 @@ from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.chain_models import FixedBlocks, dropped, gas_price_wei
+from x402sim.world.chain_models import dropped, gas_price_wei
 from x402sim.world.chain_recorder import ChainRecorder
 from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
 from x402sim.world.transport.cache import cached
@@ -484,7 +492,7 @@ class RunningWorld:
                 clock=chain_clock,
                 accounts=self.accounts,
                 secret=secret,
-                has_payments=is_first and store.counts()["payments"] > 0,
+                has_payments=is_first and store.payments.count() > 0,
                 file=file,
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
@@ -495,7 +503,8 @@ class RunningWorld:
         )
         if opened.chain.controls:
             blocks, _ = opened.chain.at_first
-            self.clock.advance(max(0.0, blocks[-1].timestamp_s - self.clock.now()))
+            if (ahead_s := blocks[-1].timestamp_s - self.clock.now()) > 0:
+                self.clock.advance(ahead_s)
         return opened
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
@@ -522,7 +531,7 @@ class RunningWorld:
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
         """Return a facilitator on one network, which asks the chain by a node of its own."""
         clock, account = self.clocks[name], self.accounts.facilitators[name]
-        key = on.facilitator or PrivateKey(from_hex(account.private_key, 32))
+        key = on.facilitator or PrivateKey(account.private_key)
         struck = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
         link, url = partial(self.link, name, "rpc", struck), f"http://{host_of('rpc')}"
         facilitator = Facilitator(
@@ -628,9 +637,10 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    for network in world.networks:
-        if network.chain.controls:
-            await network.chain.controls.set_automine(world.options.blocks is None)
+    automine = world.options.blocks is None
+    for controls in (network.chain.controls for network in world.networks):
+        if controls and controls.automine is not automine:  # a chain file keeps its setting
+            await controls.set_automine(automine)
     if world.options.has_service:
         for each in world.services.values():
             each.start_background()
@@ -656,19 +666,27 @@ async def _beat(world: RunningWorld) -> None:
     While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
     waits.
     """
-    controls = world.chain.controls
-    blocks = world.options.blocks or FixedBlocks(world.options.heartbeat_s, phase=0)
+    controls, blocks = world.chain.controls, world.options.blocks
+    reorgs, draws = world.options.reorgs if controls else None, world.rng.stream("reorgs")
     failed: str | None = None
-    reorganise = _reorganiser(world)
     try:
-        pauses = blocks.intervals(world.blocks) if controls else itertools.repeat(LOOK_S)
+        depths = None if reorgs is None else reorgs.depths(draws)
+        pauses: Iterable[float] = itertools.repeat(
+            world.options.heartbeat_s if controls else LOOK_S
+        )
+        if controls and blocks is not None:
+            pauses = blocks.intervals(world.blocks)
         for pause_s in pauses:
             await world.clock.sleep(pause_s)
             try:
-                await reorganise()
+                if reorgs and depths:
+                    depth = next(depths, None)
+                    if depth is None:
+                        raise ValueError(f"reorgs: the depths of {described(reorgs)} have ended")
+                    await _reorganise(world, depth, reorgs.drop, draws)
                 if controls is None:
                     await world.chain_recorder()
-                elif controls.automine or world.options.blocks is not None:
+                elif controls.automine or blocks is not None:
                     await controls.mine()
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
@@ -681,18 +699,11 @@ async def _beat(world: RunningWorld) -> None:
         world.report_bug(bug)
 
 
-def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
-    """Return what reorganises the chain before a block, if it does so by itself."""
-    reorgs, chain = world.options.reorgs, world.chain
-    stream = world.rng.stream("reorgs")
-    controls = chain.controls
-    depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
-
-    async def reorganise() -> None:
-        depth = min(next(depths), await chain.height())
-        if depth > 0 and reorgs and controls:
-            lost = await dropped(chain, depth, reorgs.drop, stream)
-            world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
-            await controls.reorg(depth, lost)
-
-    return reorganise
+async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
+    """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
+    chain = world.chain
+    depth = min(depth, await chain.height())
+    if depth > 0 and chain.controls:
+        lost = await dropped(chain, depth, drop, draws)
+        world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
+        await chain.controls.reorg(depth, lost)

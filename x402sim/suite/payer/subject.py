@@ -18,7 +18,7 @@ from x402sim.suite.options import again, flag, given, read
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet, unclear
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Command, HttpPayer, Payer
+from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 
@@ -102,8 +102,8 @@ class PayerOptions:
         return self.payer.shown
 
 
-def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
-    """Return the options; `words` are the command. Raises `ValueError`."""
+def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
+    """Return the options; `words` are the command, or a function that buys. Raises `ValueError`."""
     chosen = read(PayerOptions, flags)
     url = chosen.get("url")
     if bool(words) == bool(url):
@@ -111,12 +111,14 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
             "give the command that pays, as in `x402sim conformance payer -- node agent.js`, or "
             "the --url of a payer behind HTTP"
         )
-    if len(words) == 1 and words[0].startswith(("http://", "https://")):
+    if len(words) == 1 and str(words[0]).startswith(("http://", "https://")):
         raise ValueError(
             f"{words[0]} is no command. A payer behind HTTP: x402sim conformance payer --url "
             f"{words[0]}; a service: x402sim conformance {words[0]}"
         )
     network_named(chosen["network"], NETWORKS)
+    if words and callable(words[0]):
+        return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
         payer=HttpPayer(url) if url else Command(tuple(words)),

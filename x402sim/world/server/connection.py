@@ -105,7 +105,7 @@ def _poller(number: int) -> Any:
     """Return the function that tells whether the peer of a socket has closed its side."""
     if hasattr(select, "POLLRDHUP"):
         stream = select.poll()
-        stream.register(number, select.POLLRDHUP)  # an error and a reset are always told
+        stream.register(number, select.POLLRDHUP)  # poll reports errors and resets always
         return lambda: stream.poll(0)
     return lambda: _is_at_its_end(number)
 
@@ -199,7 +199,11 @@ class Exchange(web.Connection):
         on_read: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
-        """`headers` begin every answer; `on_read` and `on_end` are told of what the names say."""
+        """`headers` begin every answer.
+
+        `on_read` is called when a part of the body was read and more comes, `on_end` when the
+        answer is complete.
+        """
         self.scope, self.headers, self.keep_alive = scope, headers, keep_alive
         scope[web.CONNECTION] = self
         self._wire, self._on_read, self._on_end = wire, on_read, on_end
@@ -517,11 +521,11 @@ class HttpConnection(asyncio.Protocol):
         """Wait for the first head."""
         self._wire = Wire(cast(asyncio.Transport, transport))
         self._state.connections.add(cast(Any, self))
-        told = transport.get_extra_info
+        extra = transport.get_extra_info
         self._about = {
-            "server": _address(told("sockname")),
-            "client": _address(told("peername")),
-            "scheme": "https" if told("sslcontext") else "http",
+            "server": _address(extra("sockname")),
+            "client": _address(extra("peername")),
+            "scheme": "https" if extra("sslcontext") else "http",
         }
         self._watch()
 
@@ -861,9 +865,9 @@ def _behind_empty_line(before: bytes, data: bytes, start: int) -> int | None:
     return found + len(_EMPTY_LINE) if found >= 0 else None
 
 
-def _address(told: Any) -> tuple[str, int] | None:
+def _address(name: Any) -> tuple[str, int] | None:
     """Return host and port of one side, as ASGI has them."""
-    return (str(told[0]), int(told[1])) if isinstance(told, tuple) else None
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
 def _refusal(wrong: RequestError, reason: str | None) -> bytes:

@@ -77,7 +77,7 @@ class LocalServer:
     def __init__(self, world: World | None = None, *, port: int = 0, **options: Any) -> None:
         self.clock = Clock()
         self._listen = Listen(port=port)
-        self._world = replace(world or World(), **options)
+        self._world = World(**options) if world is None else replace(world, **options)
         self._http: httpx.AsyncClient | None = None
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None

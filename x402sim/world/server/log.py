@@ -125,14 +125,14 @@ def _struck(event: events.Note, _: Names) -> str:
     return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}' if is_strike else ""
 
 
-Tell = Callable[[Any, Names], str]
+Describe = Callable[[Any, Names], str]
 """Returns what the log says of an event, or nothing."""
-ALONE: Mapping[type[events.Event], Tell] = {
+OUTSIDE_REQUESTS: Mapping[type[events.Event], Describe] = {
     events.PaymentSettled: _payment,
     events.PaymentFailed: _payment,
 }
-"""What is told outside of a request only: the answer of a request says it anyway."""
-TOLD: Mapping[type[events.Event], Tell] = {
+"""Events that are logged outside of a request only: a request's own line has them anyway."""
+ALWAYS: Mapping[type[events.Event], Describe] = {
     events.Transfer: _transfer,
     events.TransactionMined: _mined,
     events.TransactionUndone: lambda event, _: f"transaction {short(event.tx_hash)} undone",
@@ -293,10 +293,10 @@ class ServerLog:
             as_json if form.is_json else partial(as_text, colours=form.has_colours)
         )
         self._ahead_s = ahead_s
-        self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
-        uses = {kind: (self._tells.get(kind), *_reads(kind)) for kind in events.KINDS}
+        self._describe: Mapping[type, Describe] = {**ALWAYS, events.TimeAdvanced: self._advanced}
+        uses = {kind: (self._describe.get(kind), *_reads(kind)) for kind in events.KINDS}
         self._used = {kind: use for kind, use in uses.items() if any(use)}
-        """Of each event that the log reads: what it tells, and its fields that say whose it is."""
+        """By type of event: what describes it, and its fields that name its payment or session."""
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
         """The name of who pays for which payment id, or holds which session: of the newest, and
         of those before, which are forgotten all at once, as a dict drops its first key slowly."""
@@ -363,7 +363,7 @@ class ServerLog:
                     if isinstance(what, LoggedRequest)
                     else self._of_entry(*what)
                 )
-            except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
+            except Exception:  # noqa: BLE001 - a defect of the log is logged, and the log goes on
                 trace = traceback.format_exc(limit=-3)
                 lines.append(self._own("a request was not logged: " + trace))
         if self._left_out:
@@ -376,8 +376,9 @@ class ServerLog:
         return self._shown(LogLine(self._time(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
-        tell = ALONE.get(type(entry.event)) or self._tells.get(type(entry.event))
-        text = tell(entry.event, self._names) if tell else ""
+        kind = type(entry.event)
+        describe = OUTSIDE_REQUESTS.get(kind) or self._describe.get(kind)
+        text = describe(entry.event, self._names) if describe else ""
         return self._shown(LogLine(self._time(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: LoggedRequest) -> str:
@@ -386,8 +387,8 @@ class ServerLog:
         line = LogLine(self._time(ended), request.client, method, path, status, ms)
         payer, ids, is_verbose = None, list[str](), self._form.is_verbose
         for event in request.read:
-            tell, who, named = self._used[type(event)]
-            if tell and (text := tell(event, self._names)):
+            describe, who, named = self._used[type(event)]
+            if describe and (text := describe(event, self._names)):
                 line.notes.append(text)
             if who and payer is None:
                 payer = getattr(event, who)

@@ -26,7 +26,7 @@ class SharedCache:
         Seconds that an answer is fresh whose headers do not say; default 60.
     obeys_headers
         Whether it does what the headers say, as RFC 9111 has it; if not, it stores each good answer
-        by its URL, for `default_s`, as a CDN does that is told to cache everything. Default True.
+        by its URL, for `default_s`, as a CDN does that is set to cache everything. Default True.
     """
 
     default_s: FromZero = 60

@@ -289,7 +289,7 @@ class Faults:
         self.paths: dict[str, Sequence[str]] = {}
         """The paths that each victim serves, as in its routes."""
         self.on_strike: list[Callable[[str, Fault, str], None]] = []
-        """Told the victim, the fault, and the path that it strikes."""
+        """Called with the victim, the fault, and the path that it affects."""
         self.reach_facilitators = False
         """Whether one stands that strikes what facilitators ask."""
 
@@ -471,9 +471,9 @@ def faulty(
 ) -> ASGIApp:
     """Return `app` with faults, which records each answer: method, path and status.
 
-    `caller` is who asks it, and says which faults strike.
-    `crash` kills the service that it is for. `on_bug` is told what the application raises, after it
-    has answered 500.
+    `caller` sends the requests: some faults are for one caller only. `crash` kills the service
+    that the application is for. `on_bug` is called with what the application raises, after it has
+    answered 500.
     """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
