@@ -15,6 +15,7 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.answers import Answer, read_json
 from x402sim.suite.facilitator.payment import PRICE_BASE, Draft, Way, drafted
 from x402sim.suite.facilitator.room import Money, Room
+from x402sim.suite.facilitator.start import CLOCK
 from x402sim.suite.redact import redacted
 from x402sim.text.printable import printable
 
@@ -63,6 +64,15 @@ class Play:
     def now_s(self) -> int:
         """The chain's time in whole Unix seconds; ours, unless its clock was turned."""
         return self.room.clock.now_s()
+
+    @property
+    def wall_s(self) -> int:
+        """Our own time in whole Unix seconds."""
+        return CLOCK.now_s()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait in real time."""
+        await CLOCK.sleep(seconds)
 
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
         """Return a payment that nothing is wrong with, of a payer that nobody has used."""
