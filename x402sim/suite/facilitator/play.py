@@ -75,13 +75,16 @@ class Play:
         await CLOCK.sleep(seconds)
 
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
-        """Return a payment that nothing is wrong with, of a payer that nobody has used."""
+        """Return a payment that nothing is wrong with, of a payer that nobody has used.
+
+        Where the chain's clock is not ours, its window holds by both.
+        """
         return drafted(
             self.way,
             self.room.network,
             payer or await self.room.payer(),
             self.payee(),
-            self.now_s,
+            (self.now_s, self.wall_s),
             hashlib.sha256(self.draw()).digest(),
             amount_base,
         )
