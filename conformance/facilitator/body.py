@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from x402sim.suite.facilitator import texts
@@ -69,12 +70,15 @@ _VALUES: dict[str, Any] = {
     "a list of lists": [[], [[]]],
     "an empty object": {},
 }
+
+
+def _part(draft: Draft, which: str, value: Any) -> bytes:
+    part = _payment(draft) if which == "payment" else "paymentRequirements"
+    return _with(draft, part, value)
+
+
 _PARTS: dict[str, Made] = {
-    f"the {which} is {word}": (
-        lambda draft, which=which, value=value: _with(
-            draft, _payment(draft) if which == "payment" else "paymentRequirements", value
-        )
-    )
+    f"the {which} is {word}": partial(_part, which=which, value=value)
     for which in ("payment", "requirements")
     for word, value in _VALUES.items()
 } | {
@@ -88,9 +92,7 @@ def _inner(draft: Draft, name: str, value: Any) -> bytes:
 
 
 _INNER: dict[str, Made] = {
-    f"{name.rpartition('.')[2]} is {word}": (
-        lambda draft, name=name, value=value: _inner(draft, name, value)
-    )
+    f"{name.rpartition('.')[2]} is {word}": partial(_inner, name=name, value=value)
     for name in ("payment.payload", "payload.authorization", "requirements.extra")
     for word, value in _VALUES.items()
     if not (name == "requirements.extra" and word in ("null", "an empty object"))

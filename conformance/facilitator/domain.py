@@ -47,6 +47,12 @@ def _extra(**parts: object) -> Change:
     return lambda draft: draft.demanding("extra", {**draft.get("requirements.extra"), **parts})
 
 
+_OTHERS: dict[str, dict[str, object]] = {
+    "name": {"name": "Another Coin"},
+    "version": {"version": "7"},
+    "chain": {"chain_id": 8453},
+    "contract": {"verifying_contract": OTHER},
+}
 ROWS = [
     *(
         Row(
@@ -60,12 +66,7 @@ ROWS = [
                 so=_IS_WHOSE,
             ),
         )
-        for slug, parts in {
-            "name": {"name": "Another Coin"},
-            "version": {"version": "7"},
-            "chain": {"chain_id": 8453},
-            "contract": {"verifying_contract": OTHER},
-        }.items()
+        for slug, parts in _OTHERS.items()
     ),
     Row(
         section="domain",

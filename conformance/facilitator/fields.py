@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from x402sim.protocol.crypto import Address
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.case import (
@@ -44,14 +46,20 @@ def _other_network(draft: Draft) -> Draft:
     """Ask for a payment on another network, and sign for its chain."""
     chain = 8453
     names = {Way.V2: f"eip155:{chain}"}
-    from msgspec.structs import replace
-
     domain = replace(draft.network.domain, chain_id=chain)
     return draft.demanding("network", names.get(draft.way, "base")).signed(domain=domain)
 
 
 def _unknown_network(name: str) -> Change:
     return lambda draft: draft.demanding("network", name)
+
+
+def _method(name: str) -> Change:
+    def change(draft: Draft) -> Draft:
+        extra = {**draft.get("requirements.extra"), "assetTransferMethod": name}
+        return draft.demanding("extra", extra)
+
+    return change
 
 
 def _scheme(name: str) -> Change:
@@ -361,14 +369,7 @@ ROWS = [
     Row(
         section="fields",
         slug="method",
-        play=looks_at(
-            {
-                name: lambda draft, name=name: draft.demanding(
-                    "extra", {**draft.get("requirements.extra"), "assetTransferMethod": name}
-                )
-                for name in ("permit2", "erc7710", "nothing")
-            }
-        ),
+        play=looks_at({name: _method(name) for name in ("permit2", "erc7710", "nothing")}),
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
         demands=[
             Demand(

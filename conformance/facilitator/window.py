@@ -3,9 +3,8 @@
 A payment is valid strictly between its two times, by the time of the block that it is mined in.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.case import (
     Demand,
@@ -49,13 +48,11 @@ _EARLY: dict[str, Window] = {
 }
 
 
-def _refused_each(
-    windows: dict[str, Window], *, on_chain: bool = False
-) -> Callable[[Play], object]:
+def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list[Refusal]]]:
     async def play(it: Play) -> list[Refusal]:
         payer, found = await it.room.payer(), []
         for about, window in windows.items():
-            after_s, before_s = window(it.now_s if on_chain else it.wall_s)
+            after_s, before_s = window(it.wall_s)
             draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
             found.append(await refusal(it, draft, about))
         return found
@@ -63,10 +60,11 @@ def _refused_each(
     return play
 
 
-def _with(change: Callable[[Authorization, int], dict[str, int]]) -> Callable[[Play], object]:
+def _with(window: Window) -> Callable[[Play], Awaitable[Settled]]:
     async def play(it: Play) -> Settled:
-        draft = await it.draft()
-        return await settlement(it, draft.signed(**change(draft.auth, it.wall_s)))
+        after_s, before_s = window(it.wall_s)
+        draft = (await it.draft()).signed(valid_after=after_s, valid_before=before_s)
+        return await settlement(it, draft)
 
     return play
 
@@ -116,7 +114,7 @@ ROWS = [
     Row(
         section="window",
         slug="ends-in-30",
-        play=_with(lambda _, now: {"valid_before": now + 30}),
+        play=_with(lambda now: (now - 600, now + 30)),
         demands=[
             Demand(
                 title="A payment that ends in half a minute is settled",
@@ -132,7 +130,7 @@ ROWS = [
     Row(
         section="window",
         slug="just-begun",
-        play=_with(lambda _, now: {"valid_after": now - 5}),
+        play=_with(lambda now: (now - 5, now + 300)),
         demands=[
             Demand(
                 title="A payment that began five seconds ago is settled",
