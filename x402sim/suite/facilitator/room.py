@@ -25,7 +25,7 @@ from x402sim.suite.facilitator.node import Node
 from x402sim.suite.facilitator.start import CLOCK, Facilitator, Given, Running, free_port
 from x402sim.suite.wire import listening
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
-from x402sim.world.server.serve import certificates
+from x402sim.world.server.local import certificates
 
 PAYERS = 400
 """How many payers a ledger has that have a thousand tokens each; a node gets them one by one."""
