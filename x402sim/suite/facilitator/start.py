@@ -23,7 +23,8 @@ from x402sim.protocol.networks import Network
 from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.verdict import NotReady
 from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import Server, certificates
+from x402sim.world.server.local import certificates
+from x402sim.world.server.serve import Server
 
 START_S = 60.0
 """How long a facilitator may take until it answers."""
