@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.body import watch
+from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
     PAYMENT_ID,
@@ -29,12 +29,12 @@ from x402sim.payer.core import (
     signed_header,
 )
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
-from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, Purchases, Unfinished, bought_by
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, Purchases, Unfinished, purchase_key
 from x402sim.payer.reading import (
     UNKNOWN,
     AttemptOver,
+    is_inconclusive,
     read_settlement,
-    says_nothing,
 )
 from x402sim.payer.standard import (
     Choice,
@@ -45,7 +45,7 @@ from x402sim.payer.standard import (
     read_refusal,
     read_required,
     settlement_in,
-    shortened,
+    short_window_note,
     sign,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -65,9 +65,9 @@ Served = Callable[[httpx.Response], bool]
 
 
 class PaidRequest(msgspec.Struct, frozen=True):
-    """One request of the caller, and what is bought for its resource already.
+    """One request of the caller, and the payments for its resource so far.
 
-    `is_served` tells whether an answer is what was paid for.
+    `is_served` decides whether an answer is what was paid for.
     """
 
     ask: Send
@@ -179,7 +179,7 @@ class PaymentAuth(FlowAuth):
         self._pay_path = pay_path
         self._spelling = spelling
         self._purchases: dict[tuple[str, ...], Purchases] = {}
-        """By what is bought: see `bought_by`."""
+        """By `purchase_key`."""
         self._lock = threading.Lock()
 
     def exchange(
@@ -189,18 +189,18 @@ class PaymentAuth(FlowAuth):
 
         `is_served` tells whether an answer is what was paid for.
         """
-        thing = bought_by(request)
+        key = purchase_key(request)
         with self._lock:
-            bought = self._purchases.setdefault(thing, Purchases())
-        wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
+            bought = self._purchases.setdefault(key, Purchases())
+        wanted = PaidRequest(Send(request, ours), key[0], bought, is_served)
         response, shown = None, bought.granted
-        if shown is not None or not (bought.unserved or bought.cut):
+        if shown is not None or not (bought.unserved or bought.interrupted):
             response = yield from _send(wanted, proofs(shown))
             if response.status_code != 402:
                 return response
-        yield bought.turn
+        yield bought.lock
         try:
-            bought.take_up()
+            bought.requeue_interrupted()
             if bought.granted not in (None, shown):  # another request has paid meanwhile
                 response = yield from _send(wanted, proofs(bought.granted))
             elif bought.unserved:
@@ -210,13 +210,13 @@ class PaymentAuth(FlowAuth):
             if response.status_code == 402:
                 response = yield from self._buy(wanted, response)
         finally:
-            bought.turn.release()
+            bought.lock.release()
         return response
 
     def unfinished(self, request: httpx.Request) -> Unfinished:
         """Return what is signed for a request and not finished, to `resume` it elsewhere."""
         with self._lock:
-            bought = self._purchases.get(bought_by(request))
+            bought = self._purchases.get(purchase_key(request))
         return Unfinished() if bought is None else bought.unfinished()
 
     def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
@@ -226,7 +226,7 @@ class PaymentAuth(FlowAuth):
         """
         now_s = self.clock.now_s() - EXPIRY_MARGIN_S
         with self._lock:
-            self._purchases.setdefault(bought_by(request), Purchases()).resume(unfinished)
+            self._purchases.setdefault(purchase_key(request), Purchases()).resume(unfinished)
             usable = [each.auth for each in unfinished.payments if each.auth.valid_before > now_s]
             self.signed_base += sum(auth.value for auth in usable)
 
@@ -235,7 +235,7 @@ class PaymentAuth(FlowAuth):
         bought = wanted.bought
         bought.granted = None
         other = foreign_required(wanted.resource, response)
-        if other is not None and bought.unknown is None and not bought.unserved:
+        if other is not None and bought.unresolved is None and not bought.unserved:
             self.foreign.append(other)
             return response
         required = read_required(wanted.ask.request, response, self.network, self.version)
@@ -255,7 +255,7 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _show_unserved(self, wanted: PaidRequest) -> Flow:
-        """Show the newest payment that bought nothing yet."""
+        """Send the proof of the newest payment that bought nothing yet."""
         payment = wanted.bought.unserved[-1]
         response = yield from _send(wanted, payment.proof)
         payment.was_refused = response.status_code == 402
@@ -269,7 +269,7 @@ class PaymentAuth(FlowAuth):
         bought.unserved.remove(payment)
         if self._reuse and payment.version is None:
             granted = bought.granted = payment.proof[PAYMENT_ID]
-        _until_read(bought, payment, response, granted)
+        _await_body_end(bought, payment, response, granted)
 
     def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
@@ -280,7 +280,7 @@ class PaymentAuth(FlowAuth):
         else:
             paid = (
                 f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-                f"tells for certain: {payment.question})"
+                f"tells for certain: {payment.state_query})"
             )
         return PaidNotServed(
             f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed",
@@ -304,7 +304,7 @@ class PaymentAuth(FlowAuth):
                         proof=proof(offer, header),
                         shown=f"authorization {to_hex(auth.nonce)[:12]}…",
                         version=offer.accepted.version,
-                        note=shortened(offer, auth),
+                        note=short_window_note(offer, auth),
                     )
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
@@ -346,13 +346,13 @@ class PaymentAuth(FlowAuth):
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
     def _resend(self, wanted: PaidRequest) -> Maybe:
-        """Send the payment again whose outcome is not known; it is settled, over, or raised.
+        """Send the payment again whose outcome is not known; raises `PaymentFailed` if it stays so.
 
-        One that is over is shown once, in case the server has it after all; returns the answer to
-        that, unless it is a 402.
+        One that has expired is tried once as proof, in case the server has been paid after all: if
+        that is not answered 402, the answer is returned.
         """
         bought = wanted.bought
-        if (payment := bought.unknown) is None:
+        if (payment := bought.unresolved) is None:
             return None
         try:
             return (yield from self._settle(wanted, payment))
@@ -361,10 +361,10 @@ class PaymentAuth(FlowAuth):
                 if payment.hint:  # it was paid, and its answer broke off
                     bought.unserved.append(payment)
                 return None
-        bought.unknown = payment  # it stays unless the answer tells
+        bought.unresolved = payment  # until an answer settles it
         response = yield from _send(wanted, payment.proof)
-        if not says_nothing(response):
-            bought.unknown = None
+        if not is_inconclusive(response):
+            bought.unresolved = None
             if response.status_code == 402:
                 return None
             payment.hint = f"{response.status_code} when it was shown"
@@ -382,14 +382,14 @@ class PaymentAuth(FlowAuth):
         """
         bought = wanted.bought
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
-        bought.unknown = payment
+        bought.unresolved = payment
         try:
             if payment.version is not None:
                 response = yield from _send(wanted, payment.proof, payment)
                 if response.status_code != 402:
                     if wanted.is_served(response):
-                        bought.unknown = None
-                        _until_read(bought, payment, response)
+                        bought.unresolved = None
+                        _await_body_end(bought, payment, response)
                     reported = settlement_in(response, payment.version)
                     if reported is not None and reported.success:
                         self.settlements.append(reported)
@@ -400,11 +400,11 @@ class PaymentAuth(FlowAuth):
                 response = yield from send(Send(request, True))
                 answer = read_settlement(response, payment)
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.again) from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         except AttemptOver:
-            bought.unknown = None
+            bought.unresolved = None
             raise
-        bought.unknown = None
+        bought.unresolved = None
         bought.unserved.append(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
@@ -414,12 +414,13 @@ class PaymentAuth(FlowAuth):
         return None
 
 
-def _until_read(
+def _await_body_end(
     bought: Purchases, payment: Payment, response: httpx.Response, granted: str | None = None
 ) -> None:
-    """Take a payment for served unless the body of its answer is not read to its end.
+    """Count a payment as interrupted if the body of its answer is not read to its end.
 
-    Until then other requests pay for themselves: a caller may read two streams at once.
+    Until then it counts as served, so that other requests pay for themselves: a caller may read
+    two streams at once.
     """
 
     def ended(is_whole: bool) -> None:
@@ -427,13 +428,13 @@ def _until_read(
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
             if granted is not None and bought.granted == granted:
                 bought.granted = None
-            bought.cut.append(payment)
+            bought.interrupted.append(payment)
 
-    watch(response, ended)
+    on_body_end(response, ended)
 
 
 def _send(wanted: PaidRequest, proof: dict[str, str], paying: Payment | None = None) -> Flow:
-    """Send the caller's request with a proof of payment, or with the payment that it is paying."""
+    """Send the caller's request with a proof of payment; in one step, `paying` is that payment."""
     request = wanted.ask.request
     request.headers.update(proof)
     try:
@@ -442,5 +443,5 @@ def _send(wanted: PaidRequest, proof: dict[str, str], paying: Payment | None = N
         why = f"the answer cannot be read: {error}"
         if paying is None:
             raise PaymentFailed(why, "Nothing more was signed") from error
-        raise PaymentFailed(f"{why}. {UNKNOWN}", paying.again) from error
+        raise PaymentFailed(f"{why}. {UNKNOWN}", paying.retry_advice) from error
     return response

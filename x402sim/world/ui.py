@@ -31,7 +31,15 @@ from x402sim.journal import Entry, Journal, line
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
-from x402sim.payer.mistakes import MISTAKES, Change, Draft, Watched, draft_of, paid_in, request_of
+from x402sim.payer.mistakes import (
+    MISTAKES,
+    Change,
+    Draft,
+    ObservedAuth,
+    draft_of,
+    paid_in,
+    request_of,
+)
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
@@ -134,7 +142,7 @@ class Watch:
     ) -> None:
         self._journal, self._requests, self._stored = journal, requests, stored
         if requests:
-            requests.tell_payments(self._ended)
+            requests.subscribe_to_payments(self._ended)
         self._real = Clock()
         self._started_ms = self._real.now_ms()
         self._wakes: set[asyncio.Event] = set()
@@ -374,7 +382,7 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
 
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(wanted, wallet, network, clock)
-        flow = Watched(
+        flow = ObservedAuth(
             choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
         )
         if wanted.buys == "market":
