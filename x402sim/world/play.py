@@ -208,7 +208,7 @@ class IdleTimeout:
             self._in_flight.discard(event.exchange)
 
     def _check(self) -> None:
-        """Stop the scenario if two checks find it stuck: between them, all that was ready has run."""
+        """Stop the scenario if two checks find it stuck; all that was ready runs in between."""
         now_s = self._loop.time()
         is_stuck = self._is_stuck()
         if is_stuck and self._is_suspect:
