@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from x402sim import Fault, LocalServer, PaymentAuth
     from x402sim.suite.payer.start import Buy
 
-JUDGED = "x402_payer(ways, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+JUDGED = (
+    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+)
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
 UNSPENT = (
@@ -57,6 +59,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from x402sim.suite.payer.fixture import plays
 
         mark = metafunc.definition.get_closest_marker("x402_payer")
+        if mark and "ways" in mark.kwargs:
+            raise pytest.UsageError("@pytest.mark.x402_payer: ways=... is flows=... now")
         chosen = plays(**mark.kwargs) if mark else plays()
         metafunc.parametrize("x402_payer_case", chosen, ids=lambda play: play.name, indirect=True)
 

@@ -7,8 +7,8 @@ from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     Demand,
-    Fault,
     Row,
+    Violation,
     committed_at_most,
     is_bought,
     nothing,
@@ -20,15 +20,15 @@ from x402sim.suite.payer.shop import (
     GOODS_PATH,
     SESSION_ID,
     Offer,
-    Outcome,
+    PaymentFlow,
     Shop,
     Story,
-    Way,
+    Strike,
     in_base64,
 )
 from x402sim.suite.payer.wire import How, Reply, Request
 
-_STANDARD_HTTP = (Way.V1, Way.V2)
+_STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
 
@@ -42,10 +42,10 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
     return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
 
 
-def _ends(played: Played) -> Fault | None:
+def _ends(played: Played) -> Violation | None:
     late = [ended for ended in played.starts if ended.timed_out]
     if late:
-        return Fault(
+        return Violation(
             expected="each start ends by itself",
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
@@ -53,9 +53,9 @@ def _ends(played: Played) -> Fault | None:
     return None
 
 
-def _few_requests(played: Played) -> Fault | None:
+def _few_requests(played: Played) -> Violation | None:
     if played.requests > MOST_REQUESTS:
-        return Fault(
+        return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
@@ -121,8 +121,8 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
     """Say version 2 in a body that has version 1's fields, without the header."""
-    said = shop.required() | {"x402Version": 3 - (shop.way.version or 1)}
-    if shop.way is Way.V2:
+    said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
+    if shop.flow is PaymentFlow.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(
         status=402, headers={"Content-Type": "application/json"}, body=b'{"x402Version":2}'
@@ -140,7 +140,7 @@ ROWS = [
     Row(
         section="budget",
         slug="instalments",
-        story=Story(offers=_instalment, outcomes=(Outcome(settles=True, reply=_next_part),) * 10),
+        story=Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
@@ -158,7 +158,7 @@ ROWS = [
     Row(
         section="budget",
         slug="paid-and-asked-for-ever",
-        story=Story(outcomes=(Outcome(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
+        story=Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
         demands=[
             one_price(
                 "A shop that takes every payment and asks for another gets one",
@@ -177,7 +177,7 @@ ROWS = [
         section="budget",
         slug="session-spent",
         story=Story(first=_spent),
-        absent=only([Way.SESSION], "only a session is paid for before it is spent"),
+        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
         demands=[
             one_price(
                 "A session that buys nothing is not followed by another",
@@ -214,9 +214,7 @@ ROWS = [
         section="hostile",
         slug="endless-goods",
         story=Story(
-            outcomes=(
-                Outcome(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),
-            )
+            strikes=(Strike(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),)
         ),
         waits_s=60,
         starts=2,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import OURS, Row, gets_what_it_paid, one_price, only
-from x402sim.suite.payer.shop import RECORDS, Offer, Outcome, Shop, Story, Way, in_base64
+from x402sim.suite.payer.shop import RECORDS, Offer, PaymentFlow, Shop, Story, Strike, in_base64
 from x402sim.suite.payer.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
@@ -29,9 +29,9 @@ GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
     """Return the right answer with another receipt; None leaves it out."""
-    if shop.way.version is None:
+    if shop.flow.version is None:
         return right
-    name = x402.RESPONSE_HEADERS[shop.way.version]
+    name = x402.RESPONSE_HEADERS[shop.flow.version]
     headers = {key: value for key, value in right.headers.items() if key != name}
     return replace(right, headers=headers if text is None else {**headers, name: text})
 
@@ -54,7 +54,7 @@ def _again(shop: Shop, _: Reply) -> Reply:
 
 def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply]:
     def reply(shop: Shop, _: Reply) -> Reply:
-        if shop.way.is_ours:
+        if shop.flow.is_ours:
             return as_json({"error": "Payment failed", "reason": reason}, 402)
         said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
         return _receipt(shop, shop.ask(reason), in_base64(said))
@@ -64,7 +64,7 @@ def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply
 
 def _unsure(shop: Shop, _: Reply) -> Reply:
     """Say that it may still be made."""
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return as_json({"error": "Settlement pending", "final": False}, 503)
     reason, transaction = "settlement_pending", "0x" + "cd" * 32
     said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
@@ -84,17 +84,17 @@ def _empty(_: Shop, right: Reply) -> Reply:
 
 
 def _without_receipt(shop: Shop, right: Reply) -> Reply:
-    return as_json({}) if shop.way.is_ours else _receipt(shop, right, None)
+    return as_json({}) if shop.flow.is_ours else _receipt(shop, right, None)
 
 
 def _false_receipt(shop: Shop, right: Reply) -> Reply:
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return as_json({"success": False, "txHash": ""})
     return _receipt(shop, right, in_base64(shop.receipt(success=False, transaction="")))
 
 
 def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return Reply(headers={"Content-Type": "text/html"}, body=b"<html>thank you</html>")
     return _receipt(shop, right, "%%%")
 
@@ -124,7 +124,9 @@ _BROKEN = [
     ("unreadable-receipt", True, _unreadable_receipt, "A receipt that cannot be read"),
     ("conflict", True, _conflict, "The payment settles, and the answer is 409"),
 ]
-_NO_HEADERS = {Way.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"}
+_NO_HEADERS = {
+    PaymentFlow.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"
+}
 _ABSENT = {
     "no-receipt": _NO_HEADERS,
     "false-receipt": _NO_HEADERS,
@@ -134,11 +136,11 @@ _ONE_REQUEST = "the request that pays asks for the goods, too: see the row witho
 
 
 def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
-    outcome = Outcome(settles=settles, reply=reply)
+    strike = Strike(settles=settles, reply=reply)
     return Row(
         section="lost",
         slug=slug,
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         absent=_ABSENT.get(slug, {}),
         waits_s=SLOW_S if reply is _slow else 0,
         demands=[
@@ -150,11 +152,11 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
 
 
 def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
-    outcome = Outcome(settles=False, reply=reply, at_goods=True)
+    strike = Strike(settles=False, reply=reply, at_goods=True)
     return Row(
         section="lost",
         slug=f"goods-{slug}",
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         absent=only(OURS, _ONE_REQUEST),
         waits_s=SLOW_S if reply is _slow else 0,
         demands=[
@@ -177,9 +179,9 @@ def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> R
         section="lost",
         slug=slug,
         story=Story(
-            offers=offers, outcomes=(Outcome(settles=True, reply=_again),), takes_anything=True
+            offers=offers, strikes=(Strike(settles=True, reply=_again),), takes_anything=True
         ),
-        absent={Way.SESSION: "a deposit is what the payer names, so no price can change"},
+        absent={PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"},
         demands=[one_price(title, SO, texts.PARAMETERS)],
     )
 
@@ -191,8 +193,8 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
     return Row(
         section="lost",
         slug=f"record-{slug}",
-        story=Story(first=first, outcomes=(Outcome(settles=True, reply=_lost),)),
-        absent=only([Way.STEPS], "only the two steps have a record that can be asked for"),
+        story=Story(first=first, strikes=(Strike(settles=True, reply=_lost),)),
+        absent=only([PaymentFlow.STEPS], "only the two steps have a record that can be asked for"),
         demands=[one_price(f"The receipt is lost, and {title}: still one payment", SO)],
     )
 
@@ -221,14 +223,14 @@ ROWS = [
     Row(
         section="lost",
         slug="for-good",
-        story=Story(outcomes=(Outcome(settles=True, reply=_lost),) * ENOUGH),
+        story=Story(strikes=(Strike(settles=True, reply=_lost),) * ENOUGH),
         demands=[one_price("No payment is ever answered: still one payment", SO)],
     ),
     Row(
         section="lost",
         slug="refused-for-good",
         story=Story(
-            outcomes=(Outcome(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
+            strikes=(Strike(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
             * ENOUGH
         ),
         demands=[

@@ -12,10 +12,10 @@ from x402sim.suite.payer.case import OURS, Demand, Row, committed_at_most, nothi
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
-    Outcome,
+    PaymentFlow,
     Shop,
     Story,
-    Way,
+    Strike,
 )
 from x402sim.suite.payer.wire import Reply, Request, as_json
 
@@ -79,7 +79,7 @@ def _before(slug: str, title: str, status: int, where: Where) -> Row:
 
 
 def _paid(status: int) -> Row:
-    outcome = Outcome(
+    strike = Strike(
         settles=True,
         reply=lambda shop, _: Reply(
             status=status, headers={"Location": shop.other + shop.url[len(shop.origin) :]}
@@ -88,7 +88,7 @@ def _paid(status: int) -> Row:
     return Row(
         section="send",
         slug=f"paid-and-redirected-{status}",
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         demands=[
             one_price(
                 f"A payment that is answered with a redirect ({status}) goes to no other host",
@@ -196,7 +196,7 @@ ROWS = [
             section="send",
             slug=f"asked-with-{status}",
             story=Story(first=_refused(status)),
-            absent=only([Way.V1, Way.V2], "it is the status of the standard's 402"),
+            absent=only([PaymentFlow.V1, PaymentFlow.V2], "it is the status of the standard's 402"),
             demands=[
                 Demand(
                     title=f"Requirements in a {status} are not paid: 402 asks for a payment",

@@ -11,18 +11,18 @@ from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     OURS,
     Demand,
-    Fault,
     Row,
+    Violation,
     nothing,
     one_price,
 )
 from x402sim.suite.payer.play import CAP_BASE, Played
-from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
 DAY_S = 86_400
 NAMED = "a deposit is what the payer names, not what the shop asks"
-_OUTSIDE = {Way.SESSION: NAMED}
+_OUTSIDE = {PaymentFlow.SESSION: NAMED}
 
 
 def one(change: Callable[[Shop, Offer], Offer]) -> Story:
@@ -34,11 +34,11 @@ def _extra(right: Offer, **more: object) -> Offer:
     return replace(right, extra={**right.extra, **more})
 
 
-def _ends_within_a_day(played: Played) -> Fault | None:
+def _ends_within_a_day(played: Played) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
         if ends_s > DAY_S:
-            return Fault(
+            return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 loss_base=0,

@@ -117,7 +117,7 @@ class Purchase:
 
     def _send(self, method: str, url: str, headers: dict[str, str], body: Any) -> Answer:
         ends = time.monotonic() + DEADLINE_S
-        more = {"Accept": "application/json, text/event-stream"} if self.task.way == "mcp" else {}
+        more = {"Accept": "application/json, text/event-stream"} if self.task.flow == "mcp" else {}
         limits = not self.has("no limits")
         timeout = self.payer.timeout_s if limits else 60
         with (
@@ -166,7 +166,7 @@ class Purchase:
     def _once(self) -> str:
         if self.kept.get("over"):
             raise NotBought("given up")
-        match self.task.way:
+        match self.task.flow:
             case "mcp":
                 return self._call_tool()
             case "steps":

@@ -11,7 +11,7 @@ from tests.suite_payer.payer import Payer
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import Judge
-from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function
 from x402sim.suite.payer.subject import all_cases
 
@@ -129,7 +129,7 @@ def test_a_defect_is_caught(defect: str) -> None:
 
 
 def test_every_demand_has_a_defect_that_it_catches() -> None:
-    """In some way of paying: a defect is the same in all."""
+    """In some payment flow: a defect is the same in all."""
     caught = {_row(each) for ids in DEFECTS.values() for each in ids.split()}
     demanded = {_row(case.id) for case in all_cases() if not case.id.startswith("silent/")}
     assert demanded - caught == set()
@@ -139,9 +139,9 @@ def _row(check_id: str) -> str:
     return check_id.rpartition("-")[0]
 
 
-@pytest.mark.parametrize("way", [Way.V2, Way.STEPS])
-def test_an_honest_payer_passes_everything(way: Way) -> None:
-    mine = [case for case in all_cases() if case.way is way and not case.waits_s]
+@pytest.mark.parametrize("flow", [PaymentFlow.V2, PaymentFlow.STEPS])
+def test_an_honest_payer_passes_everything(flow: PaymentFlow) -> None:
+    mine = [case for case in all_cases() if case.flow is flow and not case.waits_s]
     found = judged(Payer(), mine)
     assert [name for name, result in found.items() if result.outcome is Outcome.FAILED] == []
     assert len(found) > 60

@@ -24,7 +24,7 @@ from x402sim.suite.payer.money import (
     payments_in,
     read,
 )
-from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, Shop, Story, Way
+from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, PaymentFlow, Shop, Story
 from x402sim.suite.payer.start import Ended, Payer, Task
 from x402sim.suite.payer.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.world.server.local import LocalServer, certificates
@@ -47,7 +47,7 @@ MOST_LINES = 60
 class Played:
     """What happened in a case: how each start ended, what was signed, and what left the wallet."""
 
-    way: Way
+    flow: PaymentFlow
     shop: Shop
     network: Network
     payer: str
@@ -116,7 +116,7 @@ class Played:
 
 async def play(
     payer: Payer,
-    way: Way,
+    flow: PaymentFlow,
     story: Story,
     *,
     name: str,
@@ -136,7 +136,7 @@ async def play(
         for actor in ("chain", "facilitator") if story.skew_s else ():
             said = {"actor": actor, "seconds": story.skew_s}
             await server.control.request("POST", "clock/skew", said)
-        case = _Case(server, http, way, network, story, rng.secret(f"goods of {name}").hex()[:20])
+        case = _Case(server, http, flow, network, story, rng.secret(f"goods of {name}").hex()[:20])
         async with listening(case.at_shop) as port, listening(case.at_other) as other:
             payee, thief = (
                 checksum(PrivateKey(rng.secret(f"{who} of {name}")).address)
@@ -156,7 +156,7 @@ class _Case:
 
     server: LocalServer
     http: httpx.AsyncClient
-    way: Way
+    flow: PaymentFlow
     network: Network
     story: Story
     goods: str
@@ -166,17 +166,17 @@ class _Case:
 
     def begin(self, origin: str, other: str, payee: str, thief: str) -> None:
         """Open the shop."""
-        network, way = self.network, self.way
+        network, flow = self.network, self.flow
         self.wallet = self.server.wallets[0]
         right = Offer(
             amount=str(PRICE_BASE),
             pay_to=payee,
             asset=checksum(network.asset),
-            network=x402.network_name(way.version or 1, network),
+            network=x402.network_name(flow.version or 1, network),
             extra=x402.domain_of(network),
         )
         self.shop = Shop(
-            way=way,
+            flow=flow,
             story=self.story,
             network=network,
             right=right,
@@ -186,7 +186,7 @@ class _Case:
             thief=thief,
             settle=self.settle,
         )
-        self.played = Played(way=way, shop=self.shop, network=network, payer=self.wallet.address)
+        self.played = Played(flow=flow, shop=self.shop, network=network, payer=self.wallet.address)
         self.played.began_s = CLOCK.now_s()
 
     async def run(self, payer: Payer, folder: Path, patience_s: float, most: int) -> None:
@@ -206,11 +206,11 @@ class _Case:
         """Return what the payer is to do."""
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
-        is_tool = self.way is Way.MCP
+        is_tool = self.flow is PaymentFlow.MCP
         call = {"name": "report", "arguments": {}}
         return Task(
             url=self.shop.url,
-            way=self.way,
+            flow=self.flow,
             private_key=self.wallet.private_key,
             address=self.wallet.address,
             network=network.caip2,

@@ -2,7 +2,7 @@
 
 A shop that nothing is wrong with takes each authorization once, and answers the same one again with
 what it answered before, so that a payer can get a lost answer back. What goes wrong is data: a
-`Story`. The ways to pay are x402 version 1, version 2, the two steps of the specification, its
+`Story`. The payment flows are x402 version 1, version 2, the two steps of the specification, its
 sessions, and MCP tools.
 """
 
@@ -20,8 +20,11 @@ from x402sim.suite.payer.money import Signed
 from x402sim.suite.payer.wire import How, Reply, Request, as_json
 
 
-class Way(StrEnum):
-    """A way of paying; the value is its name on the command line and in ids."""
+class PaymentFlow(StrEnum):
+    """How a shop is paid; the value is its name on the command line and in ids.
+
+    Not `extra.paymentFlow` of the standard, which says when a shop settles.
+    """
 
     V1 = "v1"
     V2 = "v2"
@@ -36,21 +39,21 @@ class Way(StrEnum):
 
     @property
     def version(self) -> x402.Version | None:
-        """The version of the standard; None for the specification's own ways."""
-        return {Way.V1: 1, Way.V2: 2, Way.MCP: 2}.get(self)  # type: ignore[return-value]
+        """The version of the standard; None for the specification's own flows."""
+        return {PaymentFlow.V1: 1, PaymentFlow.V2: 2, PaymentFlow.MCP: 2}.get(self)  # type: ignore[return-value]
 
     @property
     def is_ours(self) -> bool:
         """Whether it is of the specification, in two steps or by a session."""
-        return self in (Way.STEPS, Way.SESSION)
+        return self in (PaymentFlow.STEPS, PaymentFlow.SESSION)
 
 
 _TITLES = {
-    Way.V1: "x402 version 1",
-    Way.V2: "x402 version 2",
-    Way.STEPS: "two steps",
-    Way.SESSION: "a session",
-    Way.MCP: "an MCP tool",
+    PaymentFlow.V1: "x402 version 1",
+    PaymentFlow.V2: "x402 version 2",
+    PaymentFlow.STEPS: "two steps",
+    PaymentFlow.SESSION: "a session",
+    PaymentFlow.MCP: "an MCP tool",
 }
 
 
@@ -82,11 +85,11 @@ Settle = Callable[[Signed], Awaitable[Paid]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Strike:
     """How one paying request is answered. `settles` says whether its payment is settled before.
 
     `reply` gets the shop and the answer that would be right. `at_goods` strikes where the goods are
-    asked for, in ways that pay before: two steps and sessions.
+    asked for, in flows that pay before: two steps and sessions.
     """
 
     settles: bool
@@ -107,7 +110,7 @@ class Story:
 
     offers
         What the 402 offers, given the right offer; called for every 402.
-    outcomes
+    strikes
         How the first paying requests are answered; later ones are answered rightly.
     first, paying, elsewhere
         An answer instead of the right one, to a request without payment, to one with a payment, and
@@ -123,7 +126,7 @@ class Story:
     """
 
     offers: Callable[["Shop", Offer], Sequence[Offer]] = lambda _, right: [right]
-    outcomes: tuple[Outcome, ...] = ()
+    strikes: tuple[Strike, ...] = ()
     first: Change = _nothing
     paying: Change = _nothing
     elsewhere: Change = _nothing
@@ -148,7 +151,7 @@ OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an ad
 class Shop:
     """A shop that runs: what it was asked, what it was paid."""
 
-    way: Way
+    flow: PaymentFlow
     story: Story
     network: Network
     right: Offer
@@ -171,7 +174,7 @@ class Shop:
     by_id: dict[str, Paid] = field(default_factory=dict)
     """The same by payment id, in two steps."""
     struck: int = 0
-    """How many of the story's outcomes have happened."""
+    """How many of the story's strikes have happened."""
     ids: dict[str, str] = field(default_factory=dict)
     """What each id of the extension payment-identifier stands for."""
     sessions: dict[str, int] = field(default_factory=dict)
@@ -180,12 +183,12 @@ class Shop:
     @property
     def url(self) -> str:
         """Where the goods are."""
-        return self.origin + ("/mcp" if self.way is Way.MCP else GOODS_PATH)
+        return self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH)
 
     @property
     def other_chain(self) -> str:
-        """Another chain than the task's, as the way of paying names it."""
-        return "eip155:8453" if self.way.version == 2 else "base"
+        """Another chain than the task's, as the payment flow names it."""
+        return "eip155:8453" if self.flow.version == 2 else "base"
 
     # --- what it answers -----------------------------------------------------------------
 
@@ -196,23 +199,23 @@ class Shop:
             return other
         if not found and (other := self.story.first(self, request)) is not None:
             return other
-        if self.way is Way.MCP:
+        if self.flow is PaymentFlow.MCP:
             return await self._tool(request, found)
-        if self.way.is_ours:
+        if self.flow.is_ours:
             return await self._ours(request, found)
         return await self._pay(found[0], self.serve) if found else self.ask()
 
     async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
         """Answer a payment as its turn in the story says; `right` is the answer if all is well."""
         self.paying += 1
-        outcomes = [each for each in self.story.outcomes if not each.at_goods]
-        if self.struck < len(outcomes):
-            outcome = outcomes[self.struck]
+        strikes = [each for each in self.story.strikes if not each.at_goods]
+        if self.struck < len(strikes):
+            strike = strikes[self.struck]
             self.struck += 1
-            paid = await self._settled(signed) if outcome.settles else Paid("0x" + "ab" * 32)
+            paid = await self._settled(signed) if strike.settles else Paid("0x" + "ab" * 32)
             served = self.served
             rightly = self.ask(paid.reason, paid) if paid.reason else right(paid)
-            reply = outcome.reply(self, rightly)
+            reply = strike.reply(self, rightly)
             self.served = (
                 served if reply.how is not How.WHOLE or not self._has(reply) else self.served
             )
@@ -240,7 +243,7 @@ class Shop:
             (each.pay_to.lower(), each.amount) for each in self.story.offers(self, self.right)
         ]
         got = "0x" + signed.auth.to.hex(), str(signed.auth.value)
-        if self.way is Way.SESSION:  # the payer names its deposit
+        if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
             return got[0] == self.right.pay_to.lower()
         return got in wanted
 
@@ -250,24 +253,24 @@ class Shop:
         """Return the goods, with the receipt of a payment."""
         self.served += 1
         headers = {}
-        if self.way.version is not None and paid.transaction:
-            name = x402.RESPONSE_HEADERS[self.way.version]
+        if self.flow.version is not None and paid.transaction:
+            name = x402.RESPONSE_HEADERS[self.flow.version]
             headers[name] = in_base64(self.receipt(transaction=paid.transaction, success=True))
         return as_json({"report": self.goods}, headers=headers)
 
     def receipt(self, **fields: Any) -> dict[str, Any]:
         """Return the receipt of the standard, with these fields."""
-        version = self.way.version or 1
+        version = self.flow.version or 1
         return {"network": x402.network_name(version, self.network), **fields}
 
     # --- the 402 -------------------------------------------------------------------------
 
     def offers(self) -> list[dict[str, Any]]:
-        """Return what it offers, as the way of paying writes it."""
+        """Return what it offers, as the payment flow writes it."""
         return [self._written(each) for each in self.story.offers(self, self.right)]
 
     def _written(self, offer: Offer, version: x402.Version | None = None) -> dict[str, Any]:
-        version = version or self.way.version
+        version = version or self.flow.version
         fields: dict[str, Any] = {
             "scheme": offer.scheme,
             "network": offer.network,
@@ -291,10 +294,13 @@ class Shop:
 
     def required(self, error: str = "") -> dict[str, Any]:
         """Return what a 402 of the standard says."""
-        said: dict[str, Any] = {"x402Version": self.way.version, "error": error or self.story.error}
+        said: dict[str, Any] = {
+            "x402Version": self.flow.version,
+            "error": error or self.story.error,
+        }
         said["accepts"] = self.offers()
-        if self.way.version == 2:
-            url = f"mcp://tool/{TOOL}" if self.way is Way.MCP else self.url
+        if self.flow.version == 2:
+            url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else self.url
             said["resource"] = {
                 "url": self.story.resource(self, url),
                 "description": self.story.description,
@@ -307,15 +313,15 @@ class Shop:
     def ask(self, error: str = "", failed: Paid | None = None) -> Reply:
         """Return the 402; of a payment that failed, with what became of it."""
         self.asked += 1
-        if self.way.is_ours:
+        if self.flow.is_ours:
             return self._ask_in_two_steps(GOODS_PATH, self.offers()[0])
         required, headers = self.required(error), {}
-        if failed is not None and self.way.version is not None:
+        if failed is not None and self.flow.version is not None:
             result = self.receipt(
                 success=False, transaction=failed.transaction, errorReason=error or failed.reason
             )
-            headers[x402.RESPONSE_HEADERS[self.way.version]] = in_base64(result)
-        if self.way is Way.V1:
+            headers[x402.RESPONSE_HEADERS[self.flow.version]] = in_base64(result)
+        if self.flow is PaymentFlow.V1:
             return as_json(required, 402, headers)
         headers[x402.REQUIRED_HEADER] = in_base64(required)
         body: Any = {}
@@ -384,11 +390,11 @@ class Shop:
 
     def _struck_at_goods(self, right: Reply) -> Reply:
         """Answer a request for goods that are paid for, as the story says."""
-        outcomes = [each for each in self.story.outcomes if each.at_goods]
-        if self.struck >= len(outcomes):
+        strikes = [each for each in self.story.strikes if each.at_goods]
+        if self.struck >= len(strikes):
             return right
         self.struck += 1
-        reply = outcomes[self.struck - 1].reply(self, right)
+        reply = strikes[self.struck - 1].reply(self, right)
         if reply.how is not How.WHOLE or not self._has(reply):
             self.served -= self._has(right)
         return reply

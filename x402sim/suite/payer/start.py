@@ -36,8 +36,8 @@ class Task:
     """
 
     url: str
-    way: str
-    """The way of paying: v1, v2, steps, session or mcp."""
+    flow: str
+    """The payment flow: v1, v2, steps, session or mcp."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -61,7 +61,8 @@ class Task:
         """Return the variables that a command gets."""
         own = {
             "URL": self.url,
-            "WAY": self.way,
+            "FLOW": self.flow,
+            "WAY": self.flow,  # its name before, for one release
             "METHOD": self.method,
             "PRIVATE_KEY": self.private_key,
             "NETWORK": self.network,
@@ -92,6 +93,7 @@ class Task:
         base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
+            "way": self.flow,
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
             "base_url": base,
@@ -187,7 +189,7 @@ def _read(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpPayer:
     """A payer behind HTTP: each task is posted to it; 2xx says that it has bought."""
 
     url: str

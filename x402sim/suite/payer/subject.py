@@ -4,14 +4,11 @@ import asyncio
 import functools
 import os
 import runpy
-import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-
-import msgspec
 
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
@@ -20,8 +17,8 @@ from x402sim.suite.case import doubted, of_id
 from x402sim.suite.options import again, flag, given, read
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet, unclear
-from x402sim.suite.payer.shop import Way
-from x402sim.suite.payer.start import Command, Door, Payer
+from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.start import Command, HttpPayer, Payer
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 
@@ -37,8 +34,8 @@ SECTIONS = {
     "hostile": "Endless and hostile answers",
     "extension": "Extensions of version 2",
 }
-NOT_ITS_WAY = (
-    "it is about a way of paying that this payer has not, as its control shows, or that --ways "
+NOT_ITS_FLOW = (
+    "it is about a payment flow that this payer has not, as its control shows, or that --flows "
     "leaves out"
 )
 _STARTS = 1.4
@@ -62,12 +59,12 @@ def all_cases() -> tuple[PayerCase, ...]:
     return tuple(table(rows()))
 
 
-def ways_in(text: str) -> tuple[Way, ...]:
-    """Read ways of paying, separated by commas; raises `ValueError`."""
+def flows_in(text: str) -> tuple[PaymentFlow, ...]:
+    """Read payment flows, separated by commas; raises `ValueError`."""
     try:
-        return tuple(Way(each.strip()) for each in text.split(","))
+        return tuple(PaymentFlow(each.strip()) for each in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"ways are {', '.join(Way)}; {wrong}") from None
+        raise ValueError(f"flows are {', '.join(PaymentFlow)}; {wrong}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +76,10 @@ class PayerOptions:
     require: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
-    ways: tuple[Way, ...] | None = flag(
-        f"Ways of paying to judge: {', '.join(Way)}; by default those whose control it passes.",
-        metavar="WAYS",
-        read=ways_in,
+    flows: tuple[PaymentFlow, ...] | None = flag(
+        f"Payment flows to judge: {', '.join(PaymentFlow)} (default: those whose control passes).",
+        metavar="FLOWS",
+        read=flows_in,
     )
     network: str = flag(
         "Network it pays on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"
@@ -122,20 +119,20 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
     network_named(chosen["network"], NETWORKS)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=Door(url) if url else Command(tuple(words)),
-        rerun=again(("payer",), PayerOptions, values),
+        payer=HttpPayer(url) if url else Command(tuple(words)),
+        rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PayerJudging:
-    """A payer that can be judged, in the ways whose control it has passed."""
+    """A payer that can be judged, in the flows whose control it has passed."""
 
     judge: Judge
     cases: Sequence[PayerCase]
     options: PayerOptions
-    broken: Mapping[Way, str]
+    broken: Mapping[PaymentFlow, str]
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
@@ -144,32 +141,28 @@ class PayerJudging:
         runnable = [case for case in self.cases if case.id in judged]
         waiting: list[tuple[PayerCase, Result]] = []
         for case in self.cases:
-            ways = self.options.ways
+            flows = self.options.flows
             if case in runnable:
                 continue
-            if ways is not None and case.way in ways:
-                yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.way]}"))
+            if flows is not None and case.flow in flows:
+                yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.flow]}"))
             else:
-                yield self._of(case, not_its_way(case))
+                yield self._of(case, not_its_flow(case))
         async for case, found in self.judge.run(runnable, on_begin):
             result = self._of(case, found)
             if found.outcome is Outcome.FAILED:
                 yield result
             else:
                 waiting.append((case, result))
-        after = await self.judge.controls(_controls([case.way for case in runnable]), " after")
-        said = {case.id: after.get(case.way) for case in _controls(list(Way))}
+        after = await self.judge.controls(_controls([case.flow for case in runnable]), " after")
+        said = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
         for case, result in waiting:
             yield doubted(
                 result, case.controls, said, "its control, played again at the end, failed"
             )
 
     def _of(self, case: PayerCase, found: CaseResult) -> Result:
-        result = of_id([case], {case: found}, self.options.rerun)
-        rerun = f"{self.options.rerun} --only {case.id}"
-        if isinstance(self.options.payer, Command):
-            rerun += f" -- {shlex.join(self.options.payer.words)}"
-        return msgspec.structs.replace(result, rerun=rerun)
+        return of_id([case], {case: found}, self.options.rerun)
 
     def done(self) -> str:
         """Return how often the payer was started."""
@@ -180,19 +173,19 @@ class PayerJudging:
         return [], []
 
 
-def not_its_way(case: PayerCase) -> CaseResult:
-    """Return the result of a case in a way of paying that is not judged."""
+def not_its_flow(case: PayerCase) -> CaseResult:
+    """Return the result of a case in a payment flow that is not judged."""
     return CaseResult(
         title=case.title,
         ground=case.ground,
         outcome=Outcome.SKIPPED,
-        reason=NOT_ITS_WAY,
+        reason=NOT_ITS_FLOW,
         applies=False,
     )
 
 
-def _controls(ways: Sequence[Way]) -> list[PayerCase]:
-    return [case for case in all_cases() if case.is_control and case.way in ways]
+def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
+    return [case for case in all_cases() if case.is_control and case.flow in flows]
 
 
 @asynccontextmanager
@@ -208,11 +201,13 @@ async def begin(
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
-    wanted = {case.way for case in cases} & set(options.ways or Way)
+    wanted = {case.flow for case in cases} & set(options.flows or PaymentFlow)
     with ThreadPoolExecutor(64) as threads:  # a function that pays may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:
-            broken = await judge.controls(_controls([way for way in Way if way in wanted]))
+            broken = await judge.controls(
+                _controls([flow for flow in PaymentFlow if flow in wanted])
+            )
             if broken.keys() == wanted:
                 raise NotReady(_invalid(options, broken))
             yield PayerJudging(
@@ -228,8 +223,8 @@ async def begin(
             raise NotReady(f"{options.shown} cannot be started: {wrong}") from wrong
 
 
-def _invalid(options: PayerOptions, broken: Mapping[Way, str]) -> str:
-    whys = "; ".join(f"{way}: {why}" for way, why in broken.items())
+def _invalid(options: PayerOptions, broken: Mapping[PaymentFlow, str]) -> str:
+    whys = "; ".join(f"{flow}: {why}" for flow, why in broken.items())
     return (
         f"{options.shown} buys nothing at an honest shop, so nothing can be said of it. {whys}. "
         "The guide, `Judging payers`, says what it gets and what it is to print"
@@ -237,9 +232,12 @@ def _invalid(options: PayerOptions, broken: Mapping[Way, str]) -> str:
 
 
 def _plan(
-    judge: Judge, cases: Sequence[PayerCase], ways: set[Way], broken: Mapping[Way, str]
+    judge: Judge,
+    cases: Sequence[PayerCase],
+    flows: set[PaymentFlow],
+    broken: Mapping[PaymentFlow, str],
 ) -> Plan:
-    mine = [case for case in cases if case.way in ways]
+    mine = [case for case in cases if case.flow in flows]
     plays = {case.played_as: case for case in mine}
     busy_s = len(plays) * (_STARTS * judge.start_s + _OWN_S) / judge.jobs
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
@@ -251,7 +249,7 @@ def _plan(
         "What fails is played again. Time-outs of the payer come on top: up to "
         f"{judge.patience_s:g} s a start"
     ]
-    lines += [f"Not judged: {way.about} ({way}): {why}" for way, why in broken.items()]
+    lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 
@@ -266,5 +264,6 @@ PAYER: Subject[PayerOptions] = Subject(
     documents=tuple(dict.fromkeys(DOCUMENTS.values())),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS_WAY,
+    renamed={"--ways": "--flows"},
+    uncounted=NOT_ITS_FLOW,
 )
