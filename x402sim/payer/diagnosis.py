@@ -376,19 +376,19 @@ class _Case:
         ]
 
 
-def _cannot_pay(name: str, whys: list[str], dialect: Dialect | None) -> PayerVerdict:
+def _cannot_pay(name: str, reasons: list[str], dialect: Dialect | None) -> PayerVerdict:
     none = f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"
-    return PayerVerdict(name, False, "; ".join(dict.fromkeys(whys)) or none)
+    return PayerVerdict(name, False, "; ".join(dict.fromkeys(reasons)) or none)
 
 
 def _two_steps(case: _Case) -> PayerVerdict:
     """Return whether a payer in two steps reads the 402 and signs, and why not."""
-    name, whys = "payer in two steps", []
+    name, reasons = "payer in two steps", list[str]()
     for number, way, findings in case.of(Dialect.TWO_STEPS):
-        reasons = [each.about for each in blocking(iter(findings))]
+        found = [each.about for each in blocking(iter(findings))]
         network = way.network(case.networks)
-        if reasons or network is None:
-            whys.append(f"offer {number}: {', '.join(reasons) or 'network'}")
+        if found or network is None:
+            reasons.append(f"offer {number}: {', '.join(found) or 'network'}")
             continue
         try:
             if way.is_paywall:  # our payers do not speak as it does: its terms are signed

@@ -1,6 +1,6 @@
 """What a payer has signed and bought, and how long each authorization may still be used.
 
-There is one `Purchases` for each resource, and one for each session of a deposit.
+There is one `ResourcePayments` for each resource, and one for each session of a deposit.
 """
 
 from typing import Any
@@ -92,7 +92,7 @@ class Payment(msgspec.Struct, kw_only=True):
         )
 
 
-class Purchases(msgspec.Struct):
+class ResourcePayments(msgspec.Struct):
     """The payments for one resource or session. Only a flow that holds the lock pays or retries."""
 
     lock: FairLock = msgspec.field(default_factory=FairLock)
