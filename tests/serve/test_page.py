@@ -27,7 +27,7 @@ from x402sim.service.store import Store
 from x402sim.world.scenario import shipped_names
 from x402sim.world.transport.faults import FaultType
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, Watch
+from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
@@ -233,7 +233,7 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
 def test_what_is_kept_of_requests_is_bounded() -> None:
     journal = Journal()
     requests = Requests(journal, Clock())
-    watch = Watch(journal, requests)
+    feed = PageFeed(journal, requests)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -246,7 +246,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
-    exchanges = dict(watch.messages())["exchanges"]
+    exchanges = dict(feed.messages())["exchanges"]
     kept = [json.loads(text) for text in exchanges]
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200
@@ -256,7 +256,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
 def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
     journal = Journal()
     requests = Requests(journal, Clock())
-    watch = Watch(journal, requests)
+    feed = PageFeed(journal, requests)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         journal.record(1, TimeAdvanced(seconds=1))
@@ -267,7 +267,7 @@ def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
         await requests.around(app)(scope, AsyncMock(), AsyncMock())
 
     async def main() -> list[str]:
-        stream = watch.stream(0, 0)
+        stream = feed.stream(0, 0)
         await anext(stream)  # hello
         await ask("/api/first")
         journal_told = await anext(stream)

@@ -36,7 +36,7 @@ from x402sim.payer.mistakes import (
     MISTAKES,
     Draft,
     Mistake,
-    Watched,
+    ObservedAuth,
     copy_of,
     draft_of,
     paid_in,
@@ -435,7 +435,7 @@ class Purchase:
             self.sent = mistake.change(replace(draft, auth=used or draft.auth))
             return request_of(self.sent, request)
 
-        flow = Watched(
+        flow = ObservedAuth(
             choose=self._choose,
             sends=self._sends,
             seen=self._answered,

@@ -1,7 +1,7 @@
-"""Picks the way to pay a 402: the first that our payer can pay, and says why not the others.
+"""Picks the offer of a 402 that `PaymentAuth` pays, and says why it rejects those before it.
 
-The ways are looked at in the payer's order: two steps, then version 2, then version 1, and those
-that are settled before the server works after the others. Nothing is signed.
+Offers are tried in the payer's order: two steps, then version 2, then version 1; within each, those
+that are settled before the server works come last. Nothing is signed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ OverCap = Callable[[int, Network], str]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A way to pay that is not taken, by its number in the 402."""
+    """An offer that is not taken, by its number in the 402."""
 
     number: int
     why: str
@@ -38,7 +38,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """The way to pay that is taken, if one can be, and those that come before it."""
+    """The offer that is taken, if any, and those before it that were rejected."""
 
     number: int | None
     way: Way | None
@@ -53,9 +53,9 @@ def pick(
     known: Mapping[str, Network],
     over_cap: OverCap = lambda *_: "",
 ) -> Picked:
-    """Return the first of some numbered ways that can be paid, in the payer's order."""
+    """Return the first of some numbered offers that can be paid, in the payer's order."""
     rejected: list[Rejected] = []
-    for number, way in sorted(ways, key=_place):
+    for number, way in sorted(ways, key=_preference):
         network = way.network(known)
         why = _why_not(request, response, way, network, known)
         if not why and network is not None:
@@ -71,7 +71,7 @@ def pick(
     return Picked(None, None, None, tuple(rejected))
 
 
-def _place(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
+def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
     number, way = numbered
     return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
 
@@ -83,11 +83,11 @@ def _why_not(
     network: Network | None,
     known: Mapping[str, Network],
 ) -> str:
-    """Return why a way cannot be paid, whatever it costs; "" if it can."""
+    """Return why an offer cannot be paid, whatever it costs; "" if it can."""
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
-    if found := list(stopping(of_way(way, known, str(request.url)))):
-        return ", ".join(in_short(each) for each in found)
+    if found := list(blocking(of_way(way, known, str(request.url)))):
+        return ", ".join(as_reason(each) for each in found)
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     try:
@@ -99,12 +99,12 @@ def _why_not(
     return ""
 
 
-def stopping(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings that keep our payers from paying: those not looked at, too."""
+def blocking(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings for which `PaymentAuth` does not pay, unexamined fields included."""
     yield from (each for each in findings if each.stops or each.skipped)
 
 
-def in_short(finding: Finding) -> str:
+def as_reason(finding: Finding) -> str:
     """Return a finding as a reason: "asset '0x…' is not looked at"."""
     if finding.skipped:
         return f"{finding.about} {finding.seen[:60]} is not looked at"

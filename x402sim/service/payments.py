@@ -115,7 +115,7 @@ async def pay(
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(payment_id):
         attempt = await resume_earlier(service, request)
-        is_unused = await reports_unused(service, request, attempt)
+        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return receipt(attempt, str(attempt.tx_hash))
         try:
@@ -162,7 +162,7 @@ async def accept(
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(sent.payment_id) if policy.reserves else nullcontext():
         attempt = await resume_earlier(service, request)
-        is_unused = await reports_unused(service, request, attempt)
+        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return
         if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
@@ -240,16 +240,13 @@ async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | N
     return None if earlier is None else resume(service, request, earlier)
 
 
-async def reports_unused(service: Service, request: ValidRequest, resumed: Attempt | None) -> bool:
-    """Tell whether the chain has reported that the authorization is unused; False if it is silent.
+async def admit(service: Service, request: ValidRequest) -> bool:
+    """Admit an authorization that was not presented before; tell whether the chain calls it unused.
 
-    Of a `resumed` attempt that is stored. A new one must fit what was issued, and it must be
-    early enough: raises `SettlementRefused` for an expired 402, for an authorization that lasts
-    too long (decision 4.1/longest-window), and for one that was used before
-    (7/nonce-already-used).
+    False if the chain's node is silent. Raises `SettlementRefused` for a 402 that has expired, for
+    an authorization that lasts too long (decision 4.1/longest-window), and for one that was used
+    before (7/nonce-already-used).
     """
-    if resumed is not None:
-        return resumed.nonce_confirmed_unused
     sent, terms = request.requirements, request.terms
     require(service, service.freshness_rules, sent, request.issued, terms)
     until_s, now_s = request.payment.valid_before, service.clock.now_s()

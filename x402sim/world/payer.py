@@ -102,7 +102,7 @@ class Answer:
 
     @property
     def standard_offer(self) -> str | None:
-        """What a 402 offers in version 2 of the x402 standard, to pay in one step, if it does."""
+        """The header PAYMENT-REQUIRED of a 402: its offers in version 2 of the x402 standard."""
         return self.header(REQUIRED_HEADER) if self.status == 402 else None
 
     @property
@@ -394,9 +394,9 @@ class Spending:
     signed: list[Signed] = field(default_factory=list)
     total: Decimal = Decimal()
     paid: Decimal = Decimal()
-    """What an answer said is paid."""
+    """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
-    """What no answer said is paid, and had not expired at the last signature."""
+    """The authorizations that no answer has reported as paid, and that had not expired."""
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -424,14 +424,14 @@ class Spending:
         return new
 
     def note_paid(self, signed: Signed) -> None:
-        """Count as paid what an answer said is paid."""
+        """Count an authorization as paid, as an answer has reported."""
         if signed in self.unsure:
             self.unsure.remove(signed)
             self.paid += signed.price
 
 
 class Order:
-    """One 402 that is to be paid, in the hands of the policy `retry`."""
+    """One 402 that is to be paid, as the policy `retry` decides."""
 
     def __init__(self, payer: PayerClient, spending: Spending, required: Answer, ask: Ask) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
@@ -504,7 +504,7 @@ class Order:
 
 
 class Shopper:
-    """A payer at one service, in the hands of the policy `sessions`."""
+    """A payer at one service that buys as the policy `sessions` decides."""
 
     def __init__(self, payer: PayerClient, spending: Spending) -> None:
         self._payer, self._spending = payer, spending
@@ -529,7 +529,7 @@ class Shopper:
                 raise RuntimeError(f"{described(sessions)} has sent no request")
             return self._last
         finally:
-            self._last = None  # a crowd keeps no answers
+            self._last = None  # thousands of payers would keep thousands of answers
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
@@ -603,17 +603,17 @@ class Payer(PayerClient):
         if spending.policy.timeout_s is not None:
             self.http.timeout = spending.policy.timeout_s
         self._spending, self._shopper = spending, Shopper(self, spending)
-        self._elsewhere: dict[ServiceName, Payer] = {}
+        self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
         self._listing_order = later(partial(stage.stream, f"shops of {name}"))
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
-        there = self._elsewhere.get(service)
+        there = self._at_services.get(service)
         if there is None:
             there = Payer(self.stage, self.name, self.wallet, self._spending, service)
-            there._elsewhere, there._listing_order = self._elsewhere, self._listing_order
-            self._elsewhere[service] = there
+            there._at_services, there._listing_order = self._at_services, self._listing_order
+            self._at_services[service] = there
         there.skew_s = self.skew_s
         return there
 
@@ -622,14 +622,14 @@ class Payer(PayerClient):
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await _look_around(clients, self._listing_order)
+        return await _list_services(clients, self._listing_order)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
         """
-        return self.at(_chosen(rule, await self.services()))
+        return self.at(_choose_by(rule, await self.services()))
 
     async def buy(self) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.
@@ -655,12 +655,12 @@ class Payer(PayerClient):
         return await self._shopper.deposit(deposit, duration)
 
 
-async def _look_around(
+async def _list_services(
     clients: dict[ServiceName, PayerClient], order: Stream
 ) -> list[ListedService]:
-    """Ask every service for its agents, at the same time; return those that sell quotes.
+    """Request the agents of every service concurrently; return the services that sell quotes.
 
-    They come in a random order: a rule that takes the first of equals prefers nobody.
+    They are shuffled, so that a rule that takes the first of equals prefers none.
     """
     answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
     listed = []
@@ -685,7 +685,7 @@ def _agents(answer: Answer) -> Sequence[Agent]:
     return listed.agents if listed is not None and answer.status == 200 else ()
 
 
-def _chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
+def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
     if not callable(rule):
         raise ValueError(

@@ -446,7 +446,7 @@ async def lag(world: RunningWorld, seconds: Seconds) -> Any:
 
 async def faults(world: RunningWorld) -> Any:
     """List the active faults."""
-    return [msgspec.to_builtins(fault) for fault in world.faults.standing()]
+    return [msgspec.to_builtins(fault) for fault in world.faults.active()]
 
 
 async def add_fault(world: RunningWorld, fault: Any) -> Any:
@@ -455,7 +455,7 @@ async def add_fault(world: RunningWorld, fault: Any) -> Any:
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
     read(world.faults.add, new)
-    return {"standing": len(world.faults.standing())}
+    return {"standing": len(world.faults.active())}
 
 
 async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
@@ -474,7 +474,7 @@ async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
     if chain.controls:
         await chain.controls.force_revert(0)
         await chain.controls.set_automine(world.options.block_time_s is None)
-    return {"standing": len(world.faults.standing())}
+    return {"standing": len(world.faults.active())}
 
 
 async def crash(world: RunningWorld, service: str = "service") -> Any:

@@ -43,7 +43,7 @@ from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
 from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import PATH, Watch, home, page_of, stored
+from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
 from x402sim.world.world import InProcess, World
 
 GRACE_S = 5
@@ -133,13 +133,13 @@ class Server(uvicorn.Server):
         self._workers.stop()
 
 
-def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -> ASGIApp:
+def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
     """Return the application that routes each path to its part; its page shows the `watch`."""
-    watch = watch or Watch(world.journal)
+    feed = feed or PageFeed(world.journal)
     recorder, token = Recorder(world), listen.control_token
     control: ASGIApp
     if listen.has_control:
-        pages = page_of(world, watch, lambda request: require_token(request, token))
+        pages = page_of(world, feed, lambda request: require_token(request, token))
         control = control_app(world, token, recorder=recorder, pages=pages)
     else:
         needs = f"on host {listen.host} it needs --control-token"
@@ -291,16 +291,16 @@ async def serve(
     if world.options.has_service:
         world.catalogue.own = partial(_sold, world, url)
     requests = Requests(world.journal, world.clock)
-    watch = Watch(world.journal, requests, stored(world))
+    feed = PageFeed(world.journal, requests, stored(world))
     log = None
     if form:
         names = Names(named(world), world.network)
         log = ServerLog(form, names, requests, world.clock.offset_s)
-    app = requests.around(world_app(world, listen, watch))
+    app = requests.around(world_app(world, listen, feed))
     server = Server(
         app,
         lambda: on_start(server, message),
-        on_stop=watch.stop,
+        on_stop=feed.stop,
         websocket_at=_websocket_at,
         tls=listen.tls,
     )
