@@ -117,6 +117,10 @@ def _prose(shop: Shop) -> str:
     return PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
 
 
+def _elsewhere(shop: Shop, url: str) -> str:
+    return url.replace(shop.origin, shop.other)
+
+
 def _in_prose(shop: Shop, _: Request) -> Reply:
     return as_json({"error": _prose(shop), "payTo": shop.thief, "amount": "50000"}, 402)
 
@@ -157,6 +161,19 @@ ROWS = [
                 "The proof of a payment goes to no other host",
                 "who has a payment id or a session can spend it",
                 texts.REDIRECT,
+            )
+        ],
+    ),
+    Row(
+        section="send",
+        slug="resource-elsewhere",
+        story=Story(resource=_elsewhere, elsewhere=_asks_for_the_thief),
+        absent=only([PaymentFlow.V1, PaymentFlow.V2], "its resource is no URL"),
+        demands=[
+            one_price(
+                "A resource that the 402 names at another host is not paid there",
+                SO,
+                texts.CONTROLS,
             )
         ],
     ),

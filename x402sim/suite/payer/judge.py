@@ -92,6 +92,11 @@ class Judge:
                 broken[flow] = f"{wrong.actual}{log}"
         return broken
 
+    async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
+        """Play gates; return the names of those plays in which all was bought."""
+        played = await asyncio.gather(*(self.play(gate) for gate in gates))
+        return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
+
     async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:

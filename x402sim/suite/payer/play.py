@@ -37,8 +37,8 @@ BALANCE_BASE = 1000 * 10**6
 STARTS = 3
 """How often a payer is started for one purchase, at most."""
 PROMPT = (
-    "Buy the report at {url} and print it. It may cost at most {most} {symbol}. Pay on {network} "
-    "only, to the shop at {hosts} only, and only once."
+    "Buy the {what} {url} and print what you bought. It may cost at most {most} {symbol} in all. "
+    "Pay on {network} only, to the shop at {hosts} only, and for each report only once."
 )
 MOST_LINES = 60
 
@@ -87,7 +87,7 @@ class Played:
     def is_served(self) -> bool:
         """Whether the last start says that it has bought, and shows the goods."""
         last = self.starts[-1] if self.starts else None
-        return last is not None and last.ok and self.shop.goods in last.output
+        return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
     def told(self) -> str:
         """Return what happened, in lines."""
@@ -210,6 +210,7 @@ class _Case:
         call = {"name": "report", "arguments": {}}
         return Task(
             url=self.shop.url,
+            urls=self.shop.urls,
             flow=self.flow,
             private_key=self.wallet.private_key,
             address=self.wallet.address,
@@ -227,7 +228,8 @@ class _Case:
             method="POST" if is_tool else "GET",
             body=msgspec.json.encode(call).decode() if is_tool else "",
             prompt=PROMPT.format(
-                url=self.shop.url,
+                what="report at" if len(self.shop.urls) == 1 else "reports at each of",
+                url=", ".join(self.shop.urls),
                 most=most,
                 symbol=network.token_symbol,
                 network=network.name,

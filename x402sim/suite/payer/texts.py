@@ -19,6 +19,7 @@ _SOURCES = {
     "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
     "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
     "rfc-9110": "RFC 9110, {}",
+    "mcp-core": "Model Context Protocol 2025-06-18, {}",
 }
 
 
@@ -133,6 +134,13 @@ MCP_PAYS = _said(
     "mcp",
     "Payment Flow Overview",
     'Client retries the tool call with payment in `_meta["x402/payment"]`',
+)
+MCP_EVENTS = _said(
+    "mcp-core",
+    "Transports, Streamable HTTP",
+    "the server MUST either return `Content-Type: text/event-stream`, to initiate an SSE stream, "
+    "or `Content-Type: application/json`, to return one JSON object. The client MUST support both "
+    "these cases",
 )
 MCP_SAME = _said(
     "mcp",
