@@ -7,6 +7,7 @@ from dataclasses import replace
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
+    REFUSED,
     Demand,
     Row,
     Violation,
@@ -347,6 +348,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="huge-402",
+        starts=REFUSED,
         story=Story(first=_big(How.WHOLE, _BIG)),
         absent=_HTTP_ONLY,
         demands=[
@@ -380,6 +382,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="deep-402",
+        starts=REFUSED,
         story=Story(first=_deep),
         absent=_HTTP_ONLY,
         demands=[
@@ -389,6 +392,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="page",
+        starts=REFUSED,
         story=Story(first=_page),
         absent=_HTTP_ONLY,
         demands=[
@@ -402,6 +406,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="mixed-versions",
+        starts=REFUSED,
         story=Story(first=_mixed),
         absent=_HTTP_ONLY,
         demands=[

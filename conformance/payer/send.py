@@ -8,7 +8,16 @@ import socket
 from collections.abc import Callable
 
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import OURS, Demand, Row, committed_at_most, nothing, one_price, only
+from x402sim.suite.payer.case import (
+    OURS,
+    REFUSED,
+    Demand,
+    Row,
+    committed_at_most,
+    nothing,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
@@ -73,6 +82,7 @@ def _before(slug: str, title: str, status: int, where: Where) -> Row:
     return Row(
         section="send",
         slug=slug,
+        starts=REFUSED,
         story=Story(first=first, elsewhere=_asks_for_the_thief),
         demands=[nothing(title, SO, texts.CONTROLS)],
     )
@@ -180,6 +190,7 @@ ROWS = [
     Row(
         section="send",
         slug="asked-in-prose",
+        starts=REFUSED,
         story=Story(first=_in_prose, elsewhere=_asks_for_the_thief),
         demands=[
             nothing(
@@ -212,6 +223,7 @@ ROWS = [
         Row(
             section="send",
             slug=f"asked-with-{status}",
+            starts=REFUSED,
             story=Story(first=_refused(status)),
             absent=only([PaymentFlow.V1, PaymentFlow.V2], "it is the status of the standard's 402"),
             demands=[

@@ -91,6 +91,8 @@ def control_of(flow: PaymentFlow) -> str:
     return f"payer/control/buys-{flow}"
 
 
+REFUSED = 1
+"""Starts of a play whose shop is refused at the first look: another start sees the same."""
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its payment flow."""
 EVERY = tuple(PaymentFlow)

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,8 +125,13 @@ async def play(
     seed: int,
     patience_s: float,
     limit_starts: int = STARTS,
+    turn: AbstractAsyncContextManager[object] | None = None,
 ) -> Played:
-    """Play one case of a story, and return what happened; raises `OSError`."""
+    """Play one case of a story, and return what happened; raises `OSError`.
+
+    The payer waits for its `turn`, and holds it no longer than it is started: a world takes a while
+    to begin and to end, in which another payer can work.
+    """
     elapsed, rng = stopwatch(), Rng(seed)
     own_seed = int.from_bytes(rng.secret(name)[:6])
     world = World(network=network, has_service=False, unlocked=False, accounts=1, seed=own_seed)
@@ -144,7 +150,8 @@ async def play(
             )
             case.begin(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}", payee, thief)
             with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
-                await case.run(payer, Path(folder), patience_s, limit_starts)
+                async with turn or nullcontext():
+                    await case.run(payer, Path(folder), patience_s, limit_starts)
             await case.count()
     case.played.seconds = elapsed()
     return case.played

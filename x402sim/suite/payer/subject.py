@@ -41,7 +41,7 @@ NOT_ITS_FLOW = (
 ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
-_STARTS = 1.4
+_STARTS = 1.3
 """How often a payer is started in a play, on average, as measured."""
 _OWN_S = 0.05
 """What a world costs, in seconds of one core."""
@@ -247,7 +247,7 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
     plays = {case.played_as: case for case in mine}
     busy_s = len(plays) * (_STARTS * judge.start_s + _OWN_S) / judge.jobs
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
-    seconds = busy_s + waits_s
+    seconds = 2 * judge.start_s + max(busy_s, waits_s)  # what waits begins first; then the controls
     cores = os.cpu_count() or 1
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
