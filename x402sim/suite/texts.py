@@ -16,6 +16,7 @@ _SOURCES = {
     "http": "x402 version 2, transport HTTP, {} (transports-v2/http.md, 03f722fe)",
     "identifier": "x402, extension payment-identifier, {} (payment_identifier.md, 0ce3e9c0)",
     "sign-in": "x402, extension sign-in-with-x, {} (sign-in-with-x.md, 1ecf9251)",
+    "mcp-core": "Model Context Protocol 2025-06-18, {}",
     "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
     "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
     "rfc-9110": "RFC 9110, {}",

@@ -23,6 +23,8 @@ PATIENCE_S = 20.0
 CONTROL_S, TIMES = 60.0, 4
 """How long a start of a control may take, and how many times as long any other, on a machine that
 is busy: a start that is ended for its slowness would be no finding."""
+WORLDS = 3
+"""How many worlds there are for each play that is busy: some begin, some end."""
 BESIDE = 12
 """How many plays that mostly wait run beside the others."""
 
@@ -46,13 +48,15 @@ class Judge:
     """How long a start of the controls took."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
+    _worlds: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self._busy, self._waiting = asyncio.Semaphore(self.jobs), asyncio.Semaphore(BESIDE)
+        self._worlds = asyncio.Semaphore(BESIDE + WORLDS * self.jobs)
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
-        async with self._waiting if case.waits_s else self._busy:
+        async with self._worlds:
             played = await play(
                 self.payer,
                 case.flow,
@@ -62,6 +66,7 @@ class Judge:
                 seed=self.seed,
                 patience_s=max(self.patience_s, CONTROL_S * case.is_control),
                 limit_starts=case.starts,
+                turn=self._waiting if case.waits_s else self._busy,
             )
         self.starts += len(played.starts)
         if played.foreign:
@@ -92,6 +97,11 @@ class Judge:
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
                 broken[flow] = f"{wrong.actual}{log}"
         return broken
+
+    async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
+        """Play gates; return the names of those plays in which all was bought."""
+        played = await asyncio.gather(*(self.play(gate) for gate in gates))
+        return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
     async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]

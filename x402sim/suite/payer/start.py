@@ -48,11 +48,14 @@ class Task:
     method: str = "GET"
     body: str = ""
     prompt: str = ""
+    urls: tuple[str, ...] = ()
+    """All that is to be bought within `max_amount`; `url` is the first of them, often the only."""
 
     def environment(self, file: Path) -> dict[str, str]:
         """Return the variables that a command gets."""
         own = {
             "URL": self.url,
+            "URLS": " ".join(self.urls),
             "FLOW": self.flow,
             "WAY": self.flow,  # its name before, for one release
             "METHOD": self.method,
