@@ -26,7 +26,7 @@ from x402sim.suite.payer.shop import (
     Way,
     in_base64,
 )
-from x402sim.suite.payer.wire import How, Reply, Request
+from x402sim.suite.wire import How, Reply, Request
 
 _STANDARD_HTTP = (Way.V1, Way.V2)
 MOST_REQUESTS = 60

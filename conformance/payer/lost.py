@@ -11,7 +11,7 @@ from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import OURS, Row, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.shop import RECORDS, Offer, Outcome, Shop, Story, Way, in_base64
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
 """More than the five seconds after which httpx, among others, gives up."""

@@ -12,8 +12,9 @@ from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.payer.shop import Way
-from x402sim.suite.payer.start import Task, inherited
+from x402sim.suite.payer.start import Task
 from x402sim.suite.payer.subject import all_cases, rows
+from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
 BUYS = """

@@ -8,14 +8,13 @@ from x402sim.suite.subject import Subject
 SUBJECTS = {
     "service": ("x402sim.suite.service.subject", "SERVICE"),
     "payer": ("x402sim.suite.payer.subject", "PAYER"),
+    "facilitator": ("x402sim.suite.facilitator.subject", "FACILITATOR"),
 }
 """The module and the name of each subject, imported when it is used."""
 DEFAULT = "service"
 """What is judged if no subject is named."""
 
 NOT_YET = {
-    "facilitator": "facilitators are not judged yet; `x402sim decode` says what is wrong in "
-    "what one is sent and answers",
     "server": "servers of the x402 standard have no judge of their own yet; one of version 2 is "
     "judged as a service that is paid in one step: x402sim target init URL",
 }

@@ -1,0 +1,319 @@
+"""Judges a facilitator: plays in rooms, good payments in between, and again what has failed.
+
+Plays that leave the world as it was share rooms; a good payment is made in each now and then. If it
+fails, what was played since then is played again one by one, and who broke it is told. What fails
+is played again in another room, and only what fails twice is told.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from x402sim.chain.base import ChainError
+from x402sim.clock import stopwatch
+from x402sim.protocol.networks import BASE_SEPOLIA, Network
+from x402sim.report.results import CaseResult, Evidence, Outcome
+from x402sim.rng import Rng
+from x402sim.suite.facilitator.case import FacilitatorCase, Fault, Found, is_paid, settlement
+from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import Floor, Room, opened
+from x402sim.suite.facilitator.start import Facilitator
+from x402sim.suite.process import last_line
+from x402sim.suite.redact import impersonal
+from x402sim.suite.verdict import Inconclusive
+
+PATIENCE_S = 15.0
+"""How long an answer may take."""
+BATCH = 10
+"""How many plays in a shared room go between two good payments."""
+BESIDE = 8
+"""How many plays that mostly wait run beside the others."""
+
+Outcomes = list[tuple[FacilitatorCase, CaseResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A play that was played: what each of its cases found."""
+
+    play: Play | None
+    found: dict[FacilitatorCase, Found]
+    unclear: str = ""
+    """Why nothing can be told."""
+    seconds: float = 0
+    log: str = ""
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether a demand is broken."""
+        return any(isinstance(each, Fault) for each in self.found.values())
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge:
+    """One judgement of one facilitator."""
+
+    facilitator: Facilitator
+    network: Network = BASE_SEPOLIA
+    ways: tuple[Way, ...] = ()
+    """The ways of asking that it has, as the controls have shown."""
+    seed: int = 0
+    patience_s: float = PATIENCE_S
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 2)
+    port: int = 0
+    """The port of the node, if somebody has been told it."""
+    starts: int = 0
+    start_s: float = 0
+    control_s: float = 0
+    """How long a good payment took, verified and settled."""
+    plays: int = 0
+    _idle: dict[Floor, list[Room]] = field(default_factory=dict)
+    _rooms: list[Room] = field(default_factory=list)
+    _opened: int = 0
+    _busy: asyncio.Semaphore = field(init=False)
+    _waiting: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        most = self.facilitator.most_at_once
+        if most is not None:
+            self.jobs = min(self.jobs, most)
+        self._busy = asyncio.Semaphore(self.jobs)
+        self._waiting = self._busy if most is not None else asyncio.Semaphore(BESIDE)
+
+    # --- rooms ------------------------------------------------------------------------------
+
+    async def room(self, floor: Floor) -> Room:
+        """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`."""
+        idle = self._idle.get(floor, [])
+        if idle:
+            return idle.pop()
+        if (most := self.facilitator.most_at_once) is not None:
+            while len(self._rooms) >= most:  # one of another kind has the only place
+                await self.leave(self._rooms[0], keep=False)
+        self._opened += 1
+        room = await opened(
+            self.facilitator,
+            floor,
+            self.network,
+            self.seed,
+            f"{floor.name} {self._opened}",
+            self.patience_s,
+            self.port,
+        )
+        self._rooms.append(room)
+        self.starts += room.starts
+        self.start_s = max(self.start_s, room.start_s)
+        return room
+
+    async def leave(self, room: Room, *, keep: bool) -> None:
+        """Give a room back, or close it."""
+        if keep and not room.has_ended:
+            self._idle.setdefault(room.floor, []).append(room)
+            return
+        self._rooms.remove(room)
+        for idle in self._idle.values():
+            if room in idle:
+                idle.remove(room)
+        await room.close()
+
+    async def close(self) -> None:
+        """Close every room."""
+        rooms, self._rooms = self._rooms, []
+        self._idle.clear()
+        await asyncio.gather(*(room.close() for room in rooms))
+
+    # --- plays ------------------------------------------------------------------------------
+
+    async def played(self, group: Sequence[FacilitatorCase], room: Room, again: str = "") -> Played:
+        """Play the play of some cases in a room, and test each."""
+        elapsed, first = stopwatch(), group[0]
+        self.plays += 1
+        play = await Play(
+            room=room,
+            way=first.way,
+            rng=Rng(self.seed),
+            name=f"{first.played_as}{again} in {room.name}",
+            patience_s=self.patience_s,
+        ).begin()
+        try:
+            seen = await first.play(play)
+            found = {case: case.test(play, seen) for case in group}
+        except Inconclusive as why:
+            return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
+        finally:
+            await room.tidy()
+        log = last_line(room.running.log()) if room.running else ""
+        return Played(play=play, found=found, seconds=elapsed(), log=log)
+
+    async def sound(self, room: Room, ways: Sequence[Way] = ()) -> str:
+        """Make a good payment in each way; return why one fails, "" if none does."""
+        for way in ways or self.ways:
+            play = await Play(
+                room=room,
+                way=way,
+                rng=Rng(self.seed),
+                name=f"control {way} {self._opened} {self.plays} in {room.name}",
+                patience_s=self.patience_s,
+            ).begin()
+            self.plays += 1
+            wrong = is_paid(play, await settlement(play, await play.draft()))
+            if wrong is not None:
+                return f"a good payment ({way}): {wrong.actual}"
+        room.unconfirmed = 0
+        return ""
+
+    async def run(
+        self, cases: Sequence[FacilitatorCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[FacilitatorCase, CaseResult]]:
+        """Play the cases, and yield each with its result as soon as it is certain."""
+        groups: dict[str, list[FacilitatorCase]] = {}
+        for case in cases:
+            groups.setdefault(case.played_as, []).append(case)
+        done: asyncio.Queue[Outcomes | BaseException] = asyncio.Queue()
+
+        async def work(batch: list[list[FacilitatorCase]]) -> None:
+            try:
+                waits = max(group[0].waits_s for group in batch)
+                async with self._waiting if waits else self._busy:
+                    await done.put(await self._judged(batch, on_begin))
+            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+                await done.put(error)
+
+        batches = _batches(list(groups.values()))
+        tasks = [asyncio.create_task(work(batch)) for batch in batches]
+        try:
+            for _ in tasks:
+                results = await done.get()
+                if isinstance(results, BaseException):
+                    raise results
+                for case, result in results:
+                    yield case, result
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _judged(
+        self, batch: list[list[FacilitatorCase]], on_begin: Callable[[str], None]
+    ) -> Outcomes:
+        """Play some plays in one room and a good payment after them; what fails, once more."""
+        floor = batch[0][0].floor
+        for case in (case for group in batch for case in group):
+            on_begin(case.id)
+        try:
+            room = await self.room(floor)
+        except ChainError as lacking:
+            return [(case, unclear(case, str(lacking))) for group in batch for case in group]
+        first = []
+        for group in batch:
+            first.append((group, await self.played(group, room)))
+            if room.has_ended:
+                break
+        left = batch[len(first) :]
+        broken = room.has_ended or await self.sound(room)
+        await self.leave(room, keep=not broken)
+        results: Outcomes = []
+        if broken and len(batch) > 1:  # one by one, to see who it is
+            for group in batch:
+                results += await self._judged([group], lambda _: None)
+            return results
+        assert not left
+        for group, played in first:
+            if broken:
+                played = _with(played, group, _after(broken))
+            results += await self._certain(group, played)
+        return results
+
+    async def _certain(self, group: list[FacilitatorCase], first: Played) -> Outcomes:
+        """Return the results of a play; one that failed is played again in another room."""
+        if not first.has_fault:
+            return [(case, _result(case, first)) for case in group]
+        room = await self.room(group[0].floor)
+        second = await self.played(group, room, " again")
+        broken = room.has_ended or await self.sound(room)
+        await self.leave(room, keep=not broken)
+        if broken:
+            second = _with(second, group, _after(broken))
+        results: Outcomes = []
+        for case in group:
+            wrong, repeated = first.found.get(case), second.found.get(case)
+            if isinstance(wrong, Fault) and not isinstance(repeated, Fault):
+                why = second.unclear or "it did not when it was played again"
+                results.append((case, unclear(case, f"it failed ({wrong.actual}), and {why}")))
+            else:
+                results.append((case, _result(case, first)))
+        return results
+
+
+def _batches(groups: list[list[FacilitatorCase]]) -> list[list[list[FacilitatorCase]]]:
+    """Return the plays as they go into rooms: those of a shared kind together."""
+    alone = [[group] for group in groups if not group[0].floor.is_shared or group[0].waits_s]
+    shared: dict[Floor, list[list[FacilitatorCase]]] = {}
+    for group in groups:
+        if group[0].floor.is_shared and not group[0].waits_s:
+            shared.setdefault(group[0].floor, []).append(group)
+    together = [
+        each[start : start + BATCH]
+        for each in shared.values()
+        for start in range(0, len(each), BATCH)
+    ]
+    return sorted(alone, key=lambda batch: -batch[0][0].waits_s) + together
+
+
+def _after(broken: str) -> Fault:
+    return Fault(
+        expected="a good payment that settles afterwards",
+        actual=f"after this, {broken}",
+        why="it serves nobody any more",
+    )
+
+
+def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:
+    """Return a play in which the first case that found nothing wrong has this fault."""
+    found = dict(played.found)
+    held = [case for case in group if not isinstance(found.get(case), Fault)]
+    for case in held[:1]:
+        found[case] = fault
+    return Played(play=played.play, found=found, unclear="", seconds=played.seconds, log=played.log)
+
+
+def unclear(case: FacilitatorCase, why: str) -> CaseResult:
+    """Return the result of a case that is inconclusive, with the reason."""
+    outcome = Outcome.INCONCLUSIVE
+    return CaseResult(
+        title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
+    )
+
+
+def _result(case: FacilitatorCase, played: Played) -> CaseResult:
+    seconds = round(played.seconds, 3)
+    if case not in played.found:
+        return unclear(case, played.unclear or "the facilitator ended before it was looked at")
+    wrong = played.found[case]
+    if isinstance(wrong, Fault):
+        told = played.play.told if played.play else ""
+        log = f"\nits last line: {played.log}" if played.log else ""
+        return CaseResult(
+            title=case.title,
+            ground=case.ground,
+            outcome=Outcome.FAILED,
+            expected=wrong.expected,
+            actual=wrong.actual,
+            reason="" if wrong.loss else wrong.why,
+            loss=wrong.loss,
+            evidence=Evidence(about=wrong.expected, answer=impersonal(wrong.actual)),
+            exchange=told + log,
+            seconds=seconds,
+            has_begun=True,
+        )
+    outcome = Outcome.PASSED if wrong is None else Outcome.OBSERVED
+    return CaseResult(
+        title=case.title,
+        ground=case.ground,
+        outcome=outcome,
+        actual=wrong,
+        seconds=seconds,
+        has_begun=True,
+    )
