@@ -10,7 +10,7 @@ from x402sim.protocol.crypto import Hash
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.case import Demand, Fault, Row, only
-from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on, says
+from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on
 from x402sim.suite.facilitator.payment import STANDARD
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -111,8 +111,8 @@ def _bounded(_: Play, told: Seen) -> Fault | None:
 _BOUND = Demand(
     title="The node hangs: an answer comes within a minute all the same",
     ground=texts.ours(
-        because="the caller has given up by then, having learned nothing, while a payment may still "
-        "be made (daydreamsai/facilitator#48)"
+        because="the caller has given up by then, and learned nothing, while a payment may still be "
+        "made (daydreamsai/facilitator#48)"
     ),
     test=_bounded,
 )
@@ -163,12 +163,6 @@ async def _not_mined(play: Play) -> Seen:
     return replace(told, early=early)
 
 
-def _truth_of_first(play: Play, told: Seen) -> Fault | None:
-    """The first answer is about what was not mined, the second about what is."""
-    first = replace(told, pairs=told.pairs[:1])
-    return truthful(play, first) or truthful(play, replace(told, early=None))
-
-
 def _pending_is_said(_: Play, told: Seen) -> Fault | None:
     (_, answer) = told.pairs[0]
     if not answer.status:
@@ -192,8 +186,8 @@ def _says_pending(title: str) -> Demand:
         title=title,
         ground=texts.ours(
             texts.TRANSACTION,
-            because="what was sent can be mined until its window ends; told as a failure it is paid "
-            "twice (x402-foundation/x402#1062, #3083, #3214)",
+            because="what was sent can be mined until its window ends; told as a failure it is "
+            "paid twice (x402-foundation/x402#1062, #3083, #3214)",
         ),
         test=_pending_is_said,
         suffix="pending",
@@ -360,13 +354,6 @@ ROWS = [
         absent=only(STANDARD, SAME),
         demands=_closed("The node is down: nothing is called valid"),
     ),
-    Row(
-        section="node",
-        slug="verify-empty",
-        play=_verified(on("eth_call", do=says("0x"))),
-        absent=only(STANDARD, SAME),
-        demands=_closed("The node answers calls with nothing: nothing is called valid"),
-    ),
     _row("reads-fail", _settled(on(*READS, do=fails("internal error"))), "The node's calls fail"),
     _row(
         "send-refused",
@@ -378,10 +365,17 @@ ROWS = [
         _settled(on(*SEND, do=breaks(_LOST, after=True))),
         "The node takes the transaction, and its answer is lost",
     ),
-    _row(
-        "send-error",
-        _settled(on(*SEND, do=fails("internal error", after=True))),
-        "The node takes the transaction, and answers with an error",
+    Row(
+        section="node",
+        slug="send-error",
+        play=_settled(on(*SEND, do=fails("internal error", after=True))),
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        demands=[
+            hash_is_said(
+                "The node takes the transaction, and answers with an error: its hash is said"
+            )
+        ],
     ),
     _row(
         "send-late",
@@ -445,15 +439,8 @@ ROWS = [
         absent=only(STANDARD, SAME),
         waits_s=10,
         demands=[
-            Demand(
-                title="What was sent and is not mined is no success, and no failure without a hash",
-                ground=texts.derived(
-                    texts.SUCCESS,
-                    texts.TRANSACTION,
-                    texts.ONE_TRANSFER,
-                    so="nothing has moved yet, and it still can",
-                ),
-                test=_truth_of_first,
+            success_is_this_transfer(
+                "What was sent and is not mined is no success, and no failure without a hash"
             ),
             _says_pending("What was sent and is not mined is said as pending, with its hash"),
             wastes_no_gas(

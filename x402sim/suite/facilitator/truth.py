@@ -31,8 +31,8 @@ LOOK_S = 0.02
 class Seen:
     """Payments, what was answered to each request, and what the chain says in the end.
 
-    `early` is what it said when the answers had come, if that is another time; `note` is what a
-    play has seen besides.
+    `early` is what it said when the first answer had come, if that is another time; `note` is what
+    a play has seen besides.
     """
 
     pairs: tuple[tuple[Draft, Answer], ...]
@@ -95,20 +95,20 @@ def is_final_no(answer: Answer) -> bool:
 def truthful(play: Play, seen: Seen) -> Fault | None:
     """Tell whether each success is this transfer by the hash it names, and each failure is none.
 
-    A success must be on the chain when it is said, if `early` says what was.
+    If `early` says what was on the chain at the first answer, a success must have been there.
     """
     sent = {each.tx_hash for each in seen.money.sent}
     for draft in seen.drafts:
         moved, answers = seen.moved(draft), seen.answers(draft)
         hashes = {each.tx_hash for each in moved}
-        at_that_time = seen.moved(draft, seen.early)
         for answer in answers:
             if not answer.succeeded:
                 continue
-            if not moved or not at_that_time:
+            then = seen.early if seen.early and answer is seen.pairs[0][1] else seen.money
+            if not moved or not seen.moved(draft, then):
                 return Fault(
                     expected="success only if this payment is on the chain",
-                    actual=f"settle: {answer.how}; {(seen.early or seen.money).told}",
+                    actual=f"settle: {answer.how}; {then.told}",
                     loss=tokens(play, draft.auth.value, "served for nothing: nothing had moved"),
                 )
             if answer.transaction not in hashes:
