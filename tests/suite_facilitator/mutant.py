@@ -564,6 +564,9 @@ class Facilitator:
         except NodeGone:  # it may have arrived: its receipt decides
             if self.has("an error of the node is a failure"):
                 raise
+        except NodeSays:
+            if await self.node.ask("eth_getTransactionByHash", tx_hash) is None:
+                raise
         self.last_hash = tx_hash
         return tx_hash, to_hex(raw)
 
