@@ -5,11 +5,9 @@ which it cannot be played has a reason instead of an id, so that the table has n
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.money import to_decimal
 from x402sim.report.results import Loss
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundKind
@@ -42,14 +40,18 @@ Found = Fault | str | None
 """What is wrong; or what was observed, in words; or nothing is wrong."""
 
 
-def tokens(play: Play, base: int, why: str) -> Loss:
-    """Return a loss of so many base units of the token."""
+def tokens(play: Play, base: int, why: str) -> Loss | None:
+    """Return a loss of so many base units of the token; None of none."""
+    if not base:
+        return None
     network = play.room.network
     return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
 
 
-def gas(wei: int, why: str) -> Loss:
-    """Return a loss of gas, which the relayer has paid."""
+def gas(wei: int, why: str) -> Loss | None:
+    """Return a loss of gas, which the relayer has paid; None of none."""
+    if not wei:
+        return None
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
 
 
@@ -207,24 +209,47 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Fault | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What came of a payment that must be refused: verify, then settle, then the chain."""
+    """What came of a payment that must be refused: verify, then settle, then the chain.
+
+    `about` says what is wrong with it, where a play has several.
+    """
 
     draft: Draft
     verified: Answer
     settled: Answer
     money: Money
+    about: str = ""
 
 
-async def refusal(play: Play, draft: Draft) -> Refusal:
+async def refusal(play: Play, draft: Draft, about: str = "") -> Refusal:
     """Let a payment be verified, and settled all the same; return what came of it."""
+    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
+    if about:
+        play.say(f"{about}:")
     verified, settled = await play.verify(draft), await play.settle(draft)
-    money = await play.money()
+    money = await play.room.money(since, sent_before)
     play.say(money.told)
-    return Refusal(draft=draft, verified=verified, settled=settled, money=money)
+    return Refusal(draft=draft, verified=verified, settled=settled, money=money, about=about)
 
 
-def refused(play: Play, seen: Refusal) -> Fault | None:
-    """Tell whether nobody called it valid or settled, and nothing moved."""
+Refusals = Refusal | Sequence[Refusal]
+"""What a play of payments that must be refused returns: of one, or of several."""
+
+
+def _of_each(test: Callable[[Play, Refusal], Fault | None]) -> Callable[[Play, Refusals], Found]:
+    """Return the test of every payment of a play: the first that fails it is told."""
+
+    def of_each(play: Play, seen: Refusals) -> Found:
+        for each in [seen] if isinstance(seen, Refusal) else seen:
+            if (fault := test(play, each)) is not None:
+                about = f"{each.about}: " if each.about else ""
+                return replace(fault, actual=about + fault.actual)
+        return None
+
+    return of_each
+
+
+def _refused(play: Play, seen: Refusal) -> Fault | None:
     if seen.money.moved:
         base = sum(each.amount_base for each in seen.money.moved)
         return Fault(
@@ -247,24 +272,40 @@ def refused(play: Play, seen: Refusal) -> Fault | None:
     return None
 
 
-def costs_no_gas(_: Play, seen: Refusal) -> Fault | None:
-    """Tell whether the relayer sent nothing for it."""
+def _unsettled(play: Play, seen: Refusal) -> Fault | None:
+    if play.way is not Way.CRONOS:
+        return _refused(play, seen)
+    return _refused(play, replace(seen, verified=seen.settled))
+
+
+def _without_gas(_: Play, seen: Refusal) -> Fault | None:
     if not seen.money.sent:
         return None
     wei = seen.money.gas_wei
     return Fault(
         expected="no transaction for a payment that cannot settle",
         actual=f"settle: {seen.settled.how}; {seen.money.told}",
-        loss=gas(wei, "the relayer's gas for a payment that cannot settle") if wei else None,
+        loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
     )
 
 
-def answered(_: Play, seen: Refusal) -> Fault | None:
-    """Tell whether both answers are answers: no 5xx, no silence, and a reason."""
+def _answered(_: Play, seen: Refusal) -> Fault | None:
     for name, answer in (("verify", seen.verified), ("settle", seen.settled)):
         if fault := no_server_error(answer, name):
             return fault
     return None
+
+
+refused = _of_each(_refused)
+"""Tells whether nobody called it valid or settled, and nothing moved."""
+unsettled = _of_each(_unsettled)
+"""Tells the same, but of the dialect of Cronos only what settle says: its verify does not look at
+the chain, nor at the time, as it is documented.
+"""
+costs_no_gas = _of_each(_without_gas)
+"""Tells whether the relayer sent nothing for it."""
+answered = _of_each(_answered)
+"""Tells whether both answers are answers: no 5xx, and no silence."""
 
 
 def no_server_error(answer: Answer, name: str = "") -> Fault | None:
@@ -279,17 +320,15 @@ def no_server_error(answer: Answer, name: str = "") -> Fault | None:
     )
 
 
-WRONG = "the payment is wrong, so no transfer may follow, and no shop may serve on it"
+def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = False) -> list[Demand]:
+    """Return the demands on a payment that must be refused: by a text, without gas, in order.
 
-
-def must_refuse(title: str, *sentences: Any, so: str = "") -> list[Demand]:
-    """Return the demands on a payment that must be refused: by a text, for no gas, in order.
-
-    For a play that returns a `Refusal`.
+    For a play that returns a `Refusal`, or several. `by_chain` says that the chain or the time
+    makes it wrong, of which verify tells nothing in the dialect of Cronos.
     """
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
     return [
-        Demand(title=title, ground=ground, test=refused),
+        Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
         Demand(
             title=f"{title}: it costs no gas",
             ground=texts.ours(
@@ -313,11 +352,27 @@ def must_refuse(title: str, *sentences: Any, so: str = "") -> list[Demand]:
     ]
 
 
-def refuses(change: Callable[[Draft], Draft]) -> Callable[[Play], Awaitable[Refusal]]:
+Change = Callable[[Draft], Draft]
+
+
+def refuses(change: Change) -> Callable[[Play], Awaitable[Refusal]]:
     """Return the play of a good payment with a change, which must be refused."""
 
     async def play(it: Play) -> Refusal:
         return await refusal(it, change(await it.draft()))
+
+    return play
+
+
+def refuses_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Refusal]]]:
+    """Return the play of several good payments, each with one change, which must be refused."""
+
+    async def play(it: Play) -> list[Refusal]:
+        payer = await it.room.payer()
+        return [
+            await refusal(it, change(await it.draft(payer)), about)
+            for about, change in changes.items()
+        ]
 
     return play
 
@@ -334,8 +389,9 @@ class Settled:
 
 async def settlement(play: Play, draft: Draft) -> Settled:
     """Let a payment be verified and settled; return what came of it."""
+    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     verified, done = await play.verify(draft), await play.settle(draft)
-    money = await play.money()
+    money = await play.room.money(since, sent_before)
     play.say(money.told)
     return Settled(draft=draft, verified=verified, settled=done, money=money)
 
@@ -356,12 +412,70 @@ def is_paid(_: Play, seen: Settled) -> Fault | None:
     return is_settled(seen.money, seen.draft, seen.settled)
 
 
-def in_tokens(play: Play, base: int) -> str:
-    """Return an amount in tokens."""
-    network = play.room.network
-    return f"{to_decimal(base, network.decimals)} {network.token_symbol}"
+def agrees(_: Play, seen: Settled) -> Found:
+    """Tell whether verify and settle say the same, and the chain with them: both are legal."""
+    if seen.verified.is_valid:
+        fault = is_settled(seen.money, seen.draft, seen.settled)
+        if fault is not None:
+            return Fault(
+                expected="a payment that is called valid settles",
+                actual=f"verify: {seen.verified.how}; settle: {fault.actual}",
+                why="a shop serves on it, and is not paid",
+            )
+        return None
+    if seen.settled.succeeded or seen.money.moved:
+        return Fault(
+            expected="a payment that is called invalid does not settle",
+            actual=f"verify: {seen.verified.how}; settle: {seen.settled.how}; {seen.money.told}",
+        )
+    return None
 
 
-def account(address: bytes) -> str:
-    """Return an account in hex."""
-    return to_hex(address)
+def observed(_: Play, seen: Settled | Sequence[tuple[str, Settled]]) -> str:
+    """Tell what is made of a payment of which the texts do not say what is to be made."""
+    if isinstance(seen, Settled):
+        return _taken(seen)
+    return "; ".join(f"{about}: {_taken(each)}" for about, each in seen)
+
+
+def _taken(seen: Settled) -> str:
+    verified, done = seen.verified, seen.settled
+    no = verified.reason or str(verified.status), done.reason or str(done.status)
+    match verified.is_valid, done.succeeded:
+        case True, True:
+            return "settled"
+        case True, False:
+            return f"valid, and not settled ({no[1]})"
+        case False, True:
+            return f"invalid ({no[0]}), and settled"
+        case _:
+            return f"refused ({' and '.join(dict.fromkeys(no))})"
+
+
+def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
+    """Return the play of several payments, each with one change, of which each answer is legal."""
+
+    async def play(it: Play) -> list[tuple[str, Settled]]:
+        payer, found = await it.room.payer(), []
+        for about, change in changes.items():
+            it.say(f"{about}:")
+            found.append((about, await settlement(it, change(await it.draft(payer)))))
+        return found
+
+    return play
+
+
+def each_agrees(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+    """Tell whether verify, settle and the chain say the same of each of several payments."""
+    for about, each in seen:
+        if isinstance(fault := agrees(play, each), Fault):
+            return replace(fault, actual=f"{about}: {fault.actual}")
+    return None
+
+
+def each_is_paid(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+    """Tell whether each of several payments was called valid, and settled, once."""
+    for about, each in seen:
+        if (fault := is_paid(play, each)) is not None:
+            return replace(fault, actual=f"{about}: {fault.actual}")
+    return None

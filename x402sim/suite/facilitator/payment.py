@@ -221,14 +221,13 @@ def drafted(
     network: Network,
     wallet: Wallet,
     to: Address,
-    now_s: int,
+    times: tuple[int, int],
     nonce: bytes,
     amount_base: int = PRICE_BASE,
 ) -> Draft:
-    """Return a payment that nothing is wrong with."""
-    auth = Authorization(
-        wallet.address_bytes, to, amount_base, now_s - BEFORE_S, now_s + TIMEOUT_S, nonce
-    )
+    """Return a payment that nothing is wrong with, at both of these times in Unix seconds."""
+    after_s, before_s = min(times) - BEFORE_S, max(times) + TIMEOUT_S
+    auth = Authorization(wallet.address_bytes, to, amount_base, after_s, before_s, nonce)
     wanted: dict[str, Any] = {
         "scheme": x402.SCHEME,
         "network": x402.network_name(way.version, network),

@@ -15,6 +15,7 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.answers import Answer, read_json
 from x402sim.suite.facilitator.payment import PRICE_BASE, Draft, Way, drafted
 from x402sim.suite.facilitator.room import Money, Room
+from x402sim.suite.facilitator.start import CLOCK
 from x402sim.suite.redact import redacted
 from x402sim.text.printable import printable
 
@@ -64,14 +65,26 @@ class Play:
         """The chain's time in whole Unix seconds; ours, unless its clock was turned."""
         return self.room.clock.now_s()
 
+    @property
+    def wall_s(self) -> int:
+        """Our own time in whole Unix seconds."""
+        return CLOCK.now_s()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait in real time."""
+        await CLOCK.sleep(seconds)
+
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
-        """Return a payment that nothing is wrong with, of a payer that nobody has used."""
+        """Return a payment that nothing is wrong with, of a payer that nobody has used.
+
+        Where the chain's clock is not ours, its window holds by both.
+        """
         return drafted(
             self.way,
             self.room.network,
             payer or await self.room.payer(),
             self.payee(),
-            self.now_s,
+            (self.now_s, self.wall_s),
             hashlib.sha256(self.draw()).digest(),
             amount_base,
         )

@@ -45,13 +45,11 @@ class Floor:
     block_s
         Seconds between blocks; None is a block for each transaction, and one every second.
     ahead_s
-        How many seconds the chain's clock is ahead of ours.
+        How many seconds the chain's clock is ahead of ours; below 0 it is behind.
     is_shared
         Whether cases are played in it one after the other without a look in between: those that
         leave the world as it was. Otherwise a good payment is made after each case, and a room in
         which it fails is not used again.
-    receipt_s
-        Kept for the plan: how long a case in it waits, at most.
     """
 
     name: str
@@ -286,8 +284,7 @@ async def opened(
     `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
     """
     rng = Rng(seed)
-    clock = Clock()
-    clock.advance(floor.ahead_s)
+    clock = Clock(lambda: CLOCK.now() + floor.ahead_s)
     is_ledger = floor.chain == "ledger"
     owner, relayer = (Wallet(rng.secret(f"{who} of {name}")) for who in ("owner", "relayer"))
     count = PAYERS if is_ledger else 8

@@ -178,6 +178,9 @@ SUPPORTED = _said(
     "Returns the list of payment schemes, networks, and extensions supported by the facilitator",
 )
 SUPPORTED_FIELDS = _said("v2", "7.3.1", "`kinds`, `extensions`, `signers`: each is required")
+SIGNERS = _said(
+    "v2", "7.3.1", "`signers`: Map of CAIP-2 patterns (e.g., `eip155:*`) to public signer addresses"
+)
 SUPPORTED_V1 = _said(
     "v1",
     "7.3",
