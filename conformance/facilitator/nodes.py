@@ -98,7 +98,7 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
 
 
 def _bounded(_: Play, told: Seen) -> Fault | None:
-    for _, answer in told.pairs:
+    for answer in told.said:
         if not answer.status or answer.seconds > BOUND_S:
             return Fault(
                 expected=f"an answer within {BOUND_S:g} s",
@@ -111,7 +111,7 @@ def _bounded(_: Play, told: Seen) -> Fault | None:
 _BOUND = Demand(
     title="The node hangs: an answer comes within a minute all the same",
     ground=texts.ours(
-        because="the caller has given up by then, and learned nothing, while a payment may still be "
+        because="the caller has given up by then, and learned nothing, while a payment may be "
         "made (daydreamsai/facilitator#48)"
     ),
     test=_bounded,
@@ -119,7 +119,7 @@ _BOUND = Demand(
 
 
 def _late_is_found(_: Play, told: Seen) -> Fault | None:
-    (_, answer) = told.pairs[0]
+    answer = told.said[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
     return Fault(
@@ -164,7 +164,7 @@ async def _not_mined(play: Play) -> Seen:
 
 
 def _pending_is_said(_: Play, told: Seen) -> Fault | None:
-    (_, answer) = told.pairs[0]
+    answer = told.said[0]
     if not answer.status:
         return Fault(
             expected="an answer, with the hash of what it has sent",
@@ -239,7 +239,7 @@ def _reverted_is_no_success(play: Play, told: Seen) -> Fault | None:
 
 
 def _hash_of_reverted(_: Play, told: Seen) -> str:
-    says = [answer.transaction or "none" for _, answer in told.pairs]
+    says = [answer.transaction or "none" for answer in told.said]
     return f"a transaction that reverted is told with the hash: {', '.join(says)}"
 
 

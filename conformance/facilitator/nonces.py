@@ -182,7 +182,7 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
 def _observed(_: Play, told: Seen) -> str:
     says = {
         "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
-        for _, answer in told.pairs[1:]
+        for answer in told.said[1:]
     }
     return f"the same payment again is answered: {', '.join(sorted(says))}"
 

@@ -1,4 +1,4 @@
-"""Payers that are contracts (EIP-1271), accounts with code (EIP-7702), wrapped signatures (EIP-6492).
+"""Payers that are contracts (EIP-1271), accounts with code (EIP-7702), EIP-6492's wrapper.
 
 The public texts speak of keys only: whether a facilitator takes such payers is observed. What it
 calls valid it must be able to settle, and what the token refuses is never valid.
@@ -131,7 +131,7 @@ def _agrees(_: Play, told: Seen) -> Fault | None:
 
 
 def _observed(_: Play, told: Seen) -> str:
-    ((_, answer),) = told.pairs
+    (answer,) = told.said
     valid = "valid" if told.verified and told.verified.is_valid else "not valid"
     return f"{valid}; {'settled' if answer.succeeded else f'not settled: {answer.reason}'}"
 

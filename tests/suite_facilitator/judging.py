@@ -36,9 +36,7 @@ def judged(
     """Play these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(
-            facilitator=facilitator, ways=tuple(ways), patience_s=patience_s, jobs=2
-        )
+        judge = Judge(facilitator=facilitator, ways=tuple(ways), patience_s=patience_s, jobs=2)
         try:
             found = judge.run(list(cases), lambda check_id: None)
             return {case.id: result async for case, result in found}

@@ -471,10 +471,10 @@ class Facilitator:
 
     async def first(self, asked: Asked, settling: Settling) -> dict[str, Any]:
         """Check again, send, and wait."""
-        if self.has("jams"):
-            self.next_nonce = self.next_nonce or await self.count()
-            self.next_nonce += 1
-        if not self.has("no look before sending"):
+        if self.has("jams"):  # a nonce is reserved, and not given back by a refusal
+            self.next_nonce = await self.count() if self.next_nonce is None else self.next_nonce + 1
+        looks = not (settling.tx_hash or self.has("no look before sending"))
+        if looks or self.has("two at once"):
             try:
                 asked = await self.check(asked, is_settle=True)
             except Invalid as why:
@@ -530,7 +530,7 @@ class Facilitator:
         async with self.turn:
             if self.has("jams"):
                 assert self.next_nonce is not None
-                return await self.sent_with(self.next_nonce - 1, asked.asset, data)
+                return await self.sent_with(self.next_nonce, asked.asset, data)
             if self.has("counts by itself"):
                 self.next_nonce = (
                     await self.count() if self.next_nonce is None else self.next_nonce + 1
@@ -579,8 +579,9 @@ class Facilitator:
             if self.has("late is a success"):
                 return self.success(asked, settling.tx_hash)
             return self.pending(asked, settling.tx_hash)
-        is_good = receipt.get("status") == "0x1" or self.has("reverted is a success")
-        if is_good and (self.has("status only") or _transferred(receipt, asked)):
+        is_mined = receipt.get("status") == "0x1"
+        is_good = is_mined and (self.has("status only") or _transferred(receipt, asked))
+        if is_good or self.has("reverted is a success"):
             settling.answer = self.success(asked, settling.tx_hash)
             return settling.answer
         hash_ = "" if self.has("hides the hash") else settling.tx_hash

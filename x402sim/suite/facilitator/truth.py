@@ -43,6 +43,11 @@ class Seen:
     more: dict[str, int] = field(default_factory=dict)
 
     @property
+    def said(self) -> list[Answer]:
+        """What was answered."""
+        return [answer for _, answer in self.pairs]
+
+    @property
     def told(self) -> str:
         """What was answered, and what the chain says."""
         hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
@@ -244,8 +249,7 @@ def is_not_valid(_: Play, seen: Seen) -> Fault | None:
 
 def no_server_errors(_: Play, seen: Seen) -> Fault | None:
     """Tell whether each answer is one, and no 5xx."""
-    answers = [answer for _, answer in seen.pairs] + ([seen.verified] if seen.verified else [])
-    for answer in answers:
+    for answer in [*seen.said, *([seen.verified] if seen.verified else [])]:
         if fault := no_server_error(answer):
             return fault
     return None
