@@ -310,6 +310,7 @@ async def opened(
         controls = open_chain.chain.controls
         assert controls is not None
         await controls.set_automine(floor.block_s is None)
+        await controls.mine()  # a call sees the time of the newest block, which is now
         node = Node(open_chain.rpc_app)
         bound = await stack.enter_async_context(listening(node.answer, port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-facilitator-"))

@@ -38,6 +38,7 @@ SECTIONS = {
     "supported": "What it says that it settles, and lists",
     "answer": "The form of answers",
     "nonce": "Used, cancelled and racing nonces",
+    "again": "The same payment again",
     "balance": "Balances",
     "many": "Many settlements at once, and jams",
     "node": "A node that fails, lies or is late",
