@@ -312,13 +312,15 @@ def _after(broken: str) -> Fault:
 
 
 def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:
-    """Return a play after which a good payment fails: a case has this fault that found nothing
-    wrong, a MUST before others.
+    """Return a play after which a good payment fails: a MUST has this fault, of its cases, unless
+    one is broken already, or else what is demanded besides.
     """
     found = dict(played.found)
-    held = [case for case in group if not isinstance(found.get(case), Fault)]
-    for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
-        found[case] = fault
+    broken = {case.level for case in group if isinstance(found.get(case), Fault)}
+    held = [case for case in group if case.level != "MAY" and case.level not in broken]
+    if "MUST" not in broken:
+        for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
+            found[case] = fault
     return replace(played, found=found, unclear="", jams=True)
 
 
