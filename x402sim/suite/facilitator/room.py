@@ -150,8 +150,6 @@ class Room:
     start_s: float = 0
     """How long its last start took."""
     starts: int = 0
-    unconfirmed: int = 0
-    """How many cases were played since a good payment was last made here."""
     _stack: AsyncExitStack
     _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
     _drawn: int = 0

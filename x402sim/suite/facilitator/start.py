@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
+import uvicorn
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock, stopwatch
@@ -22,8 +23,7 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.verdict import NotReady
-from x402sim.world.server.listen import Listen, listening_socket
-from x402sim.world.server.serve import Server, certificates
+from x402sim.world.server.serve import certificates
 
 START_S = 60.0
 """How long a facilitator may take until it answers."""
@@ -215,28 +215,28 @@ class App:
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
-        """Make it, and serve it; raises what making it raises."""
+        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
         made: Any = self.make(given)
-        ready = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        sock = listening_socket(Listen(port=given.port))
-
-        def on_ready() -> None:
-            loop.call_soon_threadsafe(ready.set)
-
-        server = Server(made, on_ready)
-        thread = threading.Thread(target=_run, args=(server, sock), daemon=True)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                made,
+                port=given.port,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         try:
-            await ready.wait()
+            while thread.is_alive() and not server.started:
+                await CLOCK.sleep(LOOK_S / 5)
+            if not server.started:
+                raise NotReady(f"{self.shown} does not start: see what it logged")
             yield _Served(f"http://127.0.0.1:{given.port}")
         finally:
             server.should_exit = True
             await asyncio.to_thread(thread.join)
-
-
-def _run(server: Server, sock: socket.socket) -> None:
-    asyncio.run(server.serve(sockets=[sock]))
 
 
 @dataclass(frozen=True, slots=True)
