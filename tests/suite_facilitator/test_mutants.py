@@ -3,6 +3,7 @@
 import pytest
 
 from tests.campaign import at_length
+from tests.evm import find
 from tests.suite_facilitator.judging import cases, judged, mutant
 from tests.suite_facilitator.mutant import LENIENT
 from x402sim.report.results import Outcome
@@ -79,7 +80,6 @@ HONEST: list[frozenset[str]] = [
     frozenset({"answers as before", "waits for the first", "malformed is 200", "zeros in front"}),
 ]
 """What honest facilitators do differently."""
-ANVIL = ("facilitator/token/silent", "facilitator/token/takes-a-fee")
 
 
 def caught(defect: str) -> list[str]:
@@ -96,7 +96,7 @@ def test_a_defect_is_caught(defect: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "defect", at_length([*DEFECTS][::4], [each for each in DEFECTS if each not in IN_CI])
+    "defect", at_length([*DEFECTS][::8], [each for each in DEFECTS if each not in IN_CI])
 )
 def test_any_defect_is_caught(defect: str) -> None:
     assert caught(defect) == []
@@ -120,14 +120,25 @@ def test_an_honest_one_is_left_alone(habits: frozenset[str]) -> None:
     assert {result.outcome for result in found.values()} == {Outcome.PASSED}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "habits", at_length(HONEST[-1:], HONEST), ids=lambda habits: ", ".join(sorted(habits))
-)
-@pytest.mark.parametrize("way", at_length([Way.V2], [Way.V1, Way.V2]))
+@pytest.mark.campaign
+@pytest.mark.parametrize("habits", HONEST, ids=lambda habits: ", ".join(sorted(habits)))
+@pytest.mark.parametrize("way", [Way.V1, Way.V2])
 def test_an_honest_one_passes_everything(habits: frozenset[str], way: Way) -> None:
     mine = [case for case in all_cases() if case.way is way]
     found = judged(mutant(habits=habits), mine, [way])
-    failed = [name for name, result in found.items() if result.outcome is Outcome.FAILED]
-    assert failed == []
+    failed = {name for name, result in found.items() if result.outcome is Outcome.FAILED}
+    # the public clients read no refusal that is not a 200: a SHOULD, and legal
+    legal = {f"kit/answer/refused-status-{way}"} if "answers 400" in habits else set()
+    assert failed - legal == set()
     assert len(found) > 250
+
+
+@pytest.mark.thorough
+def test_tokens_that_are_none_are_seen_on_anvil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their code does what they are named for: a facilitator that looks at the status believes it."""
+    monkeypatch.setenv(find.VARIABLE, str(find.anvil()))
+    hostile = cases("facilitator/token/silent-v2 facilitator/token/takes-a-fee-v2")
+    believes = judged(mutant(["any asset settles", "status only"]), hostile)
+    looks = judged(mutant(["any asset settles"]), hostile)
+    assert {each.outcome for each in believes.values()} == {Outcome.FAILED}
+    assert {each.outcome for each in looks.values()} == {Outcome.PASSED}
