@@ -9,6 +9,7 @@ from dataclasses import replace
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import STANDARD_REASONS
 from x402sim.suite.facilitator.case import Demand, Fault, Row, only
 from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on
 from x402sim.suite.facilitator.payment import STANDARD
@@ -172,10 +173,11 @@ def _pending_is_said(_: Play, told: Seen) -> Fault | None:
             why="nobody can find out whether the payment was made",
         )
     sent = {each.tx_hash for each in told.money.sent}
-    if answer.transaction in sent and not is_final_no(answer):
+    is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
+    if answer.transaction in sent and not is_failed:  # a word of its own may mean that it waits
         return None
     return Fault(
-        expected=f"pending (settlement_pending), by the hash {', '.join(sorted(sent))}",
+        expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
         why="a server that takes it for a failure asks for another payment: the payer pays twice",
     )

@@ -20,7 +20,6 @@ from x402sim.suite.facilitator.truth import (
     must_not_settle,
     seen,
     success_is_this_transfer,
-    valid_first,
     wastes_no_gas,
 )
 
@@ -74,7 +73,7 @@ async def _of_contract_that_changes(play: Play) -> Seen:
     """The wallet has another owner when it is settled."""
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
-    await valid_first(play, own)
+    await play.verify(own)
     await _wallet(play, draft, owner=Wallet(play.draw()))
     return await seen(play, (own, await play.settle(own)))
 

@@ -254,7 +254,8 @@ class Facilitator:
         for name, parse in LENIENT.items():
             if self.has(name) and isinstance(text, str):
                 with suppress(ValueError, OverflowError):
-                    return parse(text)
+                    if (found := parse(text)) < 2**256:
+                        return found
         if self.has("numbers for texts") and isinstance(text, int | float):
             return int(text)
         if not isinstance(text, str) or not _DIGITS.fullmatch(text) or int(text) >= 2**256:
@@ -283,22 +284,20 @@ class Facilitator:
         accepted = payment if version == 1 else payment.get("accepted")
         if not isinstance(accepted, dict):
             raise Invalid("invalid_payload")
-        if not self.has("any scheme") and {wanted.get("scheme"), accepted.get("scheme")} != {
-            "exact"
-        }:
-            raise Invalid("unsupported_scheme")
-        named = {
-            wanted.get("network"),
-            wanted.get("network") if self.has("any accepted") else accepted.get("network"),
-        }
-        if not self.has("any network") and named != {self.name(version)}:
-            raise Invalid("invalid_network")
+        for name, right, habit, reason in (
+            ("scheme", "exact", "any scheme", "unsupported_scheme"),
+            ("network", self.name(version), "any network", "invalid_network"),
+        ):
+            said = [wanted.get(name), *([] if self.has("any accepted") else [accepted.get(name)])]
+            if said != [right] * len(said) and not self.has(habit):
+                raise Invalid(reason)
         if version == 2 and not self.has("any accepted"):
             for name in ("amount", "payTo", "asset"):
                 if str(accepted.get(name)).lower() != str(wanted[name]).lower():
                     raise Invalid("invalid_payload")
-        method = (wanted.get("extra") or {}).get("assetTransferMethod", "eip3009")
-        if method != "eip3009":
+        if not isinstance(extra := wanted.get("extra"), dict):
+            raise Invalid(bad)
+        if extra.get("assetTransferMethod", "eip3009") != "eip3009":
             raise Invalid("unsupported_asset_transfer_method" if version == 2 else bad)
         auth, signature = self.read_payload(payment.get("payload"))
         domain = self.domain(wanted, asset, bad)
@@ -322,9 +321,7 @@ class Facilitator:
         return auth, bytes.fromhex(signature[2:])
 
     def domain(self, wanted: Any, asset: bytes, bad: str) -> Domain:
-        extra = wanted.get("extra")
-        if not isinstance(extra, dict):
-            raise Invalid(bad)
+        extra = wanted["extra"]
         name, own = (extra.get("name"), extra.get("version")), self.network.domain
         if self.has("any asset settles"):
             return Domain(str(name[0]), str(name[1]), own.chain_id, Address(asset))
@@ -332,7 +329,7 @@ class Facilitator:
             return Domain(str(name[0]), str(name[1]), own.chain_id, own.verifying_contract)
         if asset != self.network.asset and not self.has("any asset"):
             raise Invalid(bad)
-        if name != (own.name, own.version) and not self.has("any domain"):
+        if name != (own.name, own.version):
             raise Invalid(bad)
         return own
 
