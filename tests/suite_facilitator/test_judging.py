@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,28 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
     ended.assert_outcomes(passed=5, failed=1)
     ended.stdout.fnmatch_lines(["*facilitator/fields/payee-v2 (MUST)*"])
+
+
+def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
+    """The keys of causes.toml are what cases expect, word for word."""
+    root = Path(__file__).parents[2]
+    keys = tomllib.loads((root / "conformance/facilitator/causes.toml").read_text(encoding="utf-8"))
+    folders = root / "conformance/facilitator", root / "x402sim/suite/facilitator"
+    written = "".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
+    assert [key for key in keys if f'"{key}"' not in written] == []
+
+
+def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # where the command finds the tests
+    file = tmp_path / "refuses.md"
+    only = "facilitator/control/settles-v2,facilitator/fields/payee-v2"
+    command = f"{sys.executable} -m tests.suite_facilitator.mutant 'any payee'"
+    done = conformance("--start", command, "--only", only, "--ways", "v2", "--markdown", str(file))
+    assert done.exit_code == 1, done.output
+    told = file.read_text(encoding="utf-8")
+    assert "it moves money by a payment that it must refuse" in told
+    assert "0.01 USDC" in told
+    assert "--only facilitator/fields/payee-v2" in told
+    assert "on the chain: 1 transfers of 10000 base units" in told
