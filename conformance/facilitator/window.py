@@ -55,6 +55,8 @@ def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list
             after_s, before_s = window(it.wall_s)
             draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
             found.append(await refusal(it, draft, about))
+            if it.is_silent:
+                break
         return found
 
     return play

@@ -143,12 +143,18 @@ class Row:
     is_control: bool = False
     asks_only: bool = False
 
+    @property
+    def _next(self) -> list[Demand]:
+        """The demand that a row has beside others, if none of them is a MUST."""
+        musts = [each for each in self.demands if each.ground.kind in BINDING]
+        return [] if musts else [_NEXT]
+
     def cases(self) -> Iterator[FacilitatorCase]:
         """Yield a case for each demand and way."""
         for way in EVERY:
             if way in self.absent:
                 continue
-            for demand in self.demands:
+            for demand in (*self.demands, *self._next):
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix, way)))
                 yield FacilitatorCase(
@@ -165,6 +171,21 @@ class Row:
                     waits_s=self.waits_s,
                     needs=() if self.asks_only else (Need.OBSERVE_CHAIN,),
                 )
+
+
+def _nothing(_: Play, __: Any) -> None:
+    return None
+
+
+_NEXT = Demand(
+    title="After this, a good payment settles",
+    ground=texts.derived(
+        texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
+    ),
+    test=_nothing,
+    suffix="next",
+)
+"""Is broken where the good payment fails that the judge makes after a play."""
 
 
 def only(ways: Sequence[Way], reason: str) -> dict[Way, str]:
@@ -279,7 +300,7 @@ def _unsettled(play: Play, seen: Refusal) -> Fault | None:
 
 
 def _without_gas(_: Play, seen: Refusal) -> Fault | None:
-    if not seen.money.sent:
+    if not seen.money.sent or seen.money.moved:  # then it is worse than a waste
         return None
     wei = seen.money.gas_wei
     return Fault(
@@ -368,11 +389,12 @@ def refuses_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[li
     """Return the play of several good payments, each with one change, which must be refused."""
 
     async def play(it: Play) -> list[Refusal]:
-        payer = await it.room.payer()
-        return [
-            await refusal(it, change(await it.draft(payer)), about)
-            for about, change in changes.items()
-        ]
+        payer, found = await it.room.payer(), []
+        for about, change in changes.items():
+            found.append(await refusal(it, change(await it.draft(payer)), about))
+            if it.is_silent:  # the rest would wait, too
+                break
+        return found
 
     return play
 
@@ -460,6 +482,8 @@ def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
         for about, change in changes.items():
             it.say(f"{about}:")
             found.append((about, await settlement(it, change(await it.draft(payer)))))
+            if it.is_silent:
+                break
         return found
 
     return play

@@ -160,6 +160,11 @@ class Play:
         """Return what moved, and what the relayer sent, since the case began."""
         return await self.room.money(self.since, self.sent_before)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the last answer did not come."""
+        return bool(self.answers) and not self.answers[-1].status
+
     def say(self, line: str) -> None:
         """Write a line for the report."""
         if len(self.lines) < MOST_LINES:

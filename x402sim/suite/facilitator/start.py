@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
+import uvicorn
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
 from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
-from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.local import certificates
-from x402sim.world.server.serve import Server
 
 START_S = 60.0
 """How long a facilitator may take until it answers."""
@@ -93,18 +94,30 @@ class Facilitator(Protocol):
         """Start it; raises `NotReady`. Leaving it stops it."""
 
 
+_ports = Rng().stream("ports")
+FIRST_PORT, LAST_PORT = 10_000, 32_000
+"""Where ports are looked for: those above are given to whoever asks for any, and a facilitator
+takes seconds until it listens.
+"""
+
+
 def free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    while True:
+        port = _ports.randrange(FIRST_PORT, LAST_PORT)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
-async def answers(url: str, paths: tuple[str, ...] = ("/supported", "/v2/x402/supported")) -> bool:
+SUPPORTED = ("/supported", "/v2/x402/supported")
+"""Where a facilitator says what it settles."""
+
+
+async def answers(url: str) -> bool:
     """Tell whether a facilitator says what it supports."""
     async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
-        for path in paths:
+        for path in SUPPORTED:
             with suppress(httpx.HTTPError):
                 if (await http.get(url + path)).status_code == 200:
                     return True
@@ -175,16 +188,15 @@ class Command:
 
 async def _until_it_answers(running: Running) -> None:
     elapsed = stopwatch()
-    while not await answers(running.url):
-        how = running.has_ended
-        if not how and elapsed() < START_S:
-            await CLOCK.sleep(LOOK_S)
-            continue
-        how = how or f"it did not answer within {START_S:g} s"
-        raise NotReady(
-            f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
-            f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
-        )
+    while elapsed() < START_S and not running.has_ended:
+        if await answers(running.url) and not running.has_ended:  # else another answers there
+            return
+        await CLOCK.sleep(LOOK_S)
+    how = running.has_ended or f"it did not answer within {START_S:g} s"
+    raise NotReady(
+        f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
+        f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
+    )
 
 
 Make = Callable[[Given], ASGIApp]
@@ -216,28 +228,28 @@ class App:
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
-        """Make it, and serve it; raises what making it raises."""
+        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
         made: Any = self.make(given)
-        ready = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        sock = listening_socket(Listen(port=given.port))
-
-        def on_ready() -> None:
-            loop.call_soon_threadsafe(ready.set)
-
-        server = Server(made, on_ready)
-        thread = threading.Thread(target=_run, args=(server, sock), daemon=True)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                made,
+                port=given.port,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         try:
-            await ready.wait()
+            while thread.is_alive() and not server.started:
+                await CLOCK.sleep(LOOK_S / 5)
+            if not server.started:
+                raise NotReady(f"{self.shown} does not start: see what it logged")
             yield _Served(f"http://127.0.0.1:{given.port}")
         finally:
             server.should_exit = True
             await asyncio.to_thread(thread.join)
-
-
-def _run(server: Server, sock: socket.socket) -> None:
-    asyncio.run(server.serve(sockets=[sock]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +266,35 @@ class AtUrl:
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
-        """Look whether it answers; raises `NotReady`."""
-        if not await answers(self.url):
-            raise NotReady(
-                f"GET {self.url}/supported is not 200: no facilitator answers there. One that the "
-                "judge is to start: --start COMMAND"
-            )
+        """Wait until it answers; raises `NotReady` for what is no facilitator."""
+        elapsed = stopwatch()
+        while (why := await _why_not(self.url)) and elapsed() < WAIT_S:
+            if not why.startswith(NOBODY):
+                raise NotReady(f"{self.url}: {why}")
+            await CLOCK.sleep(10 * LOOK_S)
+        if why:
+            raise NotReady(f"{self.url}: {why}. One that the judge is to start: --start COMMAND")
         yield _Served(self.url)
+
+
+NOBODY = "nobody answers"
+WAIT_S = 30.0
+"""How long somebody may take to start a facilitator whose node the judge is."""
+
+
+async def _why_not(url: str) -> str:
+    """Return why no facilitator answers at a URL; "" if one does."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        try:
+            seen = [await http.get(url + path) for path in SUPPORTED]
+            if any(each.status_code == 200 and "kinds" in each.text for each in seen):
+                return ""
+            itself = await http.get(url)
+        except httpx.HTTPError as error:
+            return f"{NOBODY} ({type(error).__name__})"
+    if itself.status_code == 402:
+        return f"it asks for a payment, so it is a service: {instead('service')} {url}"
+    return (
+        f"GET /supported is {seen[0].status_code} and lists no kinds, so it is no facilitator. "
+        "The path of its API belongs to the URL, without /supported"
+    )

@@ -194,3 +194,7 @@ INTENT = _said(
     "Trust minimizing: all payment schemes must not allow for the facilitator or resource server "
     "to move funds, other than in accordance with client intentions",
 )
+
+# --- the chain -----------------------------------------------------------------------------
+
+DESCRIBED = _said("v2", "5.1.2", "`description`: Human-readable description of the resource")
