@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from x402sim.protocol import x402
+from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, Fault, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import Way
 from x402sim.suite.facilitator.play import Play
+from x402sim.suite.verdict import Inconclusive
 
 _LIST = "/discovery/resources"
 
@@ -47,8 +49,20 @@ def _has_fields(_: Play, seen: Answer) -> Fault | None:
     )
 
 
-def _names_its_signer(play: Play, seen: Answer) -> Fault | None:
-    signers = seen.fields.get("signers")
+async def _signers(play: Play) -> tuple[Answer, Address]:
+    """Ask who signs, and let somebody sign."""
+    listed = await _supported(play)
+    settled = await play.settle(await play.draft())
+    for each in (await play.money()).sent:
+        sent = await play.room.chain.transaction(Hash(from_hex(each.tx_hash, 32)))
+        if sent is not None:
+            return listed, sent.call.sender
+    raise Inconclusive(f"a good payment sent nothing: {settled.how}")
+
+
+def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Fault | None:
+    listed, sender = seen
+    signers = listed.fields.get("signers")
     named = signers.items() if isinstance(signers, dict) else ()
     mine = [
         str(address).lower()
@@ -56,11 +70,11 @@ def _names_its_signer(play: Play, seen: Answer) -> Fault | None:
         if str(pattern) in ("eip155:*", play.room.network.caip2) and isinstance(addresses, list)
         for address in addresses
     ]
-    if play.room.relayer.address.lower() in mine:
+    if to_hex(sender) in mine:
         return None
     return Fault(
-        expected=f"{play.room.relayer.address}, which sends its transactions, among its signers",
-        actual=seen.how,
+        expected=f"{checksum(sender)}, which sends its transactions, among its signers",
+        actual=listed.how,
     )
 
 
@@ -148,7 +162,7 @@ ROWS = [
     Row(
         section="supported",
         slug="signers",
-        play=_supported,
+        play=_signers,
         absent=only([Way.V2], "only version 2 has signers"),
         demands=[
             Demand(

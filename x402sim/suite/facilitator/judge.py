@@ -18,16 +18,17 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.case import FacilitatorCase, Fault, Found, is_paid, settlement
 from x402sim.suite.facilitator.payment import Way
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import Floor, Room, opened
-from x402sim.suite.facilitator.start import Facilitator
+from x402sim.suite.facilitator.room import PLAIN, ROUGH, Floor, Room, opened
+from x402sim.suite.facilitator.start import AtUrl, Facilitator
 from x402sim.suite.process import last_line
 from x402sim.suite.redact import impersonal
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
 
 PATIENCE_S = 15.0
 """How long an answer may take."""
 BATCH = 10
 """How many plays in a shared room go between two good payments."""
+START = "the judge must start the facilitator: --start COMMAND"
 JAMS = 2
 """How many jams are played again: one more of them has repeated already."""
 LEAST_S, TIMES = 5.0, 20
@@ -46,6 +47,9 @@ class Played:
     found: dict[FacilitatorCase, Found]
     unclear: str = ""
     """Why nothing can be told."""
+    skipped: str = ""
+    """Why it was not played: it does not apply, or a need `lacks`."""
+    lacks: bool = False
     seconds: float = 0
     log: str = ""
     jams: bool = False
@@ -75,6 +79,8 @@ class Judge:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 2)
     port: int = 0
     """The port of the node, if somebody has been told it."""
+    is_blind: bool = False
+    """Whether its node is another's, so that no payment of ours can be good."""
     starts: int = 0
     start_s: float = 0
     control_s: float = 0
@@ -82,6 +88,8 @@ class Judge:
     plays: int = 0
     jams: int = 0
     """How many plays have jammed it twice."""
+    lost: str = ""
+    """Why nothing can be told any more of one that runs already."""
     _idle: dict[Floor, list[Room]] = field(default_factory=dict)
     _rooms: list[Room] = field(default_factory=list)
     _opened: int = 0
@@ -95,10 +103,23 @@ class Judge:
         self._busy = asyncio.Semaphore(self.jobs)
         self._waiting = self._busy if most is not None else asyncio.Semaphore(BESIDE)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it runs already, and once."""
+        return isinstance(self.facilitator, AtUrl)
+
     # --- rooms ------------------------------------------------------------------------------
 
     async def room(self, floor: Floor) -> Room:
-        """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`."""
+        """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
+
+        One that runs already has one room, in which everything is played; for a room of another
+        kind it raises `Lacking`.
+        """
+        if self.is_fixed and floor not in (PLAIN, ROUGH):
+            raise Lacking(f"it needs a chain of its own kind ({floor.name}): {START}")
+        if self.is_fixed and self._rooms:
+            return self._rooms[0]
         idle = self._idle.get(floor, [])
         if idle:
             return idle.pop()
@@ -127,6 +148,8 @@ class Judge:
 
     async def leave(self, room: Room, *, keep: bool) -> None:
         """Give a room back, or close it."""
+        if self.is_fixed:
+            return
         if keep and not room.has_ended:
             self._idle.setdefault(room.floor, []).append(room)
             return
@@ -160,6 +183,9 @@ class Judge:
             found = {case: case.test(play, seen) for case in group}
         except Inconclusive as why:
             return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
+        except Skipped as why:
+            lacks = isinstance(why, Lacking)
+            return Played(play=play, found={}, skipped=str(why), lacks=lacks, seconds=elapsed())
         finally:
             await room.tidy()
         log = last_line(room.running.log()) if room.running else ""
@@ -167,6 +193,8 @@ class Judge:
 
     async def sound(self, room: Room, ways: Sequence[Way] = ()) -> str:
         """Make a good payment in each way; return why one fails, "" if none does."""
+        if self.is_blind:
+            return ""
         for way in ways or self.ways:
             elapsed, most_s = stopwatch(), self.patience_s
             if self.control_s:
@@ -229,13 +257,18 @@ class Judge:
         results: Outcomes = []
         todo, is_careful = batch, not floor.is_shared
         while todo:
+            cases = [case for group in todo for case in group]
+            if self.lost:
+                return [*results, *((case, unclear(case, self.lost)) for case in cases)]
             try:
                 room = await self.room(floor)
-            except ChainError as lacking:
-                return [(case, unclear(case, str(lacking))) for group in todo for case in group]
+            except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
+                return [*results, *((case, skipped(case, str(lacking))) for case in cases)]
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
             await self.leave(room, keep=not broken)
-            if broken and not is_careful and len(done) > 1:
+            if broken and self.is_fixed:
+                self.lost = f"nothing can be told any more, as {broken}"
+            elif broken and not is_careful and len(done) > 1:
                 is_careful = True
                 continue
             todo = todo[len(done) :]
@@ -273,7 +306,7 @@ class Judge:
         """
         if not first.has_fault:
             return [(case, _result(case, first)) for case in group]
-        if first.jams and self.jams >= JAMS:
+        if self.lost or (first.jams and self.jams >= JAMS):
             return [(case, _result(case, first)) for case in group]
         room = await self.room(group[0].floor)
         second = await self.played(group, room, " again")
@@ -317,13 +350,15 @@ def _after(broken: str) -> Fault:
 
 
 def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:
-    """Return a play after which a good payment fails: a case has this fault that found nothing
-    wrong, a MUST before others.
+    """Return a play after which a good payment fails: a MUST has this fault, of its cases, unless
+    one is broken already, or else what is demanded besides.
     """
     found = dict(played.found)
-    held = [case for case in group if not isinstance(found.get(case), Fault)]
-    for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
-        found[case] = fault
+    broken = {case.level for case in group if isinstance(found.get(case), Fault)}
+    held = [case for case in group if case.level != "MAY" and case.level not in broken]
+    if "MUST" not in broken:
+        for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
+            found[case] = fault
     return replace(played, found=found, unclear="", jams=True)
 
 
@@ -335,8 +370,22 @@ def unclear(case: FacilitatorCase, why: str) -> CaseResult:
     )
 
 
+def skipped(case: FacilitatorCase, why: str, *, lacks: bool = True) -> CaseResult:
+    """Return the result of a case that was not judged: a need `lacks`, or it does not apply."""
+    return CaseResult(
+        title=case.title,
+        ground=case.ground,
+        outcome=Outcome.SKIPPED,
+        reason=why,
+        applies=lacks,
+        lacks=lacks,
+    )
+
+
 def _result(case: FacilitatorCase, played: Played) -> CaseResult:
     seconds = round(played.seconds, 3)
+    if case not in played.found and played.skipped:
+        return skipped(case, played.skipped, lacks=played.lacks)
     if case not in played.found:
         return unclear(case, played.unclear or "the facilitator ended before it was looked at")
     wrong = played.found[case]

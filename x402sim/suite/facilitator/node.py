@@ -16,6 +16,7 @@ from x402sim.world.transport.link import Asgi
 
 _URL = Url.of(httpx.URL("http://node.local/"))
 JSON = {"Content-Type": "application/json"}
+OF_ACCOUNT = ("eth_getBalance", "eth_getTransactionCount")
 SENDING = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 
 
@@ -56,6 +57,8 @@ class Node:
     raw: list[str] = field(default_factory=list)
     """Every signed transaction that it was given, taken or not."""
     twists: list[Twist] = field(default_factory=list)
+    on_account: Callable[[str], Awaitable[None]] | None = None
+    """Is told each account that somebody asks for the coins or the nonce of."""
     _chain: Asgi = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +96,8 @@ class Node:
             str(body.get("method")), params if isinstance(params, list) else [], body.get("id")
         )
         self.asked.append(asked)
+        if self.on_account and asked.method in OF_ACCOUNT and asked.params:
+            await self.on_account(str(asked.params[0]))
         if asked.method in SENDING and asked.params:
             self.raw.append(str(asked.params[0]))
         done: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ are counted on the chain itself.
 
 import asyncio
 import tempfile
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,14 +15,16 @@ from typing import Literal
 import httpx
 
 from x402sim.chain.base import Call, Chain, Controls, LogFilter, TxReceipt
+from x402sim.chain.fees import PLENTY_WEI
 from x402sim.clock import Clock, stopwatch
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.facilitator.node import Node
-from x402sim.suite.facilitator.start import CLOCK, Facilitator, Given, Running, free_port
+from x402sim.suite.facilitator.start import CLOCK, AtUrl, Facilitator, Given, Running, free_port
+from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import listening
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
 from x402sim.world.server.serve import certificates
@@ -175,9 +177,24 @@ class Room:
         self.start_s = elapsed()
 
     async def stop(self) -> None:
-        """Stop the facilitator, as a supervisor does: SIGTERM, and then SIGKILL."""
+        """Stop the facilitator, as a supervisor does: SIGTERM, and then SIGKILL.
+
+        Raises `Inconclusive` for one that runs already.
+        """
+        if isinstance(self.facilitator, AtUrl):
+            raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
+        await self._stop()
+
+    async def _stop(self) -> None:
         self.running = None
         await self._subject.aclose()
+
+    async def give_coins(self, account: str) -> None:
+        """Give an account coins for gas, if it has none."""
+        with suppress(ValueError):
+            address = parse_address(account)
+            if not await self.chain.native_balance(address):
+                await self.controls.set_native_balance(address, PLENTY_WEI)
 
     @property
     def url(self) -> str:
@@ -192,7 +209,7 @@ class Room:
 
     async def close(self) -> None:
         """Stop everything."""
-        await self.stop()
+        await self._stop()
         await self._stack.aclose()
 
     # --- the chain --------------------------------------------------------------------------
@@ -340,6 +357,8 @@ async def opened(
             folder=Path(folder),
             _stack=stack.pop_all(),
         )
+    if isinstance(facilitator, AtUrl):
+        node.on_account = room.give_coins  # nobody has told us its key
     try:
         await room.start()
     except BaseException:

@@ -22,6 +22,7 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
 from x402sim.world.server.serve import certificates
 
@@ -100,10 +101,14 @@ def free_port() -> int:
         return port
 
 
-async def answers(url: str, paths: tuple[str, ...] = ("/supported", "/v2/x402/supported")) -> bool:
+SUPPORTED = ("/supported", "/v2/x402/supported")
+"""Where a facilitator says what it settles."""
+
+
+async def answers(url: str) -> bool:
     """Tell whether a facilitator says what it supports."""
     async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
-        for path in paths:
+        for path in SUPPORTED:
             with suppress(httpx.HTTPError):
                 if (await http.get(url + path)).status_code == 200:
                     return True
@@ -253,10 +258,35 @@ class AtUrl:
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
-        """Look whether it answers; raises `NotReady`."""
-        if not await answers(self.url):
-            raise NotReady(
-                f"GET {self.url}/supported is not 200: no facilitator answers there. One that the "
-                "judge is to start: --start COMMAND"
-            )
+        """Wait until it answers; raises `NotReady` for what is no facilitator."""
+        elapsed = stopwatch()
+        while (why := await _why_not(self.url)) and elapsed() < WAIT_S:
+            if not why.startswith(NOBODY):
+                raise NotReady(f"{self.url}: {why}")
+            await CLOCK.sleep(10 * LOOK_S)
+        if why:
+            raise NotReady(f"{self.url}: {why}. One that the judge is to start: --start COMMAND")
         yield _Served(self.url)
+
+
+NOBODY = "nobody answers"
+WAIT_S = 30.0
+"""How long somebody may take to start a facilitator whose node the judge is."""
+
+
+async def _why_not(url: str) -> str:
+    """Return why no facilitator answers at a URL; "" if one does."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        try:
+            seen = [await http.get(url + path) for path in SUPPORTED]
+            if any(each.status_code == 200 and "kinds" in each.text for each in seen):
+                return ""
+            itself = await http.get(url)
+        except httpx.HTTPError as error:
+            return f"{NOBODY} ({type(error).__name__})"
+    if itself.status_code == 402:
+        return f"it asks for a payment, so it is a service: {instead('service')} {url}"
+    return (
+        f"GET /supported is {seen[0].status_code} and lists no kinds, so it is no facilitator. "
+        "The path of its API belongs to the URL, without /supported"
+    )

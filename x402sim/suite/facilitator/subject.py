@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 from x402sim.chain.base import ChainError
 from x402sim.protocol.networks import NETWORKS, network_named
-from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.report.results import CaseResult, Result
 from x402sim.rng import Rng
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.case import DOCUMENTS, FacilitatorCase, Row, table
-from x402sim.suite.facilitator.judge import BATCH, PATIENCE_S, Judge, unclear
+from x402sim.suite.facilitator.judge import BATCH, PATIENCE_S, Judge, skipped, unclear
 from x402sim.suite.facilitator.payment import Way
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Room
@@ -198,12 +198,12 @@ class FacilitatorJudging:
                 continue
             ways = self.options.ways
             if self.options.is_blind and case.needs:
-                yield self._of(case, _skipped(case, BLIND, lacks=True))
+                yield self._of(case, skipped(case, BLIND, lacks=True))
             elif ways is not None and case.way in ways:
                 why = f"a good payment fails: {self.broken[case.way]}"
                 yield self._of(case, unclear(case, why))
             else:
-                yield self._of(case, _skipped(case, NOT_ITS_WAY, lacks=False))
+                yield self._of(case, skipped(case, NOT_ITS_WAY, lacks=False))
         runnable = [case for case in self.cases if case.id in judged]
         async for case, found in self.judge.run(runnable, on_begin):
             yield self._of(case, found)
@@ -220,17 +220,6 @@ class FacilitatorJudging:
         return [], []
 
 
-def _skipped(case: FacilitatorCase, why: str, *, lacks: bool) -> CaseResult:
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=why,
-        applies=lacks,
-        lacks=lacks,
-    )
-
-
 @asynccontextmanager
 async def begin(
     options: FacilitatorOptions, cases: Sequence[FacilitatorCase], tell: Tell
@@ -242,6 +231,7 @@ async def begin(
         seed=options.seed,
         patience_s=options.patience,
         port=options.rpc or 0,
+        is_blind=options.is_blind,
     )
     if options.jobs is not None:
         judge.jobs = options.jobs
@@ -252,12 +242,9 @@ async def begin(
     wanted = [way for way in wanted if any(case.way is way for case in cases)]
     try:
         room = await judge.room(PLAIN)
-        if options.is_blind:
-            broken: dict[Way, str] = {}
-        else:
-            broken = await controls(judge, room, wanted)
-            if len(broken) == len(wanted):
-                raise NotReady(_invalid(options, broken))
+        broken = await controls(judge, room, wanted)
+        if len(broken) == len(wanted):
+            raise NotReady(_invalid(options, broken))
         judge.ways = tuple(way for way in wanted if way not in broken)
         await judge.leave(room, keep=True)
         yield FacilitatorJudging(
