@@ -5,9 +5,9 @@ request is answered, and reading pauses after one read: however much a client pi
 connection holds only what is in flight.
 
 An `Exchange` is one request and its answer. The head of an answer is written together with the
-first part of its body. An answer that costs its client something (the application has called `is_closed`)
-is written only to a client that is still connected: the connection is checked before the head and
-again before the body, and `is_answered` says whether both were written.
+first part of its body. An answer that costs its client something (the application has called
+`is_closed`) is written only to a client that is still connected: the connection is checked before
+the head and again before the body, and `is_answered` says whether both were written.
 """
 
 import asyncio
