@@ -220,8 +220,8 @@ def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
         kept = alice.balance()  # noqa: F841 - it is forgotten
 
     reason = World().play(story).reason
-    assert "'PayerClient.ask' was never awaited" in reason
-    assert "'PayerClient.balance' was never awaited" in reason
+    assert "'Payer.ask' was never awaited" in reason
+    assert "'Payer.balance' was never awaited" in reason
 
 
 @pytest.mark.parametrize(

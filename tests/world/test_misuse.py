@@ -141,7 +141,7 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"caller": "facilitator"},
         "caller of a fault is for 'rpc', not for 'facilitator': facilitators ask nobody",
     ),
-    ({"victim": "service", "caller": "all"}, "facilitators ask nobody else, and all others are st"),
+    ({"victim": "service", "caller": "all"}, "facilitators call only the node"),
     (
         {"victim": "rpc", "does": "crash after", "caller": "all"},
         "'crash after' kills the service that asks, and no facilitator; 'service' is possible",

@@ -437,8 +437,8 @@ class Purchase:
 
         flow = ObservedAuth(
             choose=self._choose,
-            sends=self._sends,
-            seen=self._answered,
+            on_request=self._sends,
+            on_answer=self._answered,
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )

@@ -189,7 +189,7 @@ class PaymentAuth(FlowAuth):
         self._lock = threading.Lock()
 
     def exchange(
-        self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
+        self, request: httpx.Request, *, is_own: bool = False, is_served: Served = _is_success
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
@@ -198,7 +198,7 @@ class PaymentAuth(FlowAuth):
         key = purchase_key(request)
         with self._lock:
             payments = self._payments.setdefault(key, ResourcePayments())
-        order = Order(Send(request, ours), key[0], payments, is_served)
+        order = Order(Send(request, is_own), key[0], payments, is_served)
         response, sent_id = None, payments.granted
         if sent_id is not None or not (payments.unserved or payments.interrupted):
             response = yield from _send(order, proofs(sent_id))

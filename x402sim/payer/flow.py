@@ -110,12 +110,12 @@ class Send(msgspec.Struct, frozen=True):
     """
 
     request: httpx.Request
-    ours: bool = False
+    is_own: bool = False
 
     @property
     def has_proof(self) -> bool:
         """Whether the request pays, or proves a payment: it goes to no other origin."""
-        return self.ours or any(name in self.request.headers for name in PROOFS)
+        return self.is_own or any(name in self.request.headers for name in PROOFS)
 
 
 class FairLock:
@@ -352,4 +352,4 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
             f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
             "signed. Request it there, if you mean to pay it"
         )
-    return step.ours or response.status_code == 402
+    return step.is_own or response.status_code == 402

@@ -252,9 +252,9 @@ class ObservedAuth(FlowAuth):
 
     choose: Callable[[httpx.Response], FlowAuth]
     """Returns the payer for a 402; raises `PaymentFailed` if nobody can pay it."""
-    sends: Callable[[httpx.Request], None] = lambda _: None
+    on_request: Callable[[httpx.Request], None] = lambda _: None
     """Called with each request before it is sent."""
-    seen: Callable[[httpx.Request, httpx.Response], None]
+    on_answer: Callable[[httpx.Request, httpx.Response], None]
     """Called with each request as it was sent, and its answer; its body may not be read yet."""
     limits: Limits
     change: Change | None = None
@@ -277,7 +277,7 @@ class ObservedAuth(FlowAuth):
                     continue
                 change = self.change if paid_in(step.request) else None
                 if change is not None:
-                    step = Send(change(step.request), step.ours)
+                    step = Send(change(step.request), step.is_own)
                 try:
                     answer = yield from self._observed(step)
                 except (httpx.HTTPError, PaymentFailed) as error:
@@ -294,9 +294,9 @@ class ObservedAuth(FlowAuth):
 
     def _observed(self, step: Send) -> Flow:
         """Send a request; report it, and its answer."""
-        self.sends(sent := copy_of(step.request))
+        self.on_request(sent := copy_of(step.request))
         answer = yield from send(step)
-        self.seen(sent, answer)
+        self.on_answer(sent, answer)
         return answer
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from x402sim.payer.core import PaymentFailed
-from x402sim.payer.standard import choose, read_required
+from x402sim.payer.standard import Rejected, choose, read_required
 from x402sim.protocol.findings import Finding, of_way
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.money import parse_base
@@ -21,19 +21,6 @@ from x402sim.protocol.x402 import PAYMENT_FLOW
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 OverCap = Callable[[int, Network], str]
 """Returns why an amount in base units of a network's token is not paid; "" if it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """An offer that is not taken, by its number in the 402."""
-
-    number: int
-    why: str
-    is_too_much: bool = False
-    """Whether only the cap stops it."""
-
-    def __str__(self) -> str:
-        return f"offer {self.number}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +52,9 @@ def pick(
                 over = str(wrong)
             if not over:
                 return Picked(number, way, network, tuple(rejected))
-            rejected.append(Rejected(number, over, is_too_much=True))
+            rejected.append(Rejected(f"offer {number}", over, is_too_much=True))
         else:
-            rejected.append(Rejected(number, why))
+            rejected.append(Rejected(f"offer {number}", why))
     return Picked(None, None, None, tuple(rejected))
 
 

@@ -159,7 +159,7 @@ class SessionAuth(FlowAuth):
         terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
-            response = yield from self.payment.exchange(create, ours=True, is_served=_is_session)
+            response = yield from self.payment.exchange(create, is_own=True, is_served=_is_session)
         except SpendingCapExceeded as over:
             raise SpendingCapExceeded(
                 "no session has enough budget, and "

@@ -33,7 +33,10 @@ _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.U
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """An offer of a 402 that this payer does not take, and why."""
+    """An offer of a 402 that this payer does not take, and why.
+
+    `offered` describes the offer, or numbers it; `is_too_much`: only the cap forbids it.
+    """
 
     offered: str
     why: str

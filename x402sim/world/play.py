@@ -291,9 +291,9 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
     elapsed = stopwatch()
     with _warnings_silenced():
         async with open_stage(world) as stage:
-            ours, theirs, on = world.networks[0].name, stage.network.name, world.where.name
-            if world.network is not None and ours != theirs:
-                raise OtherNetwork(f"{on} is on {theirs}, not on {ours}; leave the network out")
+            wanted, actual, on = world.networks[0].name, stage.network.name, world.where.name
+            if world.network is not None and wanted != actual:
+                raise OtherNetwork(f"{on} is on {actual}, not on {wanted}; leave the network out")
             live = await LiveWorld.start(stage)
             clock, journal, began_s = live.clock, stage.journal, live.clock.now_s()
 

@@ -94,8 +94,8 @@ class Stage(msgspec.Struct, kw_only=True):
 
     def merchants(self, first: str) -> dict[ServiceName, str]:
         """Return the merchant's address of each service, given that of the first."""
-        ours = self.parts.services if self.parts else {}
-        found = {name: checksum(each.service.env.pay_to) for name, each in ours.items()}
+        services = self.parts.services if self.parts else {}
+        found = {name: checksum(each.service.env.pay_to) for name, each in services.items()}
         return found | {self.first: first}
 
     @property

@@ -179,7 +179,7 @@ class PageFeed:
         payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
         if payment_id is None or (key := payment_id.decode("latin-1")) in self._served:
             return
-        seq, at_ms = max(request.seen, default=0), int(request.at_s * 1000)
+        seq, at_ms = max(request.entries, default=0), int(request.at_s * 1000)
         mark = {"seq": seq, "at_ms": at_ms, "payment_id": key, "path": request.path}
         self._served[key] = self._count, msgspec.json.encode(mark)
         if len(self._served) > MOST_SERVED:
@@ -292,7 +292,7 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
         "status": request.status,
         "sent": sent,
         "answered": answered,
-        "seen": request.seen,
+        "seen": request.entries,
     }
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
@@ -369,12 +369,12 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     def draft(request: httpx.Request) -> Draft:
         return draft_of(request, wallet, network, clock.now_s())
 
-    def sends(request: httpx.Request) -> None:
+    def on_request(request: httpx.Request) -> None:
         if paid_in(request):
             sent = draft(request)
             payments.append(sent.payment_id or sent.auth.nonce.hex())
 
-    def seen(request: httpx.Request, _: httpx.Response) -> None:
+    def on_answer(request: httpx.Request, _: httpx.Response) -> None:
         if paid_in(request) and not used:
             used.append(draft(request).auth)
 
@@ -386,7 +386,11 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(wanted, wallet, network, clock)
         flow = ObservedAuth(
-            choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
+            choose=lambda _: payer,
+            on_request=on_request,
+            on_answer=on_answer,
+            limits=payer.limits,
+            change=change,
         )
         if wanted.buys == "market":
             return await http.get(MARKET, auth=flow)

@@ -48,7 +48,7 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
         raise ValueError(f"body of a fault: an answer of status {status} has none")
     if not _VALUE.fullmatch(content_type):
         raise ValueError(f"content_type of a fault: {content_type[:60]!r} is {_NO_VALUE}")
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"headers of a fault: {name!r} is no name of a header")
@@ -56,9 +56,9 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
             raise ValueError(f"headers of a fault: {name}: {value[:60]!r} is {_NO_VALUE}")
         if (why := _WRITTEN_ANYWAY.get(name.lower())) is not None:
             raise ValueError(f"headers of a fault: not {name}: {why}")
-        if name.lower() in seen:
+        if name.lower() in names:
             raise ValueError(f"headers of a fault: {name} stands there twice")
-        seen.add(name.lower())
+        names.add(name.lower())
 
 
 def answer_messages(
@@ -123,7 +123,7 @@ class Fault(
         - "truncate": the work is done, half of the answer's body arrives, and the connection ends
           before its Content-Length, or without the last chunk; an answer without a body is lost
         - "shorten": the work is done, and half of the answer's body arrives as a whole answer
-        - "duplicate": the request arrives twice, and the second answer is the one that is seen
+        - "duplicate": the request arrives twice, and the second answer is the one that arrives
         - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
           request reaches the victim, or when its answer is ready; it runs again on its database
           1 second later, and refuses connections until then
@@ -197,7 +197,7 @@ class Fault(
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
-            why = "facilitators ask nobody else, and all others are struck alike"
+            why = "facilitators call only the node"
             raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {why}")
         if self.caller in ("facilitator", "all") and self.does.startswith("crash"):
             why = f"{self.does!r} kills the service that asks, and no facilitator"
@@ -234,9 +234,9 @@ def value_of(fault: Fault, name: str) -> Any:
 _FIELD_TYPES = get_type_hints(Fault, include_extras=True)
 
 
-def _require_known(kind: str, seen: object, known: Sequence[str]) -> None:
-    if seen not in known:
-        raise ValueError(unknown(kind, str(seen), known))
+def _require_known(kind: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ValueError(unknown(kind, str(given), known))
 
 
 def read_fault(fields: object) -> Fault:
@@ -341,7 +341,8 @@ class Faults:
     def unspent(self) -> list[str]:
         """Describe each fault that struck fewer requests than its `times`."""
         return [
-            f"{each.fault}: struck {each.struck} of {each.fault.times}, {each.seen} requests fit it"
+            f"{each.fault}: struck {each.strikes} of {each.fault.times}, "
+            f"{each.matched} requests fit it"
             for each in self._active
             if each.fault.times is not None
         ]
@@ -371,11 +372,11 @@ class Faults:
             is_asked = is_its and fault.victim == victim and path.endswith(fault.path)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
-            each.seen += 1
-            if each.seen <= fault.skip or self._rng.random() >= fault.probability:
+            each.matched += 1
+            if each.matched <= fault.skip or self._rng.random() >= fault.probability:
                 continue
-            each.struck += 1
-            if fault.times is not None and each.struck >= fault.times:
+            each.strikes += 1
+            if fault.times is not None and each.strikes >= fault.times:
                 self._active.remove(each)
                 self._note_callers()
             return fault
@@ -403,7 +404,7 @@ class _ActiveFault:
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-        self.seen = self.struck = 0
+        self.matched = self.strikes = 0
 
 
 _HEADER = re.compile(
@@ -439,7 +440,7 @@ def _may_end_with(route: str, fault: Fault) -> bool:
     segment, ending = pairs[0]
     can_end = "{" in segment or segment.endswith(ending)
     names_it = not fault.path.strip("/") or any(
-        seen and not segment.startswith("{") for segment, seen in pairs
+        wanted_segment and not segment.startswith("{") for segment, wanted_segment in pairs
     )
     return can_end and names_it and all(_is_segment(*pair) for pair in pairs[1:])
 
@@ -452,9 +453,9 @@ def _ending(route: str, fault: Fault) -> list[str]:
     return f"/{fault.victim}{route}".split("/")[-len(fault.path.split("/")) :]
 
 
-def _is_segment(segment: str, seen: str) -> bool:
+def _is_segment(segment: str, wanted: str) -> bool:
     parts = map(re.escape, re.split(r"\{[^}]*\}", segment))
-    return re.fullmatch("[^/]+".join(parts), seen) is not None
+    return re.fullmatch("[^/]+".join(parts), wanted) is not None
 
 
 ABORT = "x402sim.abort"
@@ -494,12 +495,12 @@ def faulty(
             return send(message)
 
         try:
-            await (app if faults.is_empty else struck)(scope, receive, send_and_record)
+            await (app if faults.is_empty else inject)(scope, receive, send_and_record)
         except Exception as bug:
             on_bug(bug)
             raise
 
-    async def struck(scope: Scope, receive: Receive, send: Send) -> None:
+    async def inject(scope: Scope, receive: Receive, send: Send) -> None:
         messages, body = await _read_request(receive)
         if body is None:
             await app(scope, _replay(messages, receive), send)

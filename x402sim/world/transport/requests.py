@@ -57,7 +57,7 @@ class LoggedRequest(msgspec.Struct, gc=False):
     """Whether both bodies are kept."""
     proofs: Headers = ()
     """The headers that pay, or prove a payment."""
-    seen: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
     """The numbers of the journal's entries that it caused, if it is whole."""
     read: tuple[Event, ...] = ()
     """Those of their events that a subscriber reads (`Requests.subscribe`)."""
@@ -101,7 +101,7 @@ class Requests:
         request = _current.get()
         if request is not None and not request.ended:
             if request.is_whole:
-                request.seen += (entry.seq,)
+                request.entries += (entry.seq,)
             if type(event := entry.event) in self._read:
                 request.read += (event,)
             if type(event) in _UNWRITTEN:
