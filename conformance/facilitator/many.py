@@ -18,6 +18,8 @@ from x402sim.suite.facilitator.truth import (
 SLOW = Floor(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""
 PATIENCE_S = 60.0
+AFTER = 3
+"""How many good payments come after one that fails."""
 COLLIDES = (
     "each is valid by itself, and what the relayer does for another is no fault of its payer: "
     "nonces that collide lost six of eight (bosonprotocol/x402B#83)"
@@ -44,9 +46,10 @@ async def _one_reverts(play: Play) -> Seen:
     drafts = [await play.draft() for _ in range(5)]
     first = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
     await play.room.controls.force_revert(0)
-    more = [await play.draft() for _ in range(4)]
-    second = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in more))
-    pairs = zip([*drafts, *more], [*first, *second], strict=True)
+    pairs = list(zip(drafts, first, strict=True))
+    for _ in range(AFTER):  # in turn: nonces that collide are another case
+        draft = await play.draft()
+        pairs.append((draft, await play.settle(draft, patience_s=PATIENCE_S)))
     told = await seen(play, *pairs)
     play.say(f"{len(told.money.reverted)} of the relayer's transactions reverted")
     return told
@@ -66,13 +69,12 @@ async def _after_refusals(play: Play) -> Seen:
             draft.said("requirements.asset", "0x" + "11" * 20),
         ]
         await play.settle(wrong[number])
-    drafts = [await play.draft() for _ in range(3)]
-    answers = await asyncio.gather(*(play.settle(each) for each in drafts))
-    return await seen(play, *zip(drafts, answers, strict=True))
+    drafts = [await play.draft() for _ in range(AFTER)]
+    return await seen(play, *[(each, await play.settle(each)) for each in drafts])
 
 
 def _late_ones(play: Play, told: Seen) -> Fault | None:
-    last = Seen(pairs=told.pairs[-4:], money=told.money)
+    last = Seen(pairs=told.pairs[-AFTER:], money=told.money)
     return everything_settles(play, last)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from x402sim.protocol.crypto import Hash
+from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS
@@ -146,6 +146,41 @@ def _receipt_comes(after: int) -> Twist:
 
 async def _late_receipt(play: Play) -> Seen:
     return await _settled(_receipt_comes(3))(play)
+
+
+async def _receipt_lies(play: Play) -> Seen:
+    """Nothing is mined, and the node says that it is: a receipt without the transfer's event."""
+    head = await play.room.chain.block(await play.room.chain.height())
+    assert head is not None
+
+    async def twist(asked: Asked, _: Go) -> dict[str, object] | None:
+        if asked.method not in RECEIPT or not asked.params:
+            return None
+        return asked.result(
+            {
+                "transactionHash": asked.params[0],
+                "transactionIndex": "0x0",
+                "blockHash": to_hex(head.hash),
+                "blockNumber": hex(head.number),
+                "from": play.room.relayer.address,
+                "to": checksum(play.room.network.asset),
+                "contractAddress": None,
+                "cumulativeGasUsed": "0xc350",
+                "gasUsed": "0xc350",
+                "effectiveGasPrice": "0x3b9aca00",
+                "logs": [],
+                "logsBloom": "0x" + "00" * 256,
+                "status": "0x1",
+                "type": "0x0",
+            }
+        )
+
+    draft = await play.draft()
+    async with unmined(play):
+        with play.room.node.twisted(twist):
+            answer = await play.settle(draft, patience_s=LONG_S)
+            early = await play.money()
+    return await seen(play, (draft, answer), early=early)
 
 
 # --- what is not mined -----------------------------------------------------------------------
@@ -409,6 +444,25 @@ ROWS = [
             test=_late_is_found,
             suffix="found",
         ),
+    ),
+    Row(
+        section="node",
+        slug="receipt-lies",
+        play=_receipt_lies,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[
+            Demand(
+                title="A receipt of success that shows no transfer is no proof of one",
+                ground=texts.ours(
+                    texts.ONE_TRANSFER,
+                    because="a hash that resolves, or a status, says nothing of payee and amount: "
+                    "hosted facilitators were found to believe them (SR4)",
+                ),
+                test=truthful,
+            )
+        ],
     ),
     Row(
         section="node",

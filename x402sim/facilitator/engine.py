@@ -284,6 +284,11 @@ async def _wait(
     if receipt.revert_reason is not None:
         why = await _cause(facilitator, auth, receipt.revert_reason)
         return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
+    transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
+    asset, amount = facilitator.network.asset, abi.word(auth.value)
+    if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
+        # a status is no proof that this payment was made: only the token's event is
+        return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
 
 
