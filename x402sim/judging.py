@@ -24,7 +24,7 @@ from x402sim.report.verdict import Verdict as Verdict
 from x402sim.suite.case import select
 from x402sim.suite.command import judged
 from x402sim.suite.options import STRICT, flags_of
-from x402sim.suite.subjects import NOT_YET, SUBJECTS, subject as subject_of
+from x402sim.suite.subjects import SUBJECTS, subject as subject_of
 from x402sim.suite.verdict import NotReady as NotReady
 from x402sim.text.suggest import unknown
 from x402sim.world.loop import run_anywhere
@@ -52,8 +52,6 @@ def judge(
     It takes as long as it says there, also in a notebook. Raises `ValueError` for what cannot be
     meant, and `NotReady` for a subject that cannot be judged.
     """
-    if subject in NOT_YET:
-        raise ValueError(f"{subject}: {NOT_YET[subject]}")
     if subject not in SUBJECTS:
         raise ValueError(unknown("subject", subject, SUBJECTS))
     kind = subject_of(subject)

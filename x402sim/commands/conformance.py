@@ -16,7 +16,7 @@ from x402sim.suite.case import select
 from x402sim.suite.command import Asked, play, require_places
 from x402sim.suite.options import STRICT, Flag, flags_of
 from x402sim.suite.subject import Subject
-from x402sim.suite.subjects import DEFAULT, NOT_YET, SUBJECTS, subject as subject_of
+from x402sim.suite.subjects import DEFAULT, SUBJECTS, subject as subject_of
 
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
@@ -157,8 +157,6 @@ class Command(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
         """Return the context of the subject's command."""
         name = args[0] if args else ""
-        if name in NOT_YET:
-            raise Misuse(f"{name}: {NOT_YET[name]}")
         if name == DEFAULT:
             args = args[1:]
         elif name in SUBJECTS:

@@ -1,0 +1,309 @@
+"""What a payment buys, and how often: another request, again, many times, at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.server.payment import Payment
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import Moved
+from x402sim.suite.verdict import NotApplicable
+
+MANY, HELD_S = 5, 0.6
+"""How many requests carry one payment, and how long the facilitator holds the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uses:
+    """One payment, in several requests: what was answered, and what moved."""
+
+    payment: Payment
+    answers: Sequence[Answer]
+    moved: Sequence[Moved]
+
+    @property
+    def served(self) -> list[Answer]:
+        """The answers that are different goods."""
+        found = {each.body: each for each in self.answers if each.is_2xx and each.status != 202}
+        return list(found.values())
+
+    @property
+    def told(self) -> str:
+        """What was answered, and what moved."""
+        hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
+        return f"{hows}; {len(self.moved)} transfers"
+
+
+async def _uses(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
+    return Uses(payment=payment, answers=answers, moved=await play.moved())
+
+
+async def _again(play: Play) -> Uses:
+    """Buy, and send the same payment again when the goods have come as a whole."""
+    payment = await play.draft()
+    answers = [await play.pay(payment) for _ in range(3)]
+    return await _uses(play, payment, answers)
+
+
+async def _elsewhere(play: Play) -> Uses:
+    """Buy, and send the same payment for something else."""
+    other = play.other
+    payment = await play.draft()
+    answers = [await play.pay(payment), await play.pay(payment, other)]
+    return await _uses(play, payment, answers)
+
+
+async def _dearer(play: Play) -> Uses:
+    """Send the payment of the cheapest for the dearest, first of all."""
+    drafts = {item.shown: (await play.draft(item), item) for item in play.items}
+    by_price = sorted(drafts.values(), key=lambda each: each[0].auth.value)
+    (payment, _), (dear, item) = by_price[0], by_price[-1]
+    if payment.auth.value == dear.auth.value:
+        raise NotApplicable("everything that it sells has one price: give another with --also")
+    return await _uses(play, payment, [await play.pay(payment, item)])
+
+
+async def _another_query(play: Play) -> Uses:
+    """Buy, and send the same payment with another query."""
+    item = next((each for each in play.items if "?" in each.target), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a query: give one with --also")
+    name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
+    other = replace(item, target=f"{item.path}?{name}={value}-other")
+    payment = await play.draft(item)
+    return await _uses(
+        play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
+    )
+
+
+async def _another_body(play: Play) -> Uses:
+    """Buy, and send the same payment with another body."""
+    item = next((each for each in play.items if each.body), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    other = replace(item, body=_changed(item.body))
+    payment = await play.draft(item)
+    return await _uses(
+        play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
+    )
+
+
+def _changed(body: str) -> str:
+    """Return a JSON body with another text in it."""
+    from x402sim.protocol.messages import decoded, encode
+
+    value = decoded(body.encode())
+    if isinstance(value, dict):
+        value = {k: f"{v}-other" if isinstance(v, str) else v for k, v in value.items()}
+    return encode(value).decode()
+
+
+async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
+    """Send one payment in several requests at once, while the facilitator holds a path."""
+    payment, gate = await play.draft(), asyncio.Event()
+    play.double.strict = strict
+    with play.double.twisted(on(path, waits(gate))):
+        asked = asyncio.gather(*(play.pay(payment) for _ in range(MANY)))
+        await play.wait(HELD_S)
+        gate.set()
+        answers = await asked
+    return await _uses(play, payment, answers)
+
+
+async def _at_once_strict(play: Play) -> Uses:
+    return await _at_once(play, VERIFY, strict=True)
+
+
+async def _at_once_settling(play: Play) -> Uses:
+    return await _at_once(play, SETTLE, strict=True)
+
+
+async def _at_once_told_again(play: Play) -> Uses:
+    return await _at_once(play, VERIFY, strict=False)
+
+
+async def _two_payers(play: Play) -> Uses:
+    """Buy twice at once with two payments: both are served."""
+    payments = [await play.draft(), await play.draft()]
+    answers = await play.at_once(payments)
+    return await _uses(play, payments[0], answers)
+
+
+def one_release(play: Play, seen: Uses) -> Found:
+    """Tell whether one payment has bought more than one thing."""
+    extra = len(seen.served) - max(1, len(seen.moved))
+    if extra <= 0:
+        return None
+    return Violation(
+        expected="one payment buys one thing: the same answer again, or a refusal",
+        actual=seen.told,
+        loss=play.tokens(extra * seen.payment.auth.value, f"{extra} more served for nothing"),
+    )
+
+
+def _not_for_less(play: Play, seen: Uses) -> Found:
+    if not seen.served:
+        return None
+    return Violation(
+        expected="no success for a payment of another price",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "served for less than the price"),
+    )
+
+
+def _not_charged(play: Play, seen: Uses) -> Found:
+    if len(seen.moved) <= len(seen.served):
+        return None
+    base = sum(each.amount_base for each in seen.moved)
+    return Violation(
+        expected="no transfer for what is refused",
+        actual=seen.told,
+        loss=play.tokens(base, "charged and not served"),
+    )
+
+
+def _is_kept(play: Play, seen: Uses) -> Found:
+    again = seen.answers[1]
+    if again.is_2xx:
+        return "the same payment again gets the same answer"
+    return f"the same payment again is refused with {again.status}"
+
+
+def _in_order(play: Play, seen: Uses) -> Found:
+    wrong = next((each for each in seen.answers if each.is_server_error), None)
+    if wrong is None:
+        return None
+    return Violation(
+        expected="no 5xx for a payment that is used already or under way",
+        actual=seen.told,
+        why="a payer takes it for an outage",
+    )
+
+
+def _both(play: Play, seen: Uses) -> Found:
+    if len(seen.served) == len(seen.answers) == len(seen.moved):
+        return None
+    return Violation(expected="two payments, two answers", actual=seen.told)
+
+
+ONE = texts.derived(
+    texts.UNIQUE,
+    texts.NO_VALID_PAYMENT,
+    so="a nonce that is used prevents a replay only if the server does not serve on it again",
+)
+_CHARGED = Demand(
+    title="Charged only if served",
+    ground=texts.derived(
+        texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"
+    ),
+    test=_not_charged,
+    suffix="charged",
+)
+
+
+def _one(title: str) -> Demand:
+    return Demand(title=title, ground=ONE, test=one_release)
+
+
+ROWS = [
+    Row(
+        section="binding",
+        slug="elsewhere",
+        play=_elsewhere,
+        demands=[_one("A payment that was served buys nothing at another path")],
+    ),
+    Row(
+        section="binding",
+        slug="dearer",
+        play=_dearer,
+        demands=[
+            Demand(
+                title="The payment of something cheap does not buy something dear",
+                ground=texts.explicit(texts.MATCHES, texts.PARAMETERS),
+                test=_not_for_less,
+            ),
+            _CHARGED,
+        ],
+    ),
+    Row(
+        section="binding",
+        slug="query",
+        play=_another_query,
+        demands=[_one("A payment that was served buys nothing with another query")],
+    ),
+    Row(
+        section="binding",
+        slug="body",
+        play=_another_body,
+        demands=[_one("A payment that was served buys nothing with another body")],
+    ),
+    Row(
+        section="many",
+        slug="again",
+        play=_again,
+        demands=[
+            _one("The same payment, sent three times, buys one thing"),
+            Demand(
+                title="What the same payment gets when it was served",
+                ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
+                test=_is_kept,
+                suffix="kept",
+            ),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="at-once",
+        play=_at_once_strict,
+        demands=[
+            _one("One payment in five requests at once, verified together, buys one thing"),
+            Demand(
+                title="One payment in five requests at once: no 5xx",
+                ground=texts.ours(
+                    texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"
+                ),
+                test=_in_order,
+                suffix="answer",
+            ),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="at-once-settling",
+        play=_at_once_settling,
+        demands=[_one("One payment in five requests at once, settled together, buys one thing")],
+    ),
+    Row(
+        section="many",
+        slug="at-once-told-again",
+        play=_at_once_told_again,
+        demands=[
+            Demand(
+                title="One payment in five requests at once buys one thing, though the "
+                "facilitator says success to each",
+                ground=texts.ours(
+                    texts.UNIQUE,
+                    because="settle may be called more than once for one payment, and answers "
+                    "what it did: who keeps no claims serves each (x402-foundation/x402 803, 1805)",
+                ),
+                test=one_release,
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="two",
+        play=_two_payers,
+        demands=[
+            Demand(
+                title="Two payments at once are served, each once",
+                ground=texts.explicit(texts.SUCCESS),
+                test=_both,
+            )
+        ],
+    ),
+]

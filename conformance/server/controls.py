@@ -1,0 +1,61 @@
+"""Controls: a purchase that nothing is wrong with. A server that does not sell is not judged."""
+
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.payment import receipt_in
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.trade import Trade, trade
+
+
+async def _buys(play: Play) -> Trade:
+    return await trade(play, again=0)
+
+
+def _sells(play: Play, seen: Trade) -> Found:
+    offer = seen.payment.offer
+    wanted = (str(offer["payTo"]).lower(), seen.payment.auth.value)
+    moved = [(each.to.lower(), each.amount_base) for each in seen.moved]
+    if seen.is_served and moved == [wanted]:
+        return None
+    return Violation(
+        expected=f"200, and one transfer of {wanted[1]} base units to {wanted[0]}",
+        actual=seen.told,
+    )
+
+
+def _receipt(play: Play, seen: Trade) -> Found:
+    receipt, answer = receipt_in(play.dialect, seen.answers[0]), seen.answers[0]
+    hashes = {each.tx_hash for each in seen.moved}
+    name = str(receipt.get("transaction")).lower()
+    if receipt.get("success") is True and name in hashes:
+        return None
+    return Violation(
+        expected=f"{play.dialect.response_header} with success and the hash of the transfer",
+        actual=answer.how,
+        why="the payer has no proof that it has paid",
+    )
+
+
+ROWS = [
+    Row(
+        section="control",
+        slug="sells",
+        play=_buys,
+        is_control=True,
+        demands=[
+            Demand(
+                title="A good payment is served, and is one transfer of the price to the shop",
+                ground=texts.derived(
+                    texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"
+                ),
+                test=_sells,
+            ),
+            Demand(
+                title="The answer names the settlement",
+                ground=texts.explicit(texts.RESPONSE, texts.WHETHER, texts.TRANSACTION),
+                test=_receipt,
+                suffix="receipt",
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,188 @@
+"""A facilitator that refuses, is lost, cut, late or lies: what is served, and what is charged."""
+
+from collections.abc import Callable
+
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.double import (
+    SETTLE,
+    VERIFY,
+    Twist,
+    breaks,
+    first,
+    late,
+    on,
+    pending,
+    says,
+    twice,
+)
+from x402sim.suite.server.payment import receipt_in
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.trade import (
+    Trade,
+    of_a_lost_settlement,
+    of_no_settlement,
+    with_facilitator,
+)
+from x402sim.suite.wire import How, Reply, as_json
+
+NO = {
+    "success": False,
+    "errorReason": "insufficient_funds",
+    "transaction": "",
+    "network": "eip155:84532",
+}
+INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
+LATE_S = 8.0
+ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
+"""Where nobody listens."""
+
+_LOST = {
+    "lost": ("its answer is lost", lambda: breaks(How.LOST)),
+    "cut": ("its answer is cut", lambda: breaks(How.CUT)),
+    "empty": ("its answer is 200 {}", lambda: says(as_json({}), after=True)),
+    "page": (
+        "its answer is a page",
+        lambda: says(Reply(headers={"Content-Type": "text/html"}, body=b"<p>ok</p>"), after=True),
+    ),
+    "nothing": ("its answer is 200 without a body", lambda: says(Reply(), after=True)),
+    "gateway": (
+        "a proxy answers 502 in its place",
+        lambda: says(Reply(status=502, body=b"Bad Gateway"), after=True),
+    ),
+    "error": (
+        "it answers 500 after it has settled",
+        lambda: says(as_json({"error": "internal"}, 500), after=True),
+    ),
+    "twice": ("its answer comes twice in one body", twice),
+    "pending": ("it says that it is pending", lambda: pending("eip155:84532")),
+    "array": ("its answer is a list", lambda: says(as_json([]), after=True)),
+    "busy": (
+        "it answers 429 after it has settled",
+        lambda: says(as_json({"error": "slow down"}, 429), after=True),
+    ),
+}
+"""What becomes of the answer to settle, which has settled."""
+_SETTLE_NO = {
+    "refused": ("settle refuses", lambda: says(as_json(NO))),
+    "refused-400": ("settle refuses with 400", lambda: says(as_json(NO, 400))),
+    "settle-down": ("settle is 503", lambda: says(Reply(status=503))),
+    "settle-lost": ("settle ends the connection", lambda: says(Reply(how=How.LOST))),
+    "settle-empty": ("settle answers 200 {} and does nothing", lambda: says(as_json({}))),
+    "settle-null": (
+        "settle answers success null",
+        lambda: says(as_json(NO | {"success": None})),
+    ),
+    "settle-text": (
+        "settle answers that its success is the text false",
+        lambda: says(as_json(NO | {"success": "false"})),
+    ),
+    "settle-page": (
+        "settle answers a page with 200",
+        lambda: says(Reply(headers={"Content-Type": "text/html"}, body=b"<p>ok</p>")),
+    ),
+    "settle-moved": (
+        "settle redirects to where nobody is",
+        lambda: says(Reply(status=308, headers=ELSEWHERE)),
+    ),
+}
+"""What settle answers, which has not settled."""
+_VERIFY_NO = {
+    "invalid": ("verify says no", lambda: says(as_json(INVALID))),
+    "invalid-400": ("verify says no with 400", lambda: says(as_json(INVALID, 400))),
+    "invalid-text": (
+        "verify answers that isValid is the text false",
+        lambda: says(as_json(INVALID | {"isValid": "false"})),
+    ),
+    "verify-down": ("verify is 503", lambda: says(Reply(status=503))),
+    "verify-lost": ("verify ends the connection", lambda: says(Reply(how=How.LOST))),
+    "verify-empty": ("verify answers 200 {}", lambda: says(as_json({}))),
+    "verify-moved": (
+        "verify redirects to where nobody is",
+        lambda: says(Reply(status=308, headers=ELSEWHERE)),
+    ),
+}
+"""What verify answers; settle refuses meanwhile, so that what is served is served unpaid."""
+
+
+Make = Callable[[], Twist]
+
+
+def _once(make: Make) -> Make:
+    """Return what makes a twist of the first settlement only."""
+    return lambda: on(SETTLE, first(1, make()))
+
+
+def _always(path: str, make: Make) -> Make:
+    """Return what makes a twist of a path."""
+    return lambda: on(path, make())
+
+
+def _no() -> Twist:
+    return says(as_json(NO))
+
+
+def _reason(play: Play, seen: Trade) -> Found:
+    answer = seen.answers[0]
+    receipt = receipt_in(play.dialect, answer)
+    if not seen.settled or answer.is_2xx or answer.is_server_error:
+        return None
+    if receipt.get("success") is False and receipt.get("errorReason"):
+        return None
+    return Violation(
+        expected=f"{play.dialect.response_header} that says success false and why",
+        actual=answer.how,
+        why="rejected looks like unpaid, and the payer signs for ever",
+    )
+
+
+_REFUSAL = Demand(
+    title="A settlement that was refused is told with its reason",
+    ground=texts.derived(
+        texts.RESPONSE,
+        texts.REASON,
+        so="a settlement that failed is a result, too, and its reason is what a payer can act on",
+    ),
+    test=_reason,
+    suffix="reason",
+)
+
+ROWS = [
+    *(
+        Row(
+            section="order",
+            slug=f"settled-{slug}",
+            play=with_facilitator(_once(do)),
+            demands=of_a_lost_settlement(f"Settle has settled, and {what}"),
+        )
+        for slug, (what, do) in _LOST.items()
+    ),
+    Row(
+        section="order",
+        slug="settled-late",
+        play=with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S)))),
+        demands=of_a_lost_settlement(f"Settle has settled, and answers {LATE_S:g} s later"),
+        waits_s=LATE_S,
+    ),
+    *(
+        Row(
+            section="order",
+            slug=slug,
+            play=with_facilitator(_always(SETTLE, do)),
+            demands=[
+                *of_no_settlement(what[0].upper() + what[1:]),
+                *([_REFUSAL] if slug == "refused" else []),
+            ],
+        )
+        for slug, (what, do) in _SETTLE_NO.items()
+    ),
+    *(
+        Row(
+            section="order",
+            slug=slug,
+            play=with_facilitator(_always(VERIFY, do), _always(SETTLE, _no)),
+            demands=of_no_settlement(what[0].upper() + what[1:]),
+        )
+        for slug, (what, do) in _VERIFY_NO.items()
+    ),
+]

@@ -1,0 +1,255 @@
+"""Other spellings, methods and headers of a paid path: nothing of it is served without payment."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.play import Headers, Item, Play
+from x402sim.suite.server.raw import Answer
+
+ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
+OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
+REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-Path")
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A request without payment, and what was answered."""
+
+    about: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """Requests without payment, and what a payment got."""
+
+    tries: Sequence[Try]
+    goods: Answer
+    price: int
+
+
+def spellings(item: Item) -> Mapping[str, str]:
+    """Return other spellings of a target, with what each is."""
+    path, query = item.path, item.target.removeprefix(item.path)
+    head, _, last = path.rpartition("/")
+    first = f"%{ord(last[0]):02x}{last[1:]}" if last else "%2f"
+    found = {
+        "a slash behind it": f"{path}/",
+        "two slashes before it": f"/{path}",
+        "two slashes within": f"{head}//{last}",
+        "three slashes": f"//{path}",
+        "its first letter encoded": f"{head}/{first}",
+        "its first letter encoded twice": f"{head}/{first.replace('%', '%25')}",
+        "an encoded slash": f"{head}/%2f{last}",
+        "an encoded slash behind it": f"{path}%2f",
+        "a backslash": f"{head}\\{last}",
+        "an encoded backslash": f"{head}%5c{last}",
+        "capitals": f"{head}/{last.upper()}",
+        "a dot segment": f"{head}/./{last}",
+        "two dots": f"{head}/free/../{last}",
+        "encoded dots": f"{head}/free/%2e%2e/{last}",
+        "encoded dots and slash": f"{head}/free%2f..%2f{last}",
+        "a dot behind it": f"{path}.",
+        "a format behind it": f"{path}.json",
+        "a semicolon": f"{path};a=1",
+        "an encoded zero": f"{path}%00",
+        "an encoded blank": f"{path}%20",
+        "a tab": f"{path}%09",
+        "a fragment": f"{path}#paid",
+        "an encoded question mark": f"{path}%3f",
+        "a whole URL": f"http://127.0.0.1{path}",
+        "a whole URL of another host": f"http://free.example{path}",
+        "letters of full width": f"{head}/%ef%bd%97{last[1:]}",
+    }
+    return {about: target + query for about, target in found.items()}
+
+
+async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> Tries:
+    """Send requests without payment: what they are, method, target, headers."""
+    goods = await play.goods()
+    price = (await play.draft()).auth.value
+    found = [
+        Try(about, await play.ask(headers=headers, method=method, target=target))
+        for about, method, target, headers in requests
+    ]
+    return Tries(tries=found, goods=goods, price=price)
+
+
+async def _spelled(play: Play) -> Tries:
+    method = play.item.method
+    return await _tried(
+        play, [(about, method, to, ()) for about, to in spellings(play.item).items()]
+    )
+
+
+async def _methods(play: Play) -> Tries:
+    return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
+
+
+async def _overridden(play: Play) -> Tries:
+    item = play.item
+    found: list[tuple[str, str, str, Headers]] = [
+        (f"{method} with {name}: {item.method}", method, item.target, [(name, item.method)])
+        for name in OVERRIDES
+        for method in ("POST", "GET", "OPTIONS", "PUT")
+        if method != item.method
+    ]
+    found += [
+        (f"/ with {name}: {item.target}", item.method, to, [(name, item.target)])
+        for name in REWRITES
+        for to in ("/", "/free")
+    ]
+    found += [
+        (f"{name}: {text}", item.method, item.target, [(name, text)])
+        for name, text in (
+            ("X-Forwarded-Prefix", "/free"),
+            ("Host", "localhost"),
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("Authorization", "Bearer paid"),
+            ("Accept", "text/html"),
+            ("Sec-Fetch-Mode", "cors"),
+            ("Purpose", "prefetch"),
+            ("X-Middleware-Subrequest", "middleware:middleware:middleware:middleware:middleware"),
+        )
+    ]
+    return await _tried(play, found)
+
+
+async def _head(play: Play) -> Tries:
+    return await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """A HEAD with a payment, a GET with it, and what moved at the HEAD."""
+
+    head: Answer
+    get: Answer
+    moved: int
+    price: int
+
+
+async def _head_paid(play: Play) -> Charged:
+    payment = await play.draft()
+    head = await play.pay(payment, method="HEAD")
+    moved = len(await play.moved())
+    get = await play.pay(payment)
+    return Charged(head=head, get=get, moved=moved, price=payment.auth.value)
+
+
+def _nothing_served(play: Play, seen: Tries) -> Found:
+    got = [each for each in seen.tries if play.is_goods(each.answer, seen.goods)]
+    if not got:
+        return None
+    names = "; ".join(each.about for each in got[:6])
+    return Violation(
+        expected="no spelling, method or header gets what is sold without a payment",
+        actual=f"{names}: {got[0].answer.told}",
+        loss=play.tokens(seen.price, "served for nothing, as often as anybody likes"),
+    )
+
+
+def _no_errors(_: Play, seen: Tries) -> Found:
+    got = [each for each in seen.tries if each.answer.is_server_error and each.about != "TRACE"]
+    shown = "; ".join(f"{each.about}: {each.answer.status}" for each in got[:6])
+    return f"answered with a 5xx: {shown}" if got else None
+
+
+def _head_is_402(_: Play, seen: Tries) -> Found:
+    answer = seen.tries[0].answer
+    if not answer.is_2xx:
+        return None
+    return Violation(
+        expected="HEAD without payment is 402, or not allowed",
+        actual=answer.told,
+        why="a HEAD runs what is sold for nothing, and tells its length and headers",
+    )
+
+
+def _head_is_free(play: Play, seen: Charged) -> Found:
+    if not seen.moved or play.item.method != "GET" or seen.get.is_2xx:
+        return None
+    return Violation(
+        expected="HEAD takes no payment, or the same payment gets the goods by GET",
+        actual=f"HEAD: {seen.head.how}; {seen.moved} transfers; GET: {seen.get.how}",
+        loss=play.tokens(seen.price, "charged for an answer without a body"),
+    )
+
+
+def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) -> list[Demand]:
+    return [
+        Demand(
+            title=f"{what}: nothing is served unpaid",
+            ground=texts.derived(
+                texts.NO_VALID_PAYMENT,
+                texts.SIGNAL,
+                so="another spelling of the request does not attach a payment",
+            ),
+            test=test,
+        ),
+        Demand(
+            title=f"{what}: which of them are an error of the server",
+            ground=texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
+            test=_no_errors,
+            suffix="errors",
+        ),
+    ]
+
+
+ROWS = [
+    Row(
+        section="path",
+        slug="spelling",
+        play=_spelled,
+        absent=ONCE,
+        demands=_demands("Other spellings of a paid path"),
+    ),
+    Row(
+        section="path",
+        slug="method",
+        play=_methods,
+        absent=ONCE,
+        demands=_demands("Other methods of a paid path"),
+    ),
+    Row(
+        section="path",
+        slug="headers",
+        play=_overridden,
+        absent=ONCE,
+        demands=_demands("Headers that name another method or path"),
+    ),
+    Row(
+        section="path",
+        slug="head",
+        play=_head,
+        absent=ONCE,
+        demands=[
+            Demand(
+                title="HEAD without payment is no success",
+                ground=texts.ours(
+                    texts.NO_VALID_PAYMENT,
+                    because="HEAD runs the handler for nothing where only GET is guarded",
+                ),
+                test=_head_is_402,
+            )
+        ],
+    ),
+    Row(
+        section="path",
+        slug="head-paid",
+        play=_head_paid,
+        demands=[
+            Demand(
+                title="HEAD with a payment: charged only if served",
+                ground=texts.derived(
+                    texts.SUCCESS, texts.INTENT, so="an answer without a body is no goods"
+                ),
+                test=_head_is_free,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,359 @@
+"""Payments that are wrong in one thing, and headers that are none: nothing is served or charged."""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import PrivateKey, checksum
+from x402sim.protocol.eip3009 import Domain
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.payment import Dialect, Payment
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import Moved
+from x402sim.suite.server.trade import SERVED_ONLY_IF_SETTLED
+
+V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
+THIEF = checksum(PrivateKey(b"\x09" * 32).address)
+_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    "paid",
+    [],
+    {},
+    {"x402Version": 2},
+    {"x402Version": 2, "accepted": None, "payload": None},
+    {"x402Version": 2, "accepted": [], "payload": []},
+    {"x402Version": 2, "accepted": {}, "payload": {"authorization": None}},
+    {"x402Version": 1, "scheme": "exact", "network": "base-sepolia", "payload": 1},
+    {"x402Version": 1, "scheme": None, "network": None, "payload": {}},
+    {"x402Version": "two", "payload": {}},
+)
+HEADERS = {
+    "is empty": "",
+    "is no base64": "%%%",
+    "is a word": "paid",
+    "is base64 of bytes": base64.b64encode(b"\xff\xfe\x00\x01").decode(),
+    "is base64 of no JSON": base64.b64encode(b"{").decode(),
+    "is JSON, not base64": json.dumps({"x402Version": 2}),
+    **{f"is base64 of {json.dumps(value)}": x402.to_base64(value) for value in _VALUES},
+    "is deep": base64.b64encode(b"[" * 3000 + b"]" * 3000).decode(),
+    "has 6000 characters of nothing": "A" * 6000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What was answered to a payment that is wrong, and what moved."""
+
+    about: str
+    payment: Payment | None
+    answer: Answer
+    moved: tuple[Moved, ...]
+
+
+Changes = Callable[[Play, Payment], Mapping[str, Payment]]
+
+
+def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
+    """Return the play of payments that are wrong, each in a request."""
+
+    async def play(it: Play) -> list[Refusal]:
+        names, found = list(changes(it, await it.draft())), []
+        for about in names:  # each is a new payment: a nonce is kept with the first change
+            payment = changes(it, await it.draft())[about]
+            before = await it.room.height()
+            it.say(f"{about}:")
+            answer = await it.pay(payment)
+            moved = tuple(await it.room.moved(before))
+            found.append(Refusal(about=about, payment=payment, answer=answer, moved=moved))
+            if it.is_silent:
+                break
+        return found
+
+    return play
+
+
+async def _headers(play: Play) -> list[Refusal]:
+    found = []
+    before = await play.room.height()
+    for about, text in HEADERS.items():
+        answer = await play.ask(headers=[(play.dialect.payment_header, text)])
+        found.append(Refusal(about=about, payment=None, answer=answer, moved=()))
+        if play.is_silent:
+            break
+    moved = tuple(await play.room.moved(before))
+    return [*found[:-1], Refusal(about=found[-1].about, payment=None, answer=answer, moved=moved)]
+
+
+def not_served(play: Play, seen: list[Refusal]) -> Found:
+    """Tell whether any of them was served."""
+    for each in seen:
+        if each.answer.is_2xx:
+            price = int((each.payment.offer if each.payment else {}).get(play.dialect.amount, 0))
+            return Violation(
+                expected=f"{each.about}: no success",
+                actual=f"{each.answer.how}; {len(each.moved)} transfers",
+                loss=play.tokens(price, "served for less than the price") if price else None,
+                why="served for nothing",
+            )
+    return None
+
+
+def not_charged(play: Play, seen: list[Refusal]) -> Found:
+    """Tell whether any of them moved money."""
+    for each in seen:
+        if each.moved and not each.answer.is_2xx:
+            base = sum(moved.amount_base for moved in each.moved)
+            return Violation(
+                expected=f"{each.about}: no transfer",
+                actual=f"{each.answer.how}; {len(each.moved)} transfers",
+                loss=play.tokens(base, "charged for a payment that was refused"),
+            )
+    return None
+
+
+def is_answer(_: Play, seen: list[Refusal]) -> Found:
+    """Tell whether each answer is one to a payment: 4xx, and no 5xx or silence."""
+    for each in seen:
+        if not each.answer.status or each.answer.is_server_error:
+            return Violation(
+                expected=f"{each.about}: 400 or 402",
+                actual=each.answer.how,
+                why="anybody can send it, and a payer takes it for an outage and tries again",
+            )
+    return None
+
+
+def _is_400_or_402(_: Play, seen: list[Refusal]) -> Found:
+    other = [
+        f"{each.about}: {each.answer.status}"
+        for each in seen
+        if each.answer.status not in (400, 402) and not each.answer.is_server_error
+    ]
+    return "; ".join(other) or None
+
+
+def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
+    found = [
+        Demand(
+            title=f"{title}: nothing is served",
+            ground=texts.derived(
+                texts.NO_VALID_PAYMENT, texts.PARAMETERS, so="what is not valid buys nothing"
+            ),
+            test=not_served,
+        ),
+        Demand(
+            title=f"{title}: nothing is charged",
+            ground=texts.derived(
+                texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"
+            ),
+            test=not_charged,
+            suffix="charged",
+        ),
+        Demand(
+            title=f"{title}: the answer is no 5xx",
+            ground=texts.derived(
+                texts.STATUS_INVALID,
+                texts.STATUS_FAILED,
+                texts.STATUS_SERVER,
+                so="there is a status for a payment that is wrong, and a server's error is another",
+            ),
+            test=is_answer,
+            suffix="answer",
+        ),
+    ]
+    if is_header:
+        found.append(
+            Demand(
+                title=f"{title}: which other status it is",
+                ground=texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
+                test=_is_400_or_402,
+                suffix="status",
+            )
+        )
+    return found
+
+
+def _less(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    value = payment.auth.value
+    return {
+        "one base unit": payment.signed(value=1),
+        "one base unit less": payment.signed(value=value - 1),
+        "nothing": payment.signed(value=0),
+    }
+
+
+def _accepted_less(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    cheap = payment.signed(value=1).said("accepted.amount", "1")
+    return {"signed for 1, and the copy of the offer says 1": cheap}
+
+
+def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    paid = payment.signed(to=PrivateKey(b"\x09" * 32).address)
+    found = {"signed for another account": paid}
+    if play.dialect is Dialect.V2:
+        found["and the copy of the offer names it"] = paid.said("accepted.payTo", THIEF)
+    return found
+
+
+def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    domain = payment.domain
+    other = PrivateKey(b"\x0a" * 32).address
+    fake = payment.signed(domain=Domain(domain.name, domain.version, domain.chain_id, other))
+    found = {"signed for another token": fake}
+    if play.dialect is Dialect.V2:
+        found["and the copy of the offer names it"] = fake.said("accepted.asset", checksum(other))
+    return found
+
+
+def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    own = payment.domain
+    signed = payment.signed(domain=Domain(own.name, own.version, 8453, own.verifying_contract))
+    where = "accepted.network" if play.dialect is Dialect.V2 else "network"
+    name = "eip155:8453" if play.dialect is Dialect.V2 else "base"
+    return {
+        "signed for another chain": signed,
+        "and it names that chain": signed.said(where, name),
+        "named for another chain, and signed for ours": payment.said(where, name),
+    }
+
+
+def _another_scheme(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    where = "accepted.scheme" if play.dialect is Dialect.V2 else "scheme"
+    return {"it names the scheme upto": payment.said(where, "upto")}
+
+
+def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    other = Wallet("0x" + "0b" * 32)
+    signature = payment.body["payload"]["signature"]
+    flipped = signature[:-4] + ("0" if signature[-4] != "0" else "1") + signature[-3:]
+    return {
+        "signed by somebody else": payment.said(
+            "payload.signature",
+            Payment.signed(
+                Payment(
+                    dialect=payment.dialect,
+                    network=payment.network,
+                    wallet=other,
+                    offer=payment.offer,
+                    auth=payment.auth,
+                    domain=payment.domain,
+                    body=payment.body,
+                )
+            ).body["payload"]["signature"],
+        ),
+        "one digit of the signature is another": payment.said("payload.signature", flipped),
+        "the signature is 0x": payment.said("payload.signature", "0x"),
+        "the amount was changed after signing": payment.said("payload.authorization.value", "1"),
+    }
+
+
+def _windows(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    now_s = payment.auth.valid_after + 600
+    return {
+        "expired": payment.signed(valid_before=now_s - 5),
+        "not yet valid": payment.signed(valid_after=now_s + 3600, valid_before=now_s + 7200),
+    }
+
+
+def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    poor = Wallet("0x" + "0c" * 32)
+    empty = Payment(
+        dialect=payment.dialect,
+        network=payment.network,
+        wallet=poor,
+        offer=payment.offer,
+        auth=payment.auth,
+        domain=payment.domain,
+        body=payment.body,
+    )
+    return {"the payer has nothing": empty.signed(from_=poor.address_bytes)}
+
+
+def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    names = ["payload", "payload.authorization", "payload.signature", "payload.authorization.nonce"]
+    names += ["accepted"] if play.dialect is Dialect.V2 else ["scheme", "network"]
+    found = {f"{name} is missing": payment.said(name, None) for name in names}
+    found["payload is a text"] = payment.said("payload", "paid")
+    found["x402Version is 3"] = payment.said("x402Version", 3)
+    found["x402Version is a text"] = payment.said("x402Version", "one")
+    return found
+
+
+async def _in_the_other_header(play: Play) -> list[Refusal]:
+    """Send a payment of this version in the header of the other one."""
+    payment = await play.draft()
+    other = x402.PAYMENT_HEADERS[2 if play.dialect is Dialect.V1 else 1]
+    answer = await play.ask(headers=[(other, payment.text)])
+    moved = tuple(await play.moved())
+    return [Refusal(about=f"in {other}", payment=payment, answer=answer, moved=moved)]
+
+
+def _served_or_not(play: Play, seen: list[Refusal]) -> str:
+    return "taken" if seen[0].answer.is_2xx else f"refused with {seen[0].answer.status}"
+
+
+_WRONG: dict[str, tuple[str, Changes]] = {
+    "amount": ("Signed for less", _less),
+    "payee": ("Signed for another account", _another_payee),
+    "token": ("Signed for another token", _another_token),
+    "chain": ("Another chain", _another_chain),
+    "scheme": ("Another scheme", _another_scheme),
+    "signature": ("A signature that is not the payer's", _forged),
+    "window": ("Expired, or not yet valid", _windows),
+    "balance": ("A payer without money", _poor),
+    "fields": ("A payment with a part missing", _unsaid),
+}
+
+ROWS = [
+    *(
+        Row(section="payment", slug=slug, play=refuses(changes), demands=_demands(title))
+        for slug, (title, changes) in _WRONG.items()
+    ),
+    Row(
+        section="payment",
+        slug="accepted",
+        play=refuses(_accepted_less),
+        absent=V2_ONLY,
+        demands=_demands("The copy of the offer names another price"),
+    ),
+    Row(
+        section="header",
+        slug="malformed",
+        play=_headers,
+        demands=_demands("A header that is no payment", is_header=True),
+    ),
+    Row(
+        section="header",
+        slug="other",
+        play=_in_the_other_header,
+        demands=[
+            Demand(
+                title="A payment in the other version's header: charged only if served",
+                ground=SERVED_ONLY_IF_SETTLED,
+                test=not_charged,
+            ),
+            Demand(
+                title="A payment in the other version's header: the answer is no 5xx",
+                ground=texts.derived(
+                    texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"
+                ),
+                test=is_answer,
+                suffix="answer",
+            ),
+            Demand(
+                title="Whether a payment in the other version's header is taken",
+                ground=texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
+                test=_served_or_not,
+                suffix="taken",
+            ),
+        ],
+    ),
+]

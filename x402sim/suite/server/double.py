@@ -1,0 +1,217 @@
+"""The facilitator of a room: it settles as ours does, unless a case has it hang, lie or fail.
+
+A payment that it has settled, settled again, is answered as before: settle may be called more than
+once for one payment. A case about races makes it `strict`: then a used nonce is refused.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from x402sim.protocol.messages import encode
+from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json
+
+VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
+USED = as_json(
+    {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
+)
+"""How a `strict` facilitator answers a nonce that it was asked to settle before."""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """One request to the facilitator, and what it was answered; None before that."""
+
+    path: str
+    body: Any
+    reply: Reply | None = None
+    is_done: bool = False
+    """Whether our facilitator has worked on it."""
+
+    @property
+    def nonce(self) -> str:
+        """The nonce of the payment, in small letters; empty without one."""
+        found: Any = self.body
+        for name in ("paymentPayload", "payload", "authorization", "nonce"):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found.lower() if isinstance(found, str) else ""
+
+
+Go = Callable[[], Awaitable[Reply]]
+Twist = Callable[[Asked, Go], Awaitable[Reply | None]]
+"""What a case makes of a request: an answer of its own, or None, which leaves it to our
+facilitator. `go` asks it before.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Double:
+    """A facilitator: what it was asked, and what twists its answers."""
+
+    url: str
+    """Our facilitator's."""
+    http: httpx.AsyncClient
+    asked: list[Asked] = field(default_factory=list)
+    twists: list[Twist] = field(default_factory=list)
+    strict: bool = False
+    _settled: dict[str, Reply] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    """The nonces that settle was asked about."""
+
+    @contextmanager
+    def twisted(self, *twists: Twist) -> Iterator[None]:
+        """Twist the answers within a `with` block; the last twist is the first to be asked."""
+        self.twists += twists
+        try:
+            yield
+        finally:
+            self.twists = [each for each in self.twists if each not in twists]
+
+    def count(self, path: str, nonce: str = "") -> int:
+        """Return how often a path was asked, about a payment or about any."""
+        return sum(each.path == path and nonce.lower() in ("", each.nonce) for each in self.asked)
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer a request over HTTP."""
+        asked = Asked(request.path.rstrip("/") or "/", request.json)
+        self.asked.append(asked)
+        done: list[Reply] = []
+
+        async def go() -> Reply:
+            if not done:
+                done.append(await self._forward(request, asked))
+                asked.is_done = True
+            return done[0]
+
+        for twist in reversed(list(self.twists)):
+            if (reply := await twist(asked, go)) is not None:
+                asked.reply = reply
+                return reply
+        asked.reply = await go()
+        return asked.reply
+
+    async def _forward(self, request: Request, asked: Asked) -> Reply:
+        is_settle = asked.path == SETTLE and asked.nonce
+        if is_settle and self.strict and asked.nonce in self._taken:
+            return USED
+        if is_settle and asked.nonce in self._settled:
+            return self._settled[asked.nonce]
+        if is_settle:
+            self._taken.add(asked.nonce)
+        content = {"Content-Type": request.headers.get("content-type", "application/json")}
+        got = await self.http.request(
+            request.method, self.url + request.target, content=request.body, headers=content
+        )
+        reply = Reply(
+            status=got.status_code,
+            headers={"Content-Type": got.headers.get("content-type", "application/json")},
+            body=got.content,
+        )
+        said = got.json() if is_settle and got.status_code == 200 else {}
+        if isinstance(said, dict) and said.get("success") is True:
+            self._settled[asked.nonce] = reply
+        return reply
+
+
+# --- twists ------------------------------------------------------------------------------
+
+
+def on(path: str, do: Twist) -> Twist:
+    """Return a twist of one path only."""
+
+    async def twist(asked: Asked, go: Go) -> Reply | None:
+        return await do(asked, go) if asked.path == path else None
+
+    return twist
+
+
+def first(count: int, do: Twist) -> Twist:
+    """Return a twist that happens so often, and then no more."""
+    left = count
+
+    async def twist(asked: Asked, go: Go) -> Reply | None:
+        nonlocal left
+        if left <= 0:
+            return None
+        left -= 1
+        return await do(asked, go)
+
+    return twist
+
+
+def says(reply: Reply, *, after: bool = False) -> Twist:
+    """Return a twist with this answer, perhaps `after` the work is done."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        if after:
+            await go()
+        return reply
+
+    return twist
+
+
+def breaks(how: How) -> Twist:
+    """Return a twist that does the work, and whose answer is lost or cut."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        done = await go()
+        return Reply(status=done.status, headers=done.headers, body=done.body, how=how)
+
+    return twist
+
+
+def late(seconds: float, *, after: bool = True) -> Twist:
+    """Return a twist that answers so many seconds late: after the work is done, or before."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        if not after:
+            await CLOCK.sleep(seconds)
+            return await go()
+        done = await go()
+        await CLOCK.sleep(seconds)
+        return done
+
+    return twist
+
+
+def waits(gate: asyncio.Event) -> Twist:
+    """Return a twist that answers when a gate opens."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        await gate.wait()
+        return await go()
+
+    return twist
+
+
+def pending(network: str) -> Twist:
+    """Return a twist that sends the payment, and says that it is not known to be mined yet."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        done = await go()
+        said = httpx.Response(done.status, content=done.body).json()
+        return as_json(
+            {
+                "success": False,
+                "errorReason": "settlement_pending",
+                "transaction": said.get("transaction", ""),
+                "network": said.get("network", network),
+                "payer": said.get("payer", ""),
+            }
+        )
+
+    return twist
+
+
+def twice() -> Twist:
+    """Return a twist that does the work, and says it in two JSON texts one after the other."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        done = await go()
+        return Reply(headers=done.headers, body=done.body + encode({}) + done.body)
+
+    return twist

@@ -1,0 +1,189 @@
+"""What a 402 offers, and a payment for it, with every way to make it wrong in one thing."""
+
+import base64
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import PrivateKey, from_hex, parse_address, sign, to_hex
+from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.networks import Network
+from x402sim.suite.server.raw import Answer
+
+BEFORE_S = 600
+"""How long before now a window opens, as the public clients have it."""
+MOST_TIMEOUT_S = 3600
+"""The longest time to pay that is signed for, whatever is offered."""
+_FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
+
+
+class Dialect(StrEnum):
+    """A version of the standard; the value is its name on the command line and in ids."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+    @property
+    def version(self) -> x402.Version:
+        """The number of the version."""
+        return 1 if self is Dialect.V1 else 2
+
+    @property
+    def amount(self) -> str:
+        """What it calls the amount."""
+        return "maxAmountRequired" if self is Dialect.V1 else "amount"
+
+    @property
+    def payment_header(self) -> str:
+        """The header that carries a payment."""
+        return x402.PAYMENT_HEADERS[self.version]
+
+    @property
+    def response_header(self) -> str:
+        """The header that says what became of it."""
+        return x402.RESPONSE_HEADERS[self.version]
+
+
+def required_in(dialect: Dialect, answer: Answer) -> dict[str, Any] | None:
+    """Return what a 402 demands in a version: its header's JSON, or its body; None without it."""
+    if dialect is Dialect.V2:
+        found = x402.json_in(answer.headers.get(x402.REQUIRED_HEADER.lower()))
+    else:
+        found = answer.json
+    is_it = isinstance(found, dict) and found.get("x402Version") == dialect.version
+    return found if is_it and isinstance(found.get("accepts"), list) else None
+
+
+def offers_in(dialect: Dialect, answer: Answer) -> list[dict[str, Any]]:
+    """Return the offers of a 402 in a version."""
+    required = required_in(dialect, answer) or {}
+    return [each for each in required.get("accepts", []) if isinstance(each, dict)]
+
+
+def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
+    """Return the first offer that a payer of the case can pay; None without one."""
+    ours = x402.network_name(dialect.version, network)
+    for each in offers_in(dialect, answer):
+        given = each.get("extra")
+        extra = given if isinstance(given, dict) else {}
+        try:
+            is_ours = parse_address(str(each.get("asset"))) == network.asset
+            parse_address(str(each.get("payTo")))
+        except ValueError:
+            continue
+        amount = each.get(dialect.amount)
+        is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
+        named = each.get("scheme") == x402.SCHEME and each.get("network") == ours
+        if named and is_ours and is_amount and x402.unsupported_in(extra) is None:
+            return each
+    return None
+
+
+def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
+    """Return what an answer says of a settlement; empty if it says nothing."""
+    found = x402.json_in(answer.headers.get(dialect.response_header.lower()))
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """A payment before it is sent; a copy with each change.
+
+    `said` changes a value of the JSON and leaves the signature; `signed` changes the authorization
+    and signs it anew.
+    """
+
+    dialect: Dialect
+    network: Network
+    wallet: Wallet
+    offer: Mapping[str, Any]
+    auth: Authorization
+    domain: Domain
+    body: Mapping[str, Any]
+
+    @property
+    def nonce(self) -> str:
+        """The nonce, as hex."""
+        return to_hex(self.auth.nonce)
+
+    @property
+    def text(self) -> str:
+        """The text of the header."""
+        return base64.b64encode(json.dumps(self.body).encode()).decode()
+
+    @property
+    def header(self) -> tuple[str, str]:
+        """The header that carries it."""
+        return self.dialect.payment_header, self.text
+
+    def said(self, path: str, value: Any) -> "Payment":
+        """Return it with another value at a path of names with dots; None takes it away."""
+        body = copy.deepcopy(dict(self.body))
+        *above, last = path.split(".")
+        place = body
+        for key in above:
+            place = place.setdefault(key, {})
+        if value is None:
+            place.pop(last, None)
+        else:
+            place[last] = value
+        return replace(self, body=body)
+
+    def signed(self, *, domain: Domain | None = None, **fields: Any) -> "Payment":
+        """Return it with these fields of the authorization, signed anew by its wallet."""
+        auth = msgspec.structs.replace(self.auth, **fields)
+        domain = domain or self.domain
+        key = PrivateKey(from_hex(self.wallet.private_key, 32))
+        payload = msgspec.to_builtins(
+            x402.exact_payload(auth, sign(transfer_digest(auth, domain), key))
+        )
+        body = {**copy.deepcopy(dict(self.body)), "payload": payload}
+        return replace(self, auth=auth, domain=domain, body=body)
+
+
+def paying(
+    dialect: Dialect,
+    network: Network,
+    wallet: Wallet,
+    required: Mapping[str, Any],
+    offer: Mapping[str, Any],
+    now_s: int,
+    nonce: bytes,
+) -> Payment:
+    """Return a payment of an offer that nothing is wrong with."""
+    timeout = offer.get("maxTimeoutSeconds")
+    timeout_s = min(timeout, MOST_TIMEOUT_S) if isinstance(timeout, int) and timeout > 0 else 60
+    auth = Authorization(
+        wallet.address_bytes,
+        parse_address(str(offer["payTo"])),
+        int(offer[dialect.amount]),
+        now_s - BEFORE_S,
+        now_s + timeout_s,
+        nonce,
+    )
+    body: dict[str, Any] = {"x402Version": dialect.version}
+    if dialect is Dialect.V2:
+        if isinstance(required.get("resource"), dict):
+            body["resource"] = required["resource"]
+        body["accepted"] = dict(offer)
+        if isinstance(required.get("extensions"), dict):
+            body["extensions"] = required["extensions"]
+    else:
+        body |= {"scheme": offer["scheme"], "network": offer["network"]}
+    empty = Payment(
+        dialect=dialect,
+        network=network,
+        wallet=wallet,
+        offer=offer,
+        auth=auth,
+        domain=network.domain,
+        body=body,
+    )
+    return empty.signed()

@@ -1,0 +1,199 @@
+"""One case as it is played: what it may ask and look at, and what a report shows of it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from x402sim.report.results import Loss
+from x402sim.rng import Rng
+from x402sim.suite.server.double import Double
+from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
+from x402sim.suite.server.raw import Answer, send
+from x402sim.suite.server.room import Moved, Room
+from x402sim.suite.server.start import CLOCK
+from x402sim.suite.verdict import Inconclusive, NotApplicable
+
+MOST_LINES = 60
+Headers = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that is sold: a request, which buys it when it carries a payment."""
+
+    method: str
+    target: str
+    body: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path, without the query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def shown(self) -> str:
+        """How it is given on the command line."""
+        method = "" if self.method == "GET" else self.method
+        return " ".join(filter(None, (method, self.target, self.body)))
+
+    @property
+    def content(self) -> bytes | None:
+        """The body of the request; None without one."""
+        return self.body.encode() if self.body else None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers that the body needs."""
+        return [("Content-Type", "application/json")] if self.body else []
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Play:
+    """What a case has in its hands: a room, a version, what is sold, and what has happened."""
+
+    room: Room
+    dialect: Dialect
+    items: Sequence[Item]
+    name: str
+    patience_s: float
+    lines: list[str] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    since: int = 0
+    """The height of the chain when it began."""
+    _drawn: int = 0
+    _rng: Rng = field(init=False)
+
+    async def begin(self) -> "Play":
+        """Note where the chain is."""
+        self._rng = self.room.rng
+        self.since = await self.room.height()
+        return self
+
+    @property
+    def item(self) -> Item:
+        """What is bought."""
+        return self.items[0]
+
+    @property
+    def other(self) -> Item:
+        """Something else that is sold, at another path; raises `NotApplicable` without one."""
+        found = next((each for each in self.items[1:] if each.path != self.item.path), None)
+        if found is None:
+            raise NotApplicable("it needs two paid paths: give another with --also")
+        return found
+
+    @property
+    def double(self) -> Double:
+        """The facilitator."""
+        return self.room.double
+
+    def draw(self) -> bytes:
+        """Return 32 bytes that nobody has drawn before."""
+        self._drawn += 1
+        return self._rng.secret(f"{self.name} {self._drawn}")
+
+    # --- what it asks -----------------------------------------------------------------------
+
+    async def ask(
+        self,
+        item: Item | None = None,
+        headers: Headers = (),
+        *,
+        method: str = "",
+        target: str = "",
+    ) -> Answer:
+        """Send a request, of an item by default; never raises for what the server does."""
+        it = item or self.item
+        answer = await send(
+            self.room.port,
+            method or it.method,
+            target or it.target,
+            [*it.headers, *headers],
+            it.content,
+            self.patience_s,
+        )
+        self.answers.append(answer)
+        self.say(answer.told)
+        return answer
+
+    async def draft(self, item: Item | None = None) -> Payment:
+        """Ask for an item, and return a payment of its offer that nothing is wrong with."""
+        answer = await self.ask(item)
+        offer = payable(self.dialect, answer, self.room.network)
+        if answer.status != 402 or offer is None:
+            raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
+        required = required_in(self.dialect, answer) or {}
+        return paying(
+            self.dialect,
+            self.room.network,
+            self.room.payer,
+            required,
+            offer,
+            CLOCK.now_s(),
+            self.draw(),
+        )
+
+    async def pay(self, payment: Payment, item: Item | None = None, **how: Any) -> Answer:
+        """Ask for an item with a payment."""
+        answer = await self.ask(item, [payment.header], **how)
+        self.lines[-1:] = [f"paying {payment.nonce[:12]}…: {line}" for line in self.lines[-1:]]
+        return answer
+
+    async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
+        """Ask with each of these payments at once."""
+        return list(await asyncio.gather(*(self.pay(each) for each in payments)))
+
+    async def wait(self, seconds: float) -> None:
+        """Wait in real time."""
+        await CLOCK.sleep(seconds)
+
+    async def goods(self, item: Item | None = None) -> Answer:
+        """Return what a good payment of an item gets, in this room; raises `Inconclusive`."""
+        it = item or self.item
+        key = (str(self.dialect), it.shown)
+        if key not in self.room.goods:
+            answer = await self.pay(await self.draft(it), it)
+            if not answer.is_2xx:
+                raise Inconclusive(f"a good payment was not served: {answer.how}")
+            self.room.goods[key] = answer
+        return self.room.goods[key]
+
+    # --- what became of it ------------------------------------------------------------------
+
+    def is_goods(self, answer: Answer, goods: Answer) -> bool:
+        """Tell whether an answer is like what was paid for: a success with the same fields."""
+        if not answer.is_2xx or not answer.body:
+            return False
+        sold, got = goods.json, answer.json
+        if isinstance(sold, dict) and sold:
+            return isinstance(got, dict) and got.keys() == sold.keys()
+        same = answer.headers.get("content-type") == goods.headers.get("content-type")
+        return same and got is None
+
+    async def moved(self) -> list[Moved]:
+        """Return what left the payer since the case began."""
+        mine = self.room.payer.address.lower()
+        found = [each for each in await self.room.moved(self.since) if each.sender.lower() == mine]
+        self.say(f"on the chain: {len(found)} transfers of {sum(m.amount_base for m in found)}")
+        return found
+
+    def tokens(self, base: int, why: str) -> Loss:
+        """Return a loss of so many base units of the token."""
+        network = self.room.network
+        return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether an answer did not come."""
+        return any(not each.status for each in self.answers)
+
+    def say(self, line: str) -> None:
+        """Write a line for the report."""
+        if len(self.lines) < MOST_LINES:
+            self.lines.append(line)
+
+    @property
+    def told(self) -> str:
+        """What happened, in lines."""
+        return "\n".join(self.lines)

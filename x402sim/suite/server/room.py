@@ -1,0 +1,180 @@
+"""A room: one world with one started server, in which cases are played in turn.
+
+The world is a chain with our facilitator, and the double that stands between it and the server.
+Money is counted on the chain itself.
+"""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from x402sim.clock import stopwatch
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
+from x402sim.suite.facilitator.start import free_port
+from x402sim.suite.server.double import Double
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.start import Given, Running, Server
+from x402sim.suite.wire import listening
+from x402sim.world.server.local import LocalServer, certificates
+from x402sim.world.world import World
+
+ACCOUNTS = 4
+"""How many payers have a thousand tokens each; the cases of a room pay with the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A transfer of the token."""
+
+    sender: str
+    to: str
+    amount_base: int
+    tx_hash: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room:
+    """A world with a server in it."""
+
+    name: str
+    network: Network
+    server: Server
+    rng: Rng
+    world: LocalServer
+    double: Double
+    facilitator_url: str
+    """The double's."""
+    http: httpx.AsyncClient
+    folder: Path
+    pay_to: str
+    running: Running | None = None
+    start_s: float = 0
+    goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    """What a good payment got, by version and by what was bought."""
+    _stack: AsyncExitStack
+    _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _starts: int = 0
+
+    async def start(self) -> None:
+        """Start the server; raises `NotReady`."""
+        elapsed, state = stopwatch(), self.folder / "state"
+        state.mkdir(exist_ok=True)
+        given = Given(
+            port=free_port(),
+            facilitator_url=self.facilitator_url,
+            rpc_url=self.world.rpc_url,
+            pay_to=self.pay_to,
+            network=self.network,
+            state_dir=str(state),
+        )
+        folder = self.folder / str(self._starts)
+        folder.mkdir()
+        self._starts += 1
+        self.running = await self._subject.enter_async_context(self.server.start(given, folder))
+        self.start_s = elapsed()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        self.running = None
+        await self._subject.aclose()
+        await self._stack.aclose()
+
+    @property
+    def port(self) -> int:
+        """The server's."""
+        assert self.running is not None
+        return self.running.port
+
+    @property
+    def has_ended(self) -> str:
+        """How the server ended by itself; empty while it runs."""
+        return self.running.has_ended if self.running else "it was stopped"
+
+    @property
+    def payer(self) -> Wallet:
+        """The wallet that pays."""
+        return self.world.wallets[0]
+
+    def tidy(self) -> None:
+        """Take away what a case has made of the facilitator."""
+        self.double.twists.clear()
+        self.double.strict = False
+
+    async def _rpc(self, method: str, *params: object) -> object:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        answer = (await self.http.post(self.world.rpc_url, json=asked)).json()
+        return answer["result"]
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+        return int(str(await self._rpc("eth_blockNumber")), 16)
+
+    async def moved(self, since: int) -> list[Moved]:
+        """Return the transfers after a block."""
+        wanted = {
+            "fromBlock": hex(since + 1),
+            "toBlock": "latest",
+            "address": checksum(self.network.asset),
+            "topics": [to_hex(abi.TRANSFER_EVENT)],
+        }
+        if await self.height() <= since:
+            return []
+        logs = await self._rpc("eth_getLogs", wanted)
+        assert isinstance(logs, list)
+        return [
+            Moved(
+                sender="0x" + log["topics"][1][-40:],
+                to="0x" + log["topics"][2][-40:],
+                amount_base=int(log["data"], 16),
+                tx_hash=log["transactionHash"],
+            )
+            for log in logs
+        ]
+
+
+async def opened(
+    server: Server, network: Network, seed: int, name: str, facilitator_port: int = 0
+) -> Room:
+    """Open a room, and start the server in it; raises `NotReady`.
+
+    `facilitator_port` is that of its facilitator, 0 for any.
+    """
+    rng = Rng(seed)
+    own_seed = int.from_bytes(rng.secret(f"world of {name}")[:6])
+    options = World(
+        network=network, has_service=False, unlocked=False, accounts=ACCOUNTS, seed=own_seed
+    )
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(LocalServer(options))
+        http = httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=60)
+        await stack.enter_async_context(http)
+        double = Double(world.facilitator_url, http)
+        port = await stack.enter_async_context(listening(double.answer, facilitator_port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-server-"))
+        room = Room(
+            name=name,
+            network=network,
+            server=server,
+            rng=rng,
+            world=world,
+            double=double,
+            facilitator_url=f"http://127.0.0.1:{port}",
+            http=http,
+            folder=Path(folder),
+            pay_to=checksum(PrivateKey(rng.secret(f"shop of {name}")).address),
+            _stack=stack.pop_all(),
+        )
+    try:
+        await room.start()
+    except BaseException:
+        await asyncio.shield(room.close())
+        raise
+    return room

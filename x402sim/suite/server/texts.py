@@ -1,0 +1,120 @@
+"""The sentences that demands on a server come from, each with the revision it stands in."""
+
+from x402sim.suite.texts import (
+    derived as derived,
+    explicit as explicit,
+    ours as ours,
+    said as _said,
+    silent as silent,
+)
+
+# --- the answer ----------------------------------------------------------------------------
+
+SUCCESS = _said("v2", "4", "Success: Request successful, payment verified and settled")
+INVALID_REQUEST = _said(
+    "v2", "4", "Invalid Request: Invalid payment payload or payment requirements"
+)
+NO_VALID_PAYMENT = _said(
+    "v2",
+    "2",
+    "If no valid payment is attached, the server responds with a payment required signal and "
+    "payment requirements",
+)
+VERIFIES = _said(
+    "v2", "2", "Server verifies the payment authorization and initiates blockchain settlement"
+)
+SIGNAL = _said(
+    "http",
+    "Payment Required Signaling",
+    'The server indicates payment is required using the HTTP 402 "Payment Required" status code',
+)
+REQUIRED = _said(
+    "http",
+    "Payment Required Signaling",
+    "HTTP 402 status code with `PAYMENT-REQUIRED` header",
+)
+RESPONSE = _said(
+    "http",
+    "Settlement Response Delivery",
+    "Servers communicate payment settlement results using the `PAYMENT-RESPONSE` header",
+)
+STATUS_SUCCESS = _said(
+    "http", "Error Handling", "Success: 200, Payment verified and settled successfully"
+)
+STATUS_INVALID = _said(
+    "http", "Error Handling", "Invalid Payment: 400, Malformed payment payload or requirements"
+)
+STATUS_FAILED = _said(
+    "http", "Error Handling", "Payment Failed: 402, Payment verification or settlement failed"
+)
+STATUS_SERVER = _said(
+    "http",
+    "Error Handling",
+    "Server Error: 500, Internal server error during payment processing",
+)
+WHETHER = _said("v2", "5.3.2", "`success`: Indicates whether the payment settlement was successful")
+TRANSACTION = _said(
+    "v2",
+    "5.3.2",
+    "`transaction`: Blockchain transaction hash (empty string if settlement failed)",
+)
+REASON = _said(
+    "v2",
+    "5.3.2",
+    "`errorReason`: Error reason if settlement failed (omitted if successful)",
+)
+
+# --- the offer -----------------------------------------------------------------------------
+
+FIELDS = _said(
+    "v2",
+    "5.1.2",
+    "`scheme`, `network`, `amount`, `asset`, `payTo`, `maxTimeoutSeconds`: Required",
+)
+FIELDS_V1 = _said(
+    "v1",
+    "5.1.2",
+    "`scheme`, `network`, `maxAmountRequired`, `asset`, `payTo`, `resource`, `description`, "
+    "`maxTimeoutSeconds`: Required",
+)
+RESOURCE = _said(
+    "v2",
+    "5.1.2",
+    "`resource`: Required, ResourceInfo object describing the protected resource",
+)
+EXPLAINS = _said(
+    "v2",
+    "5.1.2",
+    "`error`: Human-readable error message explaining why payment is required",
+)
+ACCEPTS = _said(
+    "v2",
+    "5.1.2",
+    "`accepts`: Array of payment requirement objects defining acceptable payment methods",
+)
+
+# --- the payment ---------------------------------------------------------------------------
+
+UNIQUE = _said(
+    "v2", "10.1", "Each authorization includes a unique 32-byte nonce to prevent replay attacks"
+)
+ONE_TRANSFER = _said(
+    "exact",
+    "Facilitator-submitted",
+    "settlement MUST produce exactly one identifiable transfer of `amount` of `asset` to `payTo`",
+)
+MATCHES = _said("v2", "6.1.2", "Ensure the payment amount exactly matches the required amount")
+PARAMETERS = _said(
+    "v2", "6.1.2", "Confirm authorization parameters match the original payment requirements"
+)
+ACCEPTED = _said(
+    "v2",
+    "5.2.2",
+    "`accepted`: PaymentRequirements object indicating the payment method chosen",
+)
+INTENT = _said(
+    "principles",
+    "",
+    "Trust minimizing: all payment schemes must not allow for the facilitator or resource server "
+    "to move funds, other than in accordance with client intentions",
+)

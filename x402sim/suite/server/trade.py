@@ -1,0 +1,204 @@
+"""A purchase that may go wrong: what was answered to a payment, again and again, and what moved."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Found, Violation
+from x402sim.suite.server.double import SETTLE, VERIFY, Twist
+from x402sim.suite.server.payment import Payment, receipt_in
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import Moved
+
+AGAIN, PAUSE_S = 2, 0.3
+"""How often the same payment is sent again, and the pause before each."""
+UNKNOWN = (202, 409, 423, 425, 429)
+"""Statuses that say that nothing is certain yet, beside every 5xx."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trade:
+    """A payment, the answers to it, and what moved in the end."""
+
+    payment: Payment
+    answers: Sequence[Answer]
+    moved: Sequence[Moved]
+    verified: int
+    settled: int
+    """How often the facilitator was asked."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether any answer was a success."""
+        return any(each.is_2xx and each.status != 202 for each in self.answers)
+
+    @property
+    def told(self) -> str:
+        """What was answered, and what moved."""
+        first, *again = self.answers
+        later = [f"the same payment again: {each.how}" for each in again[-1:]]
+        moved = (
+            f"{len(self.moved)} transfers of {sum(m.amount_base for m in self.moved)} base units"
+        )
+        asked = f"settle was asked {self.settled} times"
+        return "; ".join([first.how, *later, moved, asked])
+
+
+async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
+    """Pay while the facilitator is twisted, and send the same payment again when it is not."""
+    payment = await play.draft()
+    with play.double.twisted(*twists):
+        answers = [await play.pay(payment)]
+    for _ in range(again):
+        if answers[-1].is_2xx:
+            break
+        await play.wait(PAUSE_S)
+        answers.append(await play.pay(payment))
+    return Trade(
+        payment=payment,
+        answers=answers,
+        moved=await play.moved(),
+        verified=play.double.count(VERIFY, payment.nonce),
+        settled=play.double.count(SETTLE, payment.nonce),
+    )
+
+
+def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable[Trade]]:
+    """Return the play of a purchase with twists, which are made anew for each play."""
+
+    async def play(it: Play) -> Trade:
+        return await trade(it, *(each() for each in twists))
+
+    return play
+
+
+def is_honest(play: Play, answer: Answer) -> bool:
+    """Tell whether an answer without goods does not say that a payment that moved has failed.
+
+    It says so with a 402 or another 4xx that names neither the transaction nor that it is pending.
+    """
+    if not answer.status or answer.is_server_error or answer.status in UNKNOWN:
+        return True
+    receipt = receipt_in(play.dialect, answer)
+    reason = receipt.get("errorReason")
+    return bool(receipt.get("transaction")) or (isinstance(reason, str) and "pending" in reason)
+
+
+def served_only_if_settled(play: Play, seen: Trade) -> Found:
+    """Tell whether a success was answered without a transfer."""
+    if not seen.is_served or seen.moved:
+        return None
+    return Violation(
+        expected="no success without a transfer",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "served for nothing"),
+    )
+
+
+def charged_only_if_served(play: Play, seen: Trade) -> Found:
+    """Tell whether a payment that moved, sent again, is at last served or answered honestly."""
+    if not seen.moved or seen.is_served or is_honest(play, seen.answers[-1]):
+        return None
+    return Violation(
+        expected="the same payment, sent again, gets what it paid for, or an answer that says what "
+        "is known: pending, the transaction, or an error of the server",
+        actual=seen.told,
+        loss=play.tokens(
+            sum(each.amount_base for each in seen.moved),
+            "charged and not served; the next payment is the second charge",
+        ),
+    )
+
+
+def says_what_is_known(play: Play, seen: Trade) -> Found:
+    """Tell whether the first answer to a payment that moved claims that it has failed."""
+    first = seen.answers[0]
+    if not seen.moved or first.is_2xx or is_honest(play, first):
+        return None
+    return Violation(
+        expected="no refusal while nobody knows whether it is settled",
+        actual=f"{first.how}; {len(seen.moved)} transfers",
+        loss=play.tokens(
+            seen.payment.auth.value, "a payer signs a new payment for what it has paid already"
+        ),
+    )
+
+
+def gets_it_again(play: Play, seen: Trade) -> Found:
+    """Tell whether a payment that moved is served at last."""
+    if not seen.moved or seen.is_served:
+        return None
+    return Violation(
+        expected="the same payment, sent again, gets what it paid for",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "charged and never served"),
+    )
+
+
+def once(play: Play, seen: Trade) -> Found:
+    """Tell whether the payment moved at most once."""
+    if len(seen.moved) < 2:
+        return None
+    over = sum(each.amount_base for each in seen.moved[1:])
+    return Violation(
+        expected="one transfer", actual=seen.told, loss=play.tokens(over, "charged twice")
+    )
+
+
+SERVED_ONLY_IF_SETTLED = texts.derived(
+    texts.SUCCESS, texts.STATUS_SUCCESS, so="a success without a settlement is none"
+)
+CHARGED_ONLY_IF_SERVED = texts.derived(
+    texts.STATUS_FAILED,
+    texts.TRANSACTION,
+    so="a settlement that has happened has not failed: a refusal without its transaction is false, "
+    "and the payer signs again",
+)
+
+
+def of_a_lost_settlement(what: str) -> list[Demand]:
+    """Return what is demanded if the payment was settled, and the facilitator's answer not read."""
+    return [
+        Demand(
+            title=f"{what}: charged, it is served, or told what is known",
+            ground=CHARGED_ONLY_IF_SERVED,
+            test=charged_only_if_served,
+        ),
+        Demand(
+            title=f"{what}: the first answer does not say that it has failed",
+            ground=texts.ours(
+                texts.STATUS_FAILED,
+                because="an unknown outcome that is answered 402 is signed and paid once more "
+                "(x402-foundation/x402 issues 2603 and 3325)",
+            ),
+            test=says_what_is_known,
+            suffix="first",
+        ),
+        Demand(
+            title=f"{what}: the same payment, sent again, gets what it paid for",
+            ground=texts.ours(
+                texts.INTENT,
+                because="the payer has paid, and has nothing but this payment to show for it",
+            ),
+            test=gets_it_again,
+            suffix="again",
+        ),
+    ]
+
+
+def of_no_settlement(what: str) -> list[Demand]:
+    """Return what is demanded if the facilitator has not settled."""
+    return [
+        Demand(
+            title=f"{what}: nothing is served",
+            ground=SERVED_ONLY_IF_SETTLED,
+            test=served_only_if_settled,
+        ),
+        Demand(
+            title=f"{what}: charged only if served",
+            ground=CHARGED_ONLY_IF_SERVED,
+            test=charged_only_if_served,
+            suffix="charged",
+        ),
+    ]
