@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from x402sim.clock import stopwatch
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Found, Violation
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist
@@ -11,6 +12,8 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 
+BEGINS_S, LOOK_S = 1.5, 0.02
+"""How long a server may take to settle what it has served already."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often the same payment is sent again, and the pause before each."""
 UNKNOWN = (202, 409, 423, 425, 429)
@@ -50,6 +53,8 @@ async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
     payment = await play.draft()
     with play.double.twisted(*twists):
         answers = [await play.pay(payment)]
+        if answers[0].is_2xx:
+            await _settlement_begins(play, payment)
     for _ in range(again):
         if answers[-1].is_2xx:
             break
@@ -62,6 +67,17 @@ async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
         verified=play.double.count(VERIFY, payment.nonce),
         settled=play.double.count(SETTLE, payment.nonce),
     )
+
+
+async def _settlement_begins(play: Play, payment: Payment) -> None:
+    """Wait until a payment that was served is settled, too: some servers answer before."""
+    elapsed = stopwatch()
+    while elapsed() < BEGINS_S:
+        asked = [each for each in play.double.asked if each.path == SETTLE]
+        mine = [each for each in asked if each.nonce == payment.nonce.lower()]
+        if mine and all(each.reply is not None for each in mine):
+            return
+        await play.wait(LOOK_S)
 
 
 def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable[Trade]]:

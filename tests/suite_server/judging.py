@@ -1,0 +1,86 @@
+"""Plays cases of servers against the toy shop, in one room of this process, whose shop is changed."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.suite_server.shop import Shop, shop
+from x402sim.suite.server.case import Found, ServerCase
+from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.room import Room
+from x402sim.suite.server.start import App, Given
+from x402sim.suite.server.subject import all_cases, item_in
+
+ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))
+
+
+@dataclass
+class Bench:
+    """A room with a shop; `found` tells what cases find of its defects."""
+
+    shops: list[Shop] = field(default_factory=list)
+    patience_s: float = 12
+    room: Room | None = None
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(server=App(self.make), items=ITEMS, jobs=1, patience_s=self.patience_s)
+
+    def make(self, given: Given) -> Shop:
+        self.shops.append(shop(given))
+        return self.shops[-1]
+
+    async def found(
+        self, cases: Iterable[ServerCase], defects: Iterable[str] = (), habits: Iterable[str] = ()
+    ) -> dict[str, Found]:
+        if self.room is None:
+            self.room = await self.judge.room()
+        toy = self.shops[-1]
+        toy.defects, toy.habits = frozenset(defects), frozenset(habits)
+        self.room.goods.clear()
+        groups: dict[str, list[ServerCase]] = {}
+        for case in cases:
+            groups.setdefault(case.played_as, []).append(case)
+        found: dict[str, Found] = {}
+        for group in groups.values():
+            played = await self.judge.played(group, self.room)
+            assert not played.unclear, (group[0].id, played.unclear)
+            found |= {case.id: each for case, each in played.found.items()}
+        return found
+
+
+ROOMS = 4
+"""How many rooms play side by side: most plays wait for something."""
+
+
+def run(
+    bench: type[Bench], asked: Sequence[tuple[Iterable[ServerCase], str, str]]
+) -> list[dict[str, Found]]:
+    """Play cases of each of some shops: cases, defects, habits, with commas between them."""
+    left = list(enumerate(asked))
+    found: dict[int, dict[str, Found]] = {}
+
+    async def one() -> None:
+        own = bench()
+        try:
+            while left:
+                place, (cases, defects, habits) = left.pop(0)
+                found[place] = await own.found(cases, _names(defects), _names(habits))
+        finally:
+            await own.judge.close()
+
+    async def everything() -> None:
+        await asyncio.gather(*(one() for _ in range(min(ROOMS, len(asked)))))
+
+    asyncio.run(everything())
+    return [found[place] for place in range(len(asked))]
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def cases(ids: str) -> list[ServerCase]:
+    """Return the cases with these ids, with blanks between them."""
+    found = [case for case in all_cases() if case.id in ids.split()]
+    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
+    return found
