@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from x402sim import Fault, LocalServer, PaymentAuth
     from x402sim.suite.facilitator.start import Make
     from x402sim.suite.payer.start import Buy
+    from x402sim.suite.server.start import Make as MakeServer
 
 JUDGED = (
     "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
 )
 JUDGED_TOO = (
     "x402_facilitator(ways, only, strict): the cases of `x402_facilitator_case`; as x402_payer's"
+)
+JUDGED_LAST = (
+    "x402_server(sells, versions, only, strict): the cases of `x402_server_case`; `sells` are paths"
 )
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
@@ -56,10 +60,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     config.addinivalue_line("markers", JUDGED)
     config.addinivalue_line("markers", JUDGED_TOO)
+    config.addinivalue_line("markers", JUDGED_LAST)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each play of a judge, for `x402_payer_case` and `x402_facilitator_case`."""
+    """Make a test of each play of a judge, for the fixtures whose names end with `_case`."""
+    if "x402_server_case" in metafunc.fixturenames:
+        from x402sim.suite.server.fixture import plays as plays_of_servers
+
+        sells = metafunc.definition.get_closest_marker("x402_server")
+        if sells is None:
+            raise pytest.UsageError('x402_server_case: @pytest.mark.x402_server(sells="/weather")')
+        found_of_servers = plays_of_servers(**sells.kwargs)
+        metafunc.parametrize(
+            "x402_server_case", found_of_servers, ids=lambda play: play.name, indirect=True
+        )
     if "x402_facilitator_case" in metafunc.fixturenames:
         from x402sim.suite.facilitator.fixture import plays as plays_of_facilitators
 
@@ -108,6 +123,24 @@ def x402_facilitator_case(request: pytest.FixtureRequest) -> "Callable[[Make], N
     play: CaseOfTest = request.param
 
     def judge(make: "Make") -> None:
+        if wrong := play.wrong(make):
+            pytest.fail(wrong, pytrace=False)
+
+    return judge
+
+
+@pytest.fixture
+def x402_server_case(request: pytest.FixtureRequest) -> "Callable[[MakeServer], None]":
+    """Play one case of the judge of servers with the ASGI application that a function makes.
+
+    The function is given a port, a `facilitator_url`, an `rpc_url`, whom to pay as `pay_to`, a
+    `state_dir` and the `network`. Fails the test with what was done wrong, and what it costs.
+    """
+    from x402sim.suite.server.fixture import CaseOfTest
+
+    play: CaseOfTest = request.param
+
+    def judge(make: "MakeServer") -> None:
         if wrong := play.wrong(make):
             pytest.fail(wrong, pytrace=False)
 

@@ -1,6 +1,7 @@
 """A facilitator that refuses, is lost, cut, late or lies: what is served, and what is charged."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Found, Row, Violation
@@ -22,8 +23,10 @@ from x402sim.suite.server.trade import (
     Trade,
     of_a_lost_settlement,
     of_no_settlement,
+    trade,
     with_facilitator,
 )
+from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
 
 NO = {
@@ -136,6 +139,78 @@ def _reason(play: Play, seen: Trade) -> Found:
     )
 
 
+FAKE = "0x" + "ab" * 32
+_ELSEWHERE = {
+    VERIFY: {"isValid": True},
+    SETTLE: {"success": True, "transaction": FAKE, "network": "eip155:84532"},
+}
+"""What another host says, to which the facilitator sends the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A purchase whose facilitator sent the server to another host, and how often it went."""
+
+    trade: Trade
+    followed: int
+
+
+def _redirects(path: str) -> Callable[[Play], Awaitable[Redirected]]:
+    """Return the play of a facilitator that redirects a path to another host, which says yes."""
+
+    async def play(it: Play) -> Redirected:
+        port = it.room.facilitator_url.rpartition(":")[2]
+        there = f"/elsewhere{path}"
+        moved = Reply(status=307, headers={"Location": f"http://localhost:{port}{there}"})
+        twists = [on(path, says(moved)), on(there, says(as_json(_ELSEWHERE[path])))]
+        if path == VERIFY:
+            twists.append(on(SETTLE, _no()))
+        before = it.double.count(there)
+        done = await trade(it, *twists, again=0)
+        return Redirected(done, it.double.count(there) - before)
+
+    return play
+
+
+def _stays(play: Play, seen: Redirected) -> Found:
+    if not seen.followed:
+        return None
+    price = seen.trade.payment.auth.value
+    is_lost = seen.trade.is_served and not seen.trade.moved
+    return Violation(
+        expected="a redirect of the facilitator to another host is not followed",
+        actual=f"it went there with the payment {seen.followed} times; {seen.trade.told}",
+        loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
+        why="whoever answers there has the payment, and says what is paid",
+    )
+
+
+async def _fails(play: Play) -> Trade:
+    """Pay for a request whose handler fails."""
+    payment = await play.draft(play.failing)
+    answer = await play.pay(payment, play.failing)
+    if answer.is_2xx:
+        raise NotApplicable(f"what --failing names does not fail: {answer.how}")
+    return Trade(
+        payment=payment,
+        answers=[answer],
+        moved=await play.moved(),
+        verified=play.double.count(VERIFY, payment.nonce),
+        settled=play.double.count(SETTLE, payment.nonce),
+    )
+
+
+def _not_charged(play: Play, seen: Trade) -> Found:
+    receipt = receipt_in(play.dialect, seen.answers[0])
+    if not seen.moved or receipt.get("transaction"):
+        return None
+    return Violation(
+        expected="no transfer for what failed, or an answer that names its transaction",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "charged for a failure, and not told"),
+    )
+
+
 _REFUSAL = Demand(
     title="A settlement that was refused is told with its reason",
     ground=texts.derived(
@@ -148,6 +223,41 @@ _REFUSAL = Demand(
 )
 
 ROWS = [
+    *(
+        Row(
+            section="order",
+            slug=f"{path.strip('/')}-redirected",
+            play=_redirects(path),
+            demands=[
+                Demand(
+                    title=f"{path} is redirected to another host: it is not followed",
+                    ground=texts.ours(
+                        texts.VERIFIES,
+                        because="who can redirect one request then says what is paid "
+                        "(x402-foundation/x402#1692)",
+                    ),
+                    test=_stays,
+                )
+            ],
+        )
+        for path in (VERIFY, SETTLE)
+    ),
+    Row(
+        section="order",
+        slug="handler-fails",
+        play=_fails,
+        demands=[
+            Demand(
+                title="What is sold fails: it is not charged, or its transaction is named",
+                ground=texts.derived(
+                    texts.SUCCESS,
+                    texts.RESPONSE,
+                    so="a settlement goes with a success, or else its result is told",
+                ),
+                test=_not_charged,
+            )
+        ],
+    ),
     *(
         Row(
             section="order",

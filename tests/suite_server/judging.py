@@ -23,7 +23,13 @@ class Bench:
     room: Room | None = None
 
     def __post_init__(self) -> None:
-        self.judge = Judge(server=App(self.make), items=ITEMS, jobs=1, patience_s=self.patience_s)
+        self.judge = Judge(
+            server=App(self.make),
+            items=ITEMS,
+            failing=item_in("/forecast?city=fail"),
+            jobs=1,
+            patience_s=self.patience_s,
+        )
 
     def make(self, given: Given) -> Shop:
         self.shops.append(shop(given))

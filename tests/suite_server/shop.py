@@ -57,6 +57,7 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
+    is_dead: bool = False
     known: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
     owed: dict[str, Any] = field(default_factory=dict)
@@ -110,6 +111,10 @@ class Shop:
     ) -> Reply:
         path = raw
         guarded = raw
+        if self.is_dead:
+            return Reply(500, {"error": "dead"})
+        if self.has("dies of a long header"):
+            self.is_dead = len(headers.get("payment-signature", "")) == 6000
         if self.has("decodes behind the wall"):
             path = unquote(raw)
         if self.has("merges slashes behind the wall"):
@@ -317,6 +322,9 @@ class Shop:
                     await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
                 return self.ask(path, reason)
+        charges = self.has("charges failures") or self.has("charges failures and says so")
+        if "fail" in query and not charges:
+            return Reply(500, {"error": "failed"})
         if self.has("serves before settling"):
             self.owed[payment["payload"]["authorization"]["nonce"]] = asyncio.create_task(
                 self.post_quietly("/settle", asked)
@@ -332,6 +340,10 @@ class Shop:
                 return self.ask(path, "settlement failed", result, version)
             return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
         success = said.get("success")
+        if "fail" in query and success is True:  # it is settled before it works
+            name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
+            is_told = self.has("charges failures and says so")
+            return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})
         if success if is_lax else success is True:
             receipt = {**said}
             if self.has("no hash"):
@@ -353,7 +365,9 @@ class Shop:
     async def post(self, path: str, asked: Any) -> dict[str, Any]:
         try:
             async with httpx.AsyncClient(trust_env=False, timeout=ASK_S, verify=False) as http:
-                got = await http.post(self.facilitator + path, json=asked)
+                got = await http.post(
+                    self.facilitator + path, json=asked, follow_redirects=self.has("follows")
+                )
                 said = got.json()
         except (httpx.HTTPError, ValueError):
             raise Unknown from None

@@ -41,6 +41,8 @@ DEFECTS = {
     "served although refused": "server/order/refused-v2 server/order/refused-400-v1",
     "truthy": "server/order/settle-text-v2",
     "serves before settling": "server/order/settle-down-v1 server/order/refused-v2",
+    "follows": "kit/order/settle-redirected-v2 kit/order/verify-redirected-v1",
+    "charges failures": "server/order/handler-fails-v2",
     "no result of refusals": "server/order/refused-reason-v1 server/order/refused-reason-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
@@ -49,6 +51,7 @@ HONEST = {
     "refuses what was served": "server/many",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
+    "charges failures and says so": "server/order/handler",
 }
 """What honest shops do differently, and the MUSTs that it could break."""
 SLOW = "settled-late"

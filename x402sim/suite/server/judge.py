@@ -1,8 +1,7 @@
 """Judges a server: plays in rooms, and again what has failed.
 
-What fails is played again in another room, and only what fails twice is told. After a failure, or
-an answer that did not come, a good payment is made; if it fails, the room is not used again, and
-the play before it has broken the server.
+What fails is played again, and only what fails twice is told. After each play a good payment is
+made; if it fails, the room is not used again, and the play before it has broken the server.
 """
 
 import asyncio
@@ -43,13 +42,6 @@ class Played:
     log: str = ""
 
     @property
-    def is_doubtful(self) -> bool:
-        """Whether a demand is broken, nothing is certain, or an answer did not come."""
-        broken = any(isinstance(each, Violation) for each in self.found.values())
-        silent = self.play is not None and self.play.is_silent
-        return broken or silent or bool(self.unclear)
-
-    @property
     def is_broken(self) -> bool:
         """Whether a demand is broken."""
         return any(isinstance(each, Violation) for each in self.found.values())
@@ -61,6 +53,8 @@ class Judge:
 
     server: Server
     items: Sequence[Item]
+    failing: Item | None = None
+    """A paid request whose handler fails."""
     network: Network = BASE_SEPOLIA
     dialects: tuple[Dialect, ...] = tuple(Dialect)
     seed: int = 0
@@ -120,6 +114,7 @@ class Judge:
             room=room,
             dialect=dialect,
             items=self.items,
+            failing_item=self.failing,
             name=f"{name} {self.plays} in {room.name}",
             patience_s=self.patience_s,
         ).begin()
@@ -185,7 +180,7 @@ class Judge:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _judged(self, group: list[ServerCase]) -> Outcomes:
-        """Play a play; if it fails, once more in another room."""
+        """Play a play; if it fails, once more, in a room that sells."""
         if self.lost:
             return [(case, unclear(case, self.lost)) for case in group]
         played = await self._once(group)
@@ -204,7 +199,7 @@ class Judge:
         return results
 
     async def _once(self, group: Sequence[ServerCase]) -> Played:
-        """Play a play in a room, and a good payment after it if something is wrong."""
+        """Play a play in a room, and a good payment after it."""
         room = await self.room()
         try:
             played = await self.played(group, room)
@@ -212,7 +207,7 @@ class Judge:
             await self.leave(room, keep=False)
             raise
         broken = room.has_ended
-        if played.is_doubtful and not group[0].is_control:
+        if not group[0].is_control:
             broken = broken or await self.sound(room, group[0].dialect)
         is_fixed = self.server.most_at_once is not None and self.port != 0
         if broken and is_fixed:

@@ -57,6 +57,7 @@ class Play:
     items: Sequence[Item]
     name: str
     patience_s: float
+    failing_item: Item | None = None
     lines: list[str] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     since: int = 0
@@ -82,6 +83,13 @@ class Play:
         if found is None:
             raise NotApplicable("it needs two paid paths: give another with --also")
         return found
+
+    @property
+    def failing(self) -> Item:
+        """A request whose handler fails; raises `NotApplicable` if none is known."""
+        if self.failing_item is None:
+            raise NotApplicable("it needs a request whose handler fails: give one with --failing")
+        return self.failing_item
 
     @property
     def double(self) -> Double:

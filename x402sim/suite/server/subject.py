@@ -127,6 +127,11 @@ class ServerOptions:
         default=(),
         read=lambda texts: tuple(map(item_in, texts)),
     )
+    failing: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler fails, given as what it sells: is it charged?",
+        metavar="ITEM",
+        read=item_in,
+    )
     facilitator: int | None = flag(
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
@@ -248,6 +253,7 @@ async def begin(
     judge = Judge(
         server=options.server,
         items=options.items,
+        failing=options.failing,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,

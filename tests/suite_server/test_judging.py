@@ -1,0 +1,165 @@
+"""The judge of servers: its options, its plan and reports, what it refuses, and its fixture."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.suite_server.judging import ITEMS, cases
+from tests.suite_server.shop import Shop, shop
+from x402sim.cli import app
+from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.report.results import CaseResult, Outcome
+from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.play import Item
+from x402sim.suite.server.start import App, Given
+from x402sim.suite.server.subject import SERVER, all_cases, item_in, rows
+
+pytest_plugins = ["pytester"]
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_sold_is_read_with_its_method_and_body() -> None:
+    assert item_in("/weather") == Item("GET", "/weather")
+    assert item_in("http://127.0.0.1:4021/a?b=c") == Item("GET", "/a?b=c")
+    assert item_in('/report {"a": 1}') == Item("POST", "/report", '{"a": 1}')
+    assert item_in("DELETE /report") == Item("DELETE", "/report")
+    assert Item("POST", "/report", "{}").shown == "POST /report {}"
+    for wrong in ("weather", "POST", "/report {a}"):
+        with pytest.raises(ValueError, match=r"no path|no JSON"):
+            item_in(wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "why"),
+    [
+        ([], {"start": "node shop.js"}, "give what it sells"),
+        (["/weather"], {}, "--start COMMAND"),
+        (["http://127.0.0.1:4021/weather"], {}, "--facilitator http"),
+        (["https://shop.example/weather"], {}, "no server of this computer"),
+        (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
+        (["/a"], {"start": "x", "versions": "v3"}, "versions are v1, v2"),
+        (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    words: list[str], flags: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        SERVER.read(words, flags)
+
+
+def test_a_server_gets_what_the_guide_says() -> None:
+    given = Given(
+        port=1,
+        facilitator_url="http://f",
+        rpc_url="http://rpc",
+        pay_to="0x22",
+        network=BASE_SEPOLIA,
+        state_dir="/s",
+    )
+    page = (ROOT / "x402sim/guide/judging-servers.md").read_text(encoding="utf-8")
+    table = page[page.index("| variable") : page.index("It is ready")]
+    assert {name for name in given.environment() if f"`{name}`" not in table} == set()
+
+
+def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
+    told = {case.played_as for case in all_cases()}
+    for row in rows():
+        for dialect in Dialect:
+            name = f"{row.section}/{row.slug}-{dialect}"
+            assert (name in told) != bool(row.absent.get(dialect)), name
+
+
+def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
+    """Play cases against shops with these defects: each start is the next one's."""
+    left = list(servers)
+
+    def make(given: Given) -> Shop:
+        return shop(given, left.pop(0) if len(left) > 1 else left[0])
+
+    async def run() -> dict[str, CaseResult]:
+        judge = Judge(server=App(make), items=ITEMS, jobs=1)
+        try:
+            found = judge.run(cases(ids), lambda check_id: None)
+            return {case.id: result async for case, result in found}
+        finally:
+            await judge.close()
+
+    return asyncio.run(run())
+
+
+def test_a_failure_is_played_again_and_says_what_it_costs() -> None:
+    (found,) = judged("server/order/settled-lost-v2", ["unknown is refused"]).values()
+    assert found.outcome is Outcome.FAILED
+    assert str(found.loss).startswith("0.01 USDC: charged and not served")
+    assert "GET /weather: 402" in found.exchange
+
+
+def test_a_server_that_serves_nobody_any_more_is_told_of_the_play_before() -> None:
+    (found,) = judged("server/header/malformed-answer-v2", ["dies of a long header"]).values()
+    assert found.outcome is Outcome.FAILED
+    assert "after this, it offers nothing that can be paid: 500" in str(found.actual)
+
+
+def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)  # where the command finds the tests
+    file = tmp_path / "report.json"
+    command = f"{sys.executable} -m tests.suite_server.shop 'unknown is refused'"
+    done = CliRunner().invoke(
+        app,
+        [
+            *("conformance", "server", "/weather", "--start", command, "--versions", "v2"),
+            *("--only", "server/order/settled-cut", "--jobs", "1", "--json-file", str(file)),
+        ],
+    )
+    assert done.exit_code == 1, done.output
+    report = json.loads(file.read_text(encoding="utf-8"))
+    assert report["subject"] == "server"
+    assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
+    (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
+    assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
+    assert "Plan: 1 ids in 1 plays of /weather" in done.output
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("/free", "asks for no payment"), ("/nothing", "asks for no payment")]
+)
+def test_what_sells_nothing_is_not_judged(
+    path: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command = f"{sys.executable} -m tests.suite_server.shop"
+    done = CliRunner().invoke(app, ["conformance", "server", path, "--start", command])
+    assert done.exit_code == 2
+    assert why in " ".join(done.output.split())
+
+
+def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        import sys
+        sys.path.insert(0, {str(ROOT)!r})
+        import pytest
+        from tests.suite_server.shop import shop
+
+        only = "server/path/spelling,server/many/two"
+
+        @pytest.mark.x402_server(sells="/weather", only=only)
+        def test_honest(x402_server_case):
+            x402_server_case(shop)
+
+        @pytest.mark.x402_server(sells="/weather", only=only)
+        def test_defective(x402_server_case):
+            x402_server_case(lambda given: shop(given, ["small letters behind the wall"]))
+        """
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
+    ended.assert_outcomes(passed=3, failed=1)
+    ended.stdout.fnmatch_lines(["*server/path/spelling-v2 (MUST)*", "*loss: 0.01*"])
