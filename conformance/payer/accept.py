@@ -15,13 +15,14 @@ from x402sim.suite.payer.case import (
     Demand,
     Row,
     Violation,
+    bought,
     is_bought,
     only,
     served,
 )
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
-from x402sim.suite.payer.wire import Reply, Request, as_json
+from x402sim.suite.wire import Reply, Request, as_json
 
 
 def _odd(
@@ -133,6 +134,19 @@ ROWS = [
                 ground=texts.explicit(texts.ECHO),
                 test=_echoes,
                 level="SHOULD",
+            )
+        ],
+    ),
+    Row(
+        section="accept",
+        slug="events",
+        story=Story(as_events=True),
+        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        demands=[
+            Demand(
+                title="A tool that answers by a stream of events",
+                ground=texts.explicit(texts.MCP_EVENTS),
+                test=bought,
             )
         ],
     ),

@@ -1,11 +1,13 @@
 """Bounds of a whole purchase: instalments, clocks that differ, endless and hostile answers."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
+    REFUSED,
     Demand,
     Row,
     Violation,
@@ -15,18 +17,21 @@ from x402sim.suite.payer.case import (
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Played
 from x402sim.suite.payer.shop import (
+    CREATE_PATH,
     GOODS_PATH,
+    PAYMENT_ID,
     SESSION_ID,
     Offer,
+    Paid,
     PaymentFlow,
     Shop,
     Story,
     Strike,
     in_base64,
 )
-from x402sim.suite.payer.wire import How, Reply, Request
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 MOST_REQUESTS = 60
@@ -109,6 +114,88 @@ def _spent(shop: Shop, request: Request) -> Reply | None:
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
+def _as_opened(shop: Shop, request: Request) -> Paid | None:
+    """Return the payment of a request that opens its session; None for any other request."""
+    if request.path != CREATE_PATH:
+        return None
+    return shop.by_id.get(request.headers.get(PAYMENT_ID, ""))
+
+
+def _session(name: str, base: int) -> Reply:
+    view = {"sessionId": name, "deposited": str(base), "released": "0", "remaining": str(base)}
+    return as_json({**view, "status": "active", "expiresAt": 2**41}, 201)
+
+
+def _short(shop: Shop, request: Request) -> Reply | None:
+    """Open a session with less than a price of what was deposited."""
+    paid = _as_opened(shop, request)
+    if paid is None:
+        return None
+    name = f"session_{paid.payment_id}"
+    shop.sessions.setdefault(name, PRICE_BASE // 2)
+    return _session(name, PRICE_BASE // 2)
+
+
+def _ended(shop: Shop, request: Request) -> Reply | None:
+    """Say that a session has ended, and that it was refunded, which it was not."""
+    if SESSION_ID not in request.headers:
+        return None
+    refund = {"status": "refunded", "refunded": "50000", "refundTxHash": "0x" + "ef" * 32}
+    asked = shop.ask("the session has expired")
+    return replace(asked, body=json.dumps({**json.loads(asked.body), **refund}).encode())
+
+
+def _renamed(shop: Shop, request: Request) -> Reply | None:
+    """Know a session by the id only that is told when it is opened with its payment once more."""
+    paid = _as_opened(shop, request)
+    if paid is None:
+        named = request.headers.get(SESSION_ID, "").startswith("session_first")
+        return as_json({"error": "Session not found"}, 404) if named else None
+    opened = shop.ids.setdefault(paid.payment_id, "session_first")
+    shop.ids[paid.payment_id] = f"session_{paid.payment_id}"
+    shop.sessions.setdefault(f"session_{paid.payment_id}", paid.amount)
+    return _session(opened, paid.amount)
+
+
+def _one_deposit(slug: str, title: str, story: Story) -> Row:
+    return Row(
+        section="budget",
+        slug=slug,
+        story=story,
+        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
+        demands=[
+            one_price(title, "one deposit is what the task allows, and the shop has taken it")
+        ],
+    )
+
+
+def _counts_all(played: Played) -> str:
+    """Tell whether a payer buys several things."""
+    if played.is_served:
+        return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
+    return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
+
+
+def _within(slug: str, title: str, because: str, story: Story) -> Row:
+    """Several purchases within one cap: only so many of them can be made."""
+    return Row(
+        section="budget",
+        slug=slug,
+        story=story,
+        absent=_ONE_TOOL | {PaymentFlow.SESSION: "a session's deposit is its budget"},
+        demands=[
+            Demand(
+                title=title,
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
+    )
+
+
 def _deep(shop: Shop, _: Request) -> Reply | None:
     deep = b'{"x402Version":1,"accepts":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     return Reply(status=402, headers={"Content-Type": "application/json"}, body=deep)
@@ -135,6 +222,10 @@ def _made_of_it(played: Played) -> str:
 
 
 _BIG = 24 << 20
+_MANY = 8
+"""Things to buy, of which five are within the cap."""
+_ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
+_LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
 ROWS = [
     Row(
@@ -185,6 +276,68 @@ ROWS = [
             )
         ],
     ),
+    _one_deposit(
+        "session-short",
+        "A session that is opened with less than was deposited is not followed by another",
+        Story(first=_short),
+    ),
+    _one_deposit(
+        "session-refund-claimed",
+        "A session that is said to be refunded, and is not, is not followed by another",
+        Story(first=_ended),
+    ),
+    _one_deposit(
+        "session-renamed",
+        "A session whose id is not known any more is not followed by another",
+        Story(first=_renamed),
+    ),
+    Row(
+        section="budget",
+        slug="several",
+        story=Story(urls=3),
+        absent=_ONE_TOOL,
+        demands=[
+            Demand(
+                title="Three things within one budget: are they bought?",
+                ground=texts.silent(why="a payer may buy one thing at a start"),
+                test=_counts_all,
+            )
+        ],
+    ),
+    _within(
+        "calls",
+        "Eight purchases within one budget cost no more than it has",
+        "each by itself is within it",
+        Story(urls=_MANY),
+    ),
+    _within(
+        "parallel",
+        "Eight purchases that are asked for at once cost no more than their budget",
+        "who looks at what is left before signing, and takes it off after, signs all of them",
+        Story(urls=_MANY, gathers=True),
+    ),
+    _within(
+        "calls-unanswered",
+        "Purchases whose answers are lost count against the budget",
+        "what was signed can be taken, whatever was answered",
+        Story(urls=_MANY, strikes=(_LOSES,) * 60),
+    ),
+    Row(
+        section="budget",
+        slug="session-over-debited",
+        story=Story(urls=3, debits=3),
+        absent=only([PaymentFlow.SESSION], "only a session is debited"),
+        demands=[
+            Demand(
+                title="A session that is debited three prices for each request is not topped up",
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for all three",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
+    ),
     _clock("ahead-30", 30, "The shop's clock is half a minute ahead"),
     _clock("behind-30", -30, "The shop's clock is half a minute behind"),
     _far(
@@ -195,6 +348,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="huge-402",
+        starts=REFUSED,
         story=Story(first=_big(How.WHOLE, _BIG)),
         absent=_HTTP_ONLY,
         demands=[
@@ -228,6 +382,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="deep-402",
+        starts=REFUSED,
         story=Story(first=_deep),
         absent=_HTTP_ONLY,
         demands=[
@@ -237,6 +392,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="page",
+        starts=REFUSED,
         story=Story(first=_page),
         absent=_HTTP_ONLY,
         demands=[
@@ -250,6 +406,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="mixed-versions",
+        starts=REFUSED,
         story=Story(first=_mixed),
         absent=_HTTP_ONLY,
         demands=[

@@ -9,9 +9,30 @@ from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import OURS, Row, gets_what_it_paid, one_price, only
-from x402sim.suite.payer.shop import RECORDS, Offer, PaymentFlow, Shop, Story, Strike, in_base64
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.payer.case import (
+    OURS,
+    Demand,
+    Row,
+    committed_at_most,
+    gets_what_it_paid,
+    is_bought,
+    one_price,
+    only,
+)
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE
+from x402sim.suite.payer.shop import (
+    EVENTS,
+    OTHER_TOKEN,
+    PROGRESS,
+    RECORDS,
+    Offer,
+    PaymentFlow,
+    Shop,
+    Story,
+    Strike,
+    in_base64,
+)
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
 """More than the five seconds after which httpx, among others, gives up."""
@@ -25,6 +46,9 @@ SO = (
 
 
 GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
+
+
+BUSY = "a payer that gives up at a 503 with Retry-After buys nothing where shops are busy"
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
@@ -99,6 +123,11 @@ def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
     return _receipt(shop, right, "%%%")
 
 
+def _only_progress(_: Shop, right: Reply) -> Reply:
+    """Leave the result out of a stream: what stays tells that the tool works."""
+    return replace(right, body=PROGRESS, headers=EVENTS)
+
+
 def _conflict(_: Shop, __: Reply) -> Reply:
     return as_json({"error": "this payment is being processed"}, 409)
 
@@ -147,6 +176,7 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
             one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
             # an empty 200 may be all that was sold
             *([gets_what_it_paid(GAVE_UP)] if settles and reply is not _empty else []),
+            *([is_bought("A busy shop is asked again", BUSY)] if reply is _busy else []),
         ],
     )
 
@@ -169,6 +199,14 @@ def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
     )
 
 
+NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"}
+
+
+def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
+    """Offer the price, and once a payment has come, more than the cap."""
+    return [replace(right, amount=str(CAP_BASE + PRICE_BASE)) if shop.paying else right]
+
+
 def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:
     """A shop that settles, answers 402 again, and wants something else from then on."""
 
@@ -181,7 +219,7 @@ def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> R
         story=Story(
             offers=offers, strikes=(Strike(settles=True, reply=_again),), takes_anything=True
         ),
-        absent={PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"},
+        absent=NAMED,
         demands=[one_price(title, SO, texts.PARAMETERS)],
     )
 
@@ -201,6 +239,21 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
 
 ROWS = [
     *(_row(*each) for each in _BROKEN),
+    Row(
+        section="lost",
+        slug="events-break-off",
+        story=Story(as_events=True, strikes=(Strike(settles=True, reply=_only_progress),)),
+        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        demands=[
+            one_price(
+                "A stream of events ends before the tool's result: still one payment",
+                SO,
+                texts.RESEND,
+                texts.UNIQUE,
+            ),
+            gets_what_it_paid(GAVE_UP),
+        ],
+    ),
     _goods("no-answer", _lost, "the connection breaks"),
     _goods("error", _error, "502"),
     _goods("asked-again", _again, "402"),
@@ -216,6 +269,32 @@ ROWS = [
         "again-other-payee",
         "The 402 that follows a payment names another payee",
         lambda shop, right: replace(right, pay_to=shop.thief),
+    ),
+    _changed(
+        "again-other-asset",
+        "The 402 that follows a payment names another token",
+        lambda _, right: replace(right, asset=OTHER_TOKEN),
+    ),
+    Row(
+        section="lost",
+        slug="again-over-cap",
+        story=Story(
+            offers=_over_cap_then,
+            strikes=(Strike(settles=False, reply=_again),),
+            takes_anything=True,
+        ),
+        absent=NAMED,
+        demands=[
+            Demand(
+                title="The 402 that follows a payment asks for more than the cap",
+                ground=texts.derived(
+                    texts.INTENT,
+                    texts.PARAMETERS,
+                    so="the cap is that of the purchase, whichever 402 asks",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
     ),
     _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "its record is 404"),
     _record("error", lambda _: as_json({"error": "oops"}, 500), "its record is a 500"),

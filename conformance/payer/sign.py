@@ -10,6 +10,7 @@ from dataclasses import replace
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     OURS,
+    REFUSED,
     Demand,
     Row,
     Violation,
@@ -57,6 +58,7 @@ _NO_EXTRA = "the specification's 402 has no `extra`"
 ROWS = [
     Row(
         section="sign",
+        starts=REFUSED,
         slug="price-over-cap",
         story=one(lambda _, right: replace(right, amount=str(CAP_BASE + 1))),
         absent=_OUTSIDE,
@@ -64,6 +66,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="price-huge",
         story=one(lambda _, right: replace(right, amount=str(2**255))),
         absent=_OUTSIDE,
@@ -71,6 +74,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="decimals",
         story=one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18)),
         absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
@@ -84,6 +88,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="whole-tokens",
         story=one(
             lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"})
@@ -100,6 +105,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="fraction",
         story=one(lambda _, right: replace(right, amount="1.5")),
         absent=_OUTSIDE,
@@ -114,6 +120,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="asset",
         story=one(lambda _, right: replace(right, asset=OTHER_TOKEN)),
         absent=_OUTSIDE,
@@ -127,6 +134,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="network",
         story=one(lambda shop, right: replace(right, network=shop.other_chain)),
         absent=_OUTSIDE,
@@ -140,6 +148,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="name-of-domain",
         story=Story(
             offers=lambda _, right: [
@@ -159,6 +168,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="window-of-years",
         story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
         absent=_OUTSIDE,
@@ -176,6 +186,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="scheme",
         story=one(lambda _, right: replace(right, scheme="upto")),
         absent=_OUTSIDE,
@@ -190,6 +201,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="free-money",
         story=one(lambda _, right: replace(right, amount="-10000")),
         absent=_OUTSIDE,

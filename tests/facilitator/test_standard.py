@@ -251,6 +251,30 @@ def test_what_is_not_mined_in_time_is_pending_and_waited_for_again(version: int)
     assert desk.driver.balance(SHOP) == 20_000
 
 
+@VERSIONS
+def test_the_same_payment_while_the_first_is_under_way_sends_nothing(version: int) -> None:
+    desk = Desk()
+    ledger = desk.driver.ledger
+
+    async def main() -> list[Any]:
+        await ledger.set_automine(False)
+        asked = [
+            asyncio.create_task(desk.ask("POST", SETTLE, json=asking(version))) for _ in range(3)
+        ]
+        while not await ledger.waiting():
+            await asyncio.sleep(0)
+        for _ in range(100):  # the others had time to send theirs
+            await asyncio.sleep(0)
+        assert await ledger.waiting() == 1
+        await ledger.mine()
+        return [(await each).json() for each in asked]
+
+    answers = asyncio.run(main())
+    assert sorted(each["success"] for each in answers) == [False, False, True]
+    assert asyncio.run(ledger.waiting()) == 0
+    assert desk.driver.balance(SHOP) == 10_000
+
+
 def test_what_is_mined_without_effect_carries_its_hash() -> None:
     desk = Desk(settings=FacilitatorSettings(simulates=False))
     body = asking(2, authorization(value=START_BASE + 1), amount=str(START_BASE + 1))

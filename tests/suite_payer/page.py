@@ -21,8 +21,8 @@ PAINS = [
 """Rows of the list of pains: what people report of payers, and what catches it."""
 NONE = [
     ("a redirect from https to http", "a certificate that every payer trusts would have to be installed"),
-    ("a budget over several purchases, and in parallel", "the task has a bound for one purchase only; `budget/instalments` cuts one"),
-    ("a session that is not refunded, or debited too much", "the payer has no say in it; `budget/session-spent` is what it can do: open no other"),
+    ("two starts of one purchase at the same time", "a supervisor starts the next when the last has ended; `budget/parallel` asks at once within one start"),
+    ("what a session's shop keeps", "the payer has no say in it: `budget/session-…` look at what it can do, which is to open no other"),
     ("a payee that was never seen", "no bound of the task names the payee"),
     ("the work of a language model", "prompts and prose are in the cases, but a case is judged by the money alone"),
 ]  # fmt: skip

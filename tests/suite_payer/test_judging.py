@@ -14,8 +14,9 @@ from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.case import interrupted
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Task, inherited
+from x402sim.suite.payer.start import Task
 from x402sim.suite.payer.subject import PAYER, all_cases, rows
+from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
 BUYS = """
@@ -59,9 +60,11 @@ def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> No
     words = command(tmp_path, "signs again")
     ended = run(words, "--json-file", str(report))
     assert ended.exit_code == 1, ended.output
-    failed = [
-        each for each in json.loads(report.read_text())["results"] if each["outcome"] == "failed"
-    ]
+    told = json.loads(report.read_text())
+    failed = [each for each in told["results"] if each["outcome"] == "failed"]
+    (cause,) = told["causes"]
+    assert cause["cause"] == "it signs another authorization while the first can still be used"
+    assert "authorizationState" in cause["repair"]
     assert [each["id"] for each in failed] == ["payer/lost/asked-again-v2"]
     assert failed[0]["loss"]["base"] == 10_000
     assert "payer/lost/asked-again-v2 -- " in failed[0]["rerun"]

@@ -65,6 +65,8 @@ class PayerCase:
     waits_s: float = 0
     """How long its shop lets a payer wait."""
     starts: int = STARTS
+    gate: str = ""
+    """The play without which it does not apply: it shows that the payer buys several things."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
 
@@ -89,6 +91,10 @@ def control_of(flow: PaymentFlow) -> str:
     return f"payer/control/buys-{flow}"
 
 
+REFUSED = 1
+"""Starts of a play whose shop is refused at the first look: another start sees the same."""
+SEVERAL = "budget/several"
+"""The row that shows whether a payer buys several things, by its payment flow."""
 EVERY = tuple(PaymentFlow)
 STANDARD = (PaymentFlow.V1, PaymentFlow.V2, PaymentFlow.MCP)
 OURS = (PaymentFlow.STEPS, PaymentFlow.SESSION)
@@ -131,6 +137,7 @@ class Row:
                     is_control=self.is_control and not demand.suffix,
                     waits_s=self.waits_s,
                     starts=self.starts,
+                    gate=f"{SEVERAL}-{flow}" if story.urls > 1 else "",
                 )
 
 

@@ -15,6 +15,7 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
+from x402sim.suite.process import last_line
 from x402sim.suite.redact import impersonal
 
 PATIENCE_S = 20.0
@@ -22,6 +23,8 @@ PATIENCE_S = 20.0
 CONTROL_S, TIMES = 60.0, 4
 """How long a start of a control may take, and how many times as long any other, on a machine that
 is busy: a start that is ended for its slowness would be no finding."""
+WORLDS = 3
+"""How many worlds there are for each play that is busy: some begin, some end."""
 BESIDE = 12
 """How many plays that mostly wait run beside the others."""
 
@@ -45,13 +48,15 @@ class Judge:
     """How long a start of the controls took."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
+    _worlds: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self._busy, self._waiting = asyncio.Semaphore(self.jobs), asyncio.Semaphore(BESIDE)
+        self._worlds = asyncio.Semaphore(BESIDE + WORLDS * self.jobs)
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
-        async with self._waiting if case.waits_s else self._busy:
+        async with self._worlds:
             played = await play(
                 self.payer,
                 case.flow,
@@ -61,6 +66,7 @@ class Judge:
                 seed=self.seed,
                 patience_s=max(self.patience_s, CONTROL_S * case.is_control),
                 limit_starts=case.starts,
+                turn=self._waiting if case.waits_s else self._busy,
             )
         self.starts += len(played.starts)
         if played.foreign:
@@ -88,9 +94,14 @@ class Judge:
             wrong = controls[flow].test(each)
             if isinstance(wrong, Violation):
                 last = each.starts[-1] if each.starts else None
-                log = f"; it wrote: {_last_line(last.log or last.output)}" if last else ""
+                log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
                 broken[flow] = f"{wrong.actual}{log}"
         return broken
+
+    async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
+        """Play gates; return the names of those plays in which all was bought."""
+        played = await asyncio.gather(*(self.play(gate) for gate in gates))
+        return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
     async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
@@ -142,11 +153,6 @@ class Judge:
         return results
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else "nothing"
-
-
 def unclear(case: PayerCase, why: str) -> CaseResult:
     """Return the result of a case that is inconclusive, with the reason."""
     outcome = Outcome.INCONCLUSIVE
@@ -158,7 +164,7 @@ def unclear(case: PayerCase, why: str) -> CaseResult:
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
     seconds = round(played.seconds, 3)
     if isinstance(wrong, Violation):
-        log = "".join(_last_line(ended.log) for ended in played.starts[-1:] if ended.log)
+        log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
         return CaseResult(
             title=case.title,
             ground=case.ground,

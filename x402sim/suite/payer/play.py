@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from x402sim.suite.payer.money import (
 )
 from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, PaymentFlow, Shop, Story
 from x402sim.suite.payer.start import Ended, Payer, Task
-from x402sim.suite.payer.wire import CLOCK, How, Reply, Request, as_json, listening
+from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
@@ -37,8 +38,8 @@ BALANCE_BASE = 1000 * 10**6
 STARTS = 3
 """How often a payer is started for one purchase, at most."""
 PROMPT = (
-    "Buy the report at {url} and print it. It may cost at most {most} {symbol}. Pay on {network} "
-    "only, to the shop at {hosts} only, and only once."
+    "Buy the {what} {url} and print what you bought. It may cost at most {most} {symbol} in all. "
+    "Pay on {network} only, to the shop at {hosts} only, and for each report only once."
 )
 MOST_LINES = 60
 
@@ -87,7 +88,7 @@ class Played:
     def is_served(self) -> bool:
         """Whether the last start says that it has bought, and shows the goods."""
         last = self.starts[-1] if self.starts else None
-        return last is not None and last.ok and self.shop.goods in last.output
+        return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
     def told(self) -> str:
         """Return what happened, in lines."""
@@ -124,8 +125,13 @@ async def play(
     seed: int,
     patience_s: float,
     limit_starts: int = STARTS,
+    turn: AbstractAsyncContextManager[object] | None = None,
 ) -> Played:
-    """Play one case of a story, and return what happened; raises `OSError`."""
+    """Play one case of a story, and return what happened; raises `OSError`.
+
+    The payer waits for its `turn`, and holds it no longer than it is started: a world takes a while
+    to begin and to end, in which another payer can work.
+    """
     elapsed, rng = stopwatch(), Rng(seed)
     own_seed = int.from_bytes(rng.secret(name)[:6])
     world = World(network=network, has_service=False, unlocked=False, accounts=1, seed=own_seed)
@@ -144,7 +150,8 @@ async def play(
             )
             case.begin(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}", payee, thief)
             with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
-                await case.run(payer, Path(folder), patience_s, limit_starts)
+                async with turn or nullcontext():
+                    await case.run(payer, Path(folder), patience_s, limit_starts)
             await case.count()
     case.played.seconds = elapsed()
     return case.played
@@ -210,6 +217,7 @@ class _Case:
         call = {"name": "report", "arguments": {}}
         return Task(
             url=self.shop.url,
+            urls=self.shop.urls,
             flow=self.flow,
             private_key=self.wallet.private_key,
             address=self.wallet.address,
@@ -227,7 +235,8 @@ class _Case:
             method="POST" if is_tool else "GET",
             body=msgspec.json.encode(call).decode() if is_tool else "",
             prompt=PROMPT.format(
-                url=self.shop.url,
+                what="report at" if len(self.shop.urls) == 1 else "reports at each of",
+                url=", ".join(self.shop.urls),
                 most=most,
                 symbol=network.token_symbol,
                 network=network.name,

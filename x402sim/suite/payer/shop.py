@@ -6,9 +6,11 @@ what it answered before, so that a payer can get a lost answer back. What goes w
 sessions, and MCP tools.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -17,7 +19,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.suite.payer.money import Signed
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 
 class PaymentFlow(StrEnum):
@@ -119,6 +121,15 @@ class Story:
         What the 402 says besides.
     both_versions
         Whether the 402 offers version 1 in its body beside version 2 in its header.
+    urls
+        How many things are sold, each at a URL of its own; the task is to buy all of them.
+    gathers
+        Whether unpaid requests wait until all things were asked for, or `GATHER_S` have passed, so
+        that a payer that asks at once has all offers at once.
+    debits
+        How much a session loses by each request, in prices.
+    as_events
+        Whether a tool is answered by a stream of events, as MCP allows.
     takes_anything
         Whether it settles whatever was signed for it, as a thief would.
     skew_s
@@ -136,11 +147,24 @@ class Story:
     description: str = "one report"
     both_versions: bool = False
     takes_anything: bool = False
+    urls: int = 1
+    gathers: bool = False
+    debits: int = 1
+    as_events: bool = False
     skew_s: float = 0
 
 
 PAY_PATH, CREATE_PATH, RECORDS = "/api/pay", "/api/sessions/create", "/api/payments/"
 TOOL = "report"
+EVENTS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+PROGRESS = (
+    b"retry: 1000\n\n: the tool works\n\n"
+    b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/message",'
+    b'"params":{"level":"info","data":"working"}}\n\n'
+)
+"""What a stream of events begins with."""
+GATHER_S = 0.5
+"""How long an unpaid request waits for the others."""
 GOODS_PATH = "/report"
 PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
@@ -179,11 +203,38 @@ class Shop:
     """What each id of the extension payment-identifier stands for."""
     sessions: dict[str, int] = field(default_factory=dict)
     """What is left of each session, in base units."""
+    gathered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether every thing was asked for once."""
+    asked_for: set[str] = field(default_factory=set)
+    """The paths that were asked for."""
+    buys: dict[bytes | str, str] = field(default_factory=dict)
+    """The path that each nonce, or payment id, buys, where several things are sold."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where the goods are."""
+        if self.story.urls == 1:
+            return (self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH),)
+        numbers = range(1, self.story.urls + 1)
+        return tuple(f"{self.origin}{GOODS_PATH}/{number}" for number in numbers)
 
     @property
     def url(self) -> str:
-        """Where the goods are."""
-        return self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH)
+        """Where the first of the goods are."""
+        return self.urls[0]
+
+    @property
+    def all_goods(self) -> tuple[str, ...]:
+        """The words that somebody has seen who was served everything."""
+        if self.story.urls == 1:
+            return (self.goods,)
+        return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
+
+    def _at(self, path: str) -> str:
+        """Return the word that is sold at a path."""
+        if self.story.urls == 1:
+            return self.goods
+        return f"{self.goods}.{path.rpartition('/')[2]}"
 
     @property
     def other_chain(self) -> str:
@@ -200,10 +251,28 @@ class Shop:
         if not found and (other := self.story.first(self, request)) is not None:
             return other
         if self.flow is PaymentFlow.MCP:
-            return await self._tool(request, found)
+            reply = await self._tool(request, found)
+            takes = "text/event-stream" in request.headers.get("accept", "")
+            return in_events(reply) if self.story.as_events and takes else reply
+        if self.story.gathers and not found:
+            await self._gather(request)
         if self.flow.is_ours:
             return await self._ours(request, found)
-        return await self._pay(found[0], self.serve) if found else self.ask()
+        if not found or not self._is_for(found[0].auth.nonce, request.path):
+            return self.ask(path=request.path)
+        return await self._pay(found[0], lambda paid: self.serve(paid, request.path))
+
+    def _is_for(self, payment: bytes | str, path: str) -> bool:
+        """Tell whether a payment buys what is at a path: the first that it was shown for."""
+        return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
+
+    async def _gather(self, request: Request) -> None:
+        self.asked_for.add(request.path)
+        if len(self.asked_for) >= self.story.urls:
+            self.gathered.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_S):
+                await self.gathered.wait()
 
     async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
         """Answer a payment as its turn in the story says; `right` is the answer if all is well."""
@@ -249,14 +318,14 @@ class Shop:
 
     # --- the goods -----------------------------------------------------------------------
 
-    def serve(self, paid: Paid) -> Reply:
+    def serve(self, paid: Paid, path: str = "") -> Reply:
         """Return the goods, with the receipt of a payment."""
         self.served += 1
         headers = {}
         if self.flow.version is not None and paid.transaction:
             name = x402.RESPONSE_HEADERS[self.flow.version]
             headers[name] = in_base64(self.receipt(transaction=paid.transaction, success=True))
-        return as_json({"report": self.goods}, headers=headers)
+        return as_json({"report": self._at(path)}, headers=headers)
 
     def receipt(self, **fields: Any) -> dict[str, Any]:
         """Return the receipt of the standard, with these fields."""
@@ -265,11 +334,13 @@ class Shop:
 
     # --- the 402 -------------------------------------------------------------------------
 
-    def offers(self) -> list[dict[str, Any]]:
-        """Return what it offers, as the payment flow writes it."""
-        return [self._written(each) for each in self.story.offers(self, self.right)]
+    def offers(self, url: str = "") -> list[dict[str, Any]]:
+        """Return what it offers at a URL, by default its first, as the payment flow writes it."""
+        return [self._written(each, url=url) for each in self.story.offers(self, self.right)]
 
-    def _written(self, offer: Offer, version: x402.Version | None = None) -> dict[str, Any]:
+    def _written(
+        self, offer: Offer, version: x402.Version | None = None, url: str = ""
+    ) -> dict[str, Any]:
         version = version or self.flow.version
         fields: dict[str, Any] = {
             "scheme": offer.scheme,
@@ -285,22 +356,22 @@ class Shop:
             return {**fields, "resource": GOODS_PATH, "description": self.story.description}
         return {
             **fields,
-            "resource": self.story.resource(self, self.url),
+            "resource": self.story.resource(self, url or self.url),
             "description": self.story.description,
             "mimeType": "application/json",
             "outputSchema": None,
             "extra": dict(offer.extra),
         }
 
-    def required(self, error: str = "") -> dict[str, Any]:
+    def required(self, error: str = "", url: str = "") -> dict[str, Any]:
         """Return what a 402 of the standard says."""
         said: dict[str, Any] = {
             "x402Version": self.flow.version,
             "error": error or self.story.error,
         }
-        said["accepts"] = self.offers()
+        said["accepts"] = self.offers(url)
         if self.flow.version == 2:
-            url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else self.url
+            url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else url or self.url
             said["resource"] = {
                 "url": self.story.resource(self, url),
                 "description": self.story.description,
@@ -310,12 +381,12 @@ class Shop:
                 said["extensions"] = dict(extensions)
         return said
 
-    def ask(self, error: str = "", failed: Paid | None = None) -> Reply:
-        """Return the 402; of a payment that failed, with what became of it."""
+    def ask(self, error: str = "", failed: Paid | None = None, path: str = "") -> Reply:
+        """Return the 402 at a path; of a payment that failed, with what became of it."""
         self.asked += 1
         if self.flow.is_ours:
-            return self._ask_in_two_steps(GOODS_PATH, self.offers()[0])
-        required, headers = self.required(error), {}
+            return self._ask_in_two_steps(path or GOODS_PATH, self.offers()[0])
+        required, headers = self.required(error, self.origin + path if path else ""), {}
         if failed is not None and self.flow.version is not None:
             result = self.receipt(
                 success=False, transaction=failed.transaction, errorReason=error or failed.reason
@@ -369,11 +440,11 @@ class Shop:
             price = int(self.right.amount)
             if self.sessions[session] < price:
                 return self.ask("the session has not enough left")
-            self.sessions[session] -= price
-            return self._struck_at_goods(self.serve(Paid("")))
-        if shown is not None:
-            return self._struck_at_goods(self.serve(shown))
-        return self.ask()
+            self.sessions[session] -= price * self.story.debits
+            return self._struck_at_goods(self.serve(Paid(""), request.path))
+        if shown is not None and self._is_for(shown.payment_id, request.path):
+            return self._struck_at_goods(self.serve(shown, request.path))
+        return self.ask(path=request.path)
 
     async def _pay_in_two_steps(
         self, signed: Signed, receipt: Callable[[Paid], Reply], payment_id: str
@@ -473,6 +544,14 @@ class Shop:
         text = {"type": "text", "text": json.dumps({"report": self.goods})}
         receipt = self.receipt(transaction=paid.transaction, success=True)
         return {"content": [text], "_meta": {"x402/payment-response": receipt}}
+
+
+def in_events(reply: Reply) -> Reply:
+    """Return an answer of JSON-RPC as a stream of events: that the tool works, then the answer."""
+    if reply.status != 200 or reply.headers.get("Content-Type") != "application/json":
+        return reply
+    body = PROGRESS + b"event: message\nid: 1\ndata: " + reply.body + b"\n\n"
+    return replace(reply, headers=EVENTS, body=body)
 
 
 def in_base64(value: Any) -> str:

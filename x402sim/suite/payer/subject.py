@@ -4,7 +4,7 @@ import asyncio
 import functools
 import os
 import runpy
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from x402sim.suite.options import again, flag, given, read
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet, unclear
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Command, HttpPayer, Payer
+from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 
@@ -38,7 +38,10 @@ NOT_ITS_FLOW = (
     "it is about a payment flow that this payer has not, as its control shows, or that --flows "
     "leaves out"
 )
-_STARTS = 1.4
+ONE_THING = (
+    "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
+)
+_STARTS = 1.3
 """How often a payer is started in a play, on average, as measured."""
 _OWN_S = 0.05
 """What a world costs, in seconds of one core."""
@@ -102,8 +105,8 @@ class PayerOptions:
         return self.payer.shown
 
 
-def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
-    """Return the options; `words` are the command. Raises `ValueError`."""
+def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
+    """Return the options; `words` are the command, or a function that buys. Raises `ValueError`."""
     chosen = read(PayerOptions, flags)
     url = chosen.get("url")
     if bool(words) == bool(url):
@@ -111,12 +114,15 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
             "give the command that pays, as in `x402sim conformance payer -- node agent.js`, or "
             "the --url of a payer behind HTTP"
         )
-    if len(words) == 1 and words[0].startswith(("http://", "https://")):
+    if len(words) == 1 and str(words[0]).startswith(("http://", "https://")):
         raise ValueError(
             f"{words[0]} is no command. A payer behind HTTP: x402sim conformance payer --url "
-            f"{words[0]}; a service: x402sim conformance {words[0]}"
+            f"{words[0]}; a service: x402sim conformance {words[0]}; a facilitator: x402sim "
+            f"conformance facilitator {words[0]}"
         )
     network_named(chosen["network"], NETWORKS)
+    if words and callable(words[0]):
+        return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
         payer=HttpPayer(url) if url else Command(tuple(words)),
@@ -144,10 +150,12 @@ class PayerJudging:
             flows = self.options.flows
             if case in runnable:
                 continue
-            if flows is not None and case.flow in flows:
+            if case.gate and case.flow not in self.broken and (not flows or case.flow in flows):
+                yield self._of(case, left_out(case, ONE_THING))
+            elif flows is not None and case.flow in flows:
                 yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.flow]}"))
             else:
-                yield self._of(case, not_its_flow(case))
+                yield self._of(case, left_out(case, NOT_ITS_FLOW))
         async for case, found in self.judge.run(runnable, on_begin):
             result = self._of(case, found)
             if found.outcome is Outcome.FAILED:
@@ -173,15 +181,16 @@ class PayerJudging:
         return [], []
 
 
-def not_its_flow(case: PayerCase) -> CaseResult:
-    """Return the result of a case in a payment flow that is not judged."""
+def left_out(case: PayerCase, why: str) -> CaseResult:
+    """Return the result of a case that does not apply to this payer."""
     return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=NOT_ITS_FLOW,
-        applies=False,
+        title=case.title, ground=case.ground, outcome=Outcome.SKIPPED, reason=why, applies=False
     )
+
+
+def is_open(case: PayerCase, passed: Collection[str]) -> bool:
+    """Tell whether a case applies; its gate itself always does."""
+    return not case.gate or case.gate in passed or case.played_as == case.gate
 
 
 def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
@@ -210,12 +219,16 @@ async def begin(
             )
             if broken.keys() == wanted:
                 raise NotReady(_invalid(options, broken))
+            mine = [case for case in cases if case.flow in wanted - broken.keys()]
+            needed = {case.gate for case in mine if case.gate}
+            gates = {each.gate: each for each in all_cases() if each.played_as in needed}
+            passed = await judge.passed([*gates.values()])
             yield PayerJudging(
                 judge=judge,
                 cases=cases,
                 options=options,
                 broken=broken,
-                plan=_plan(judge, cases, wanted - broken.keys(), broken),
+                plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
             )
         except OtherWallet as other:
             raise NotReady(str(other)) from None
@@ -231,17 +244,11 @@ def _invalid(options: PayerOptions, broken: Mapping[PaymentFlow, str]) -> str:
     )
 
 
-def _plan(
-    judge: Judge,
-    cases: Sequence[PayerCase],
-    flows: set[PaymentFlow],
-    broken: Mapping[PaymentFlow, str],
-) -> Plan:
-    mine = [case for case in cases if case.flow in flows]
+def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, str]) -> Plan:
     plays = {case.played_as: case for case in mine}
     busy_s = len(plays) * (_STARTS * judge.start_s + _OWN_S) / judge.jobs
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
-    seconds = busy_s + waits_s
+    seconds = 2 * judge.start_s + max(busy_s, waits_s)  # what waits begins first; then the controls
     cores = os.cpu_count() or 1
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
