@@ -80,9 +80,9 @@ def _faults(
     cost, held = _cost(signed), state.native.get(sender, 0)
     queued = sum(_cost(tx.signed) for tx in others if tx.signed)
     if cost + queued > held:
-        costs = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
+        parts = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
         over = cost + queued * (cost <= held) - held
-        yield f"insufficient funds for gas * price + value: balance {held}, {costs}, overshot {over}"
+        yield f"insufficient funds for gas * price + value: balance {held}, {parts}, overshot {over}"
     if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
         yield "txpool is full"
     if rival is not None:
