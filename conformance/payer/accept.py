@@ -22,7 +22,7 @@ from x402sim.suite.payer.case import (
 )
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
-from x402sim.suite.payer.wire import Reply, Request, as_json
+from x402sim.suite.wire import Reply, Request, as_json
 
 
 def _odd(

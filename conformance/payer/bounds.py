@@ -31,7 +31,7 @@ from x402sim.suite.payer.shop import (
     Strike,
     in_base64,
 )
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 MOST_REQUESTS = 60

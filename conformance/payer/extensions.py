@@ -9,7 +9,7 @@ from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 SIGN_IN = "sign-in-with-x"
 VICTIM = "bank.example"

@@ -32,7 +32,7 @@ from x402sim.suite.payer.shop import (
     Strike,
     in_base64,
 )
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
 """More than the five seconds after which httpx, among others, gives up."""

@@ -26,7 +26,7 @@ from x402sim.suite.payer.shop import (
     Story,
     Strike,
 )
-from x402sim.suite.payer.wire import Reply, Request, as_json
+from x402sim.suite.wire import Reply, Request, as_json
 
 SO = "the task names the hosts that may be paid, and this is none of them"
 Where = Callable[[Shop], str]

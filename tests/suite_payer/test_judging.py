@@ -14,8 +14,9 @@ from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.case import interrupted
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Task, inherited
+from x402sim.suite.payer.start import Task
 from x402sim.suite.payer.subject import PAYER, all_cases, rows
+from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
 BUYS = """

@@ -18,7 +18,7 @@ from x402sim.suite.payer.money import Signed
 from x402sim.suite.payer.play import Played, play
 from x402sim.suite.payer.shop import PAYMENT_ID, Offer, Paid, PaymentFlow, Shop, Story, Strike
 from x402sim.suite.payer.start import Function, Task
-from x402sim.suite.payer.wire import How, Reply, Request
+from x402sim.suite.wire import How, Reply, Request
 
 WALLET = Wallet(b"\x12" * 32)
 PAYEE, THIEF = b"\x11" * 20, b"\x33" * 20

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need
 from x402sim.spec.sentences import Sentence
 from x402sim.suite.payer import texts
@@ -17,8 +17,8 @@ from x402sim.suite.payer.shop import PaymentFlow, Story
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, "payer"),
-    GroundKind.OURS: "kit",
-    GroundKind.SILENT: "silent",
+    GroundType.OURS: "kit",
+    GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
 

@@ -15,6 +15,7 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
+from x402sim.suite.process import last_line
 from x402sim.suite.redact import impersonal
 
 PATIENCE_S = 20.0
@@ -93,7 +94,7 @@ class Judge:
             wrong = controls[flow].test(each)
             if isinstance(wrong, Violation):
                 last = each.starts[-1] if each.starts else None
-                log = f"; it wrote: {_last_line(last.log or last.output)}" if last else ""
+                log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
                 broken[flow] = f"{wrong.actual}{log}"
         return broken
 
@@ -152,11 +153,6 @@ class Judge:
         return results
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else "nothing"
-
-
 def unclear(case: PayerCase, why: str) -> CaseResult:
     """Return the result of a case that is inconclusive, with the reason."""
     outcome = Outcome.INCONCLUSIVE
@@ -168,7 +164,7 @@ def unclear(case: PayerCase, why: str) -> CaseResult:
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
     seconds = round(played.seconds, 3)
     if isinstance(wrong, Violation):
-        log = "".join(_last_line(ended.log) for ended in played.starts[-1:] if ended.log)
+        log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
         return CaseResult(
             title=case.title,
             ground=case.ground,

@@ -27,8 +27,8 @@ from x402sim.suite.payer.money import (
 )
 from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, PaymentFlow, Shop, Story
 from x402sim.suite.payer.start import Ended, Payer, Task
-from x402sim.suite.payer.wire import CLOCK, How, Reply, Request, as_json, listening
-from x402sim.world.server.serve import LocalServer, certificates
+from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
+from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
 PRICE_BASE, CAP_BASE = 10_000, 50_000

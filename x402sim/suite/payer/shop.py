@@ -19,7 +19,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.suite.payer.money import Signed
-from x402sim.suite.payer.wire import How, Reply, Request, as_json
+from x402sim.suite.wire import How, Reply, Request, as_json
 
 
 class PaymentFlow(StrEnum):

@@ -7,25 +7,17 @@ and URLs of nodes are taken out of it: a payer that is judged can reach no money
 import asyncio
 import json
 import os
-import re
-import signal
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
 
+from x402sim.suite.process import end_group, inherited
+
 MOST_OUTPUT = 1 << 20
 """How much of a command's output is read."""
-_SECRET = re.compile(
-    r"PRIVATE_?KEY|SECRET_?KEY|PAYER_?KEY|SIGNER|MNEMONIC|SEED_?PHRASE|WALLET|RPC|_PROXY$|^X402",
-    re.IGNORECASE,
-)
-"""Names of variables that a payer does not inherit."""
-_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,15 +124,6 @@ class Payer(Protocol):
         """Start it once; it has `patience_s` seconds."""
 
 
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a payer may inherit."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not _SECRET.search(name) and not _KEY.fullmatch(value.strip())
-    } | {"NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
-
-
 @dataclass(frozen=True, slots=True)
 class Command:
     """A payer that is a command; its exit code 0 says that it has bought."""
@@ -173,7 +156,7 @@ class Command:
             except TimeoutError:
                 timed_out = True
             finally:
-                _kill(process.pid)
+                end_group(process.pid)
                 await process.wait()
         code = process.returncode
         how = f"ended by the judge after {patience_s:g} s" if timed_out else f"exit code {code}"
@@ -185,13 +168,6 @@ class Command:
             timed_out=timed_out,
             crashed=not timed_out and code is not None and code < 0,
         )
-
-
-def _kill(group: int) -> None:
-    """End a command and what it has started."""
-    if sys.platform != "win32":
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
 
 
 def _read(file: Path) -> str:
