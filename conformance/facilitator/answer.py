@@ -77,7 +77,7 @@ async def _wrong(play: Play) -> list[Refusal]:
 def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Fault | None:
     for each in seen:
         answer = each.verified
-        if answer.status // 100 == 2 and answer.fields.get("isValid") is not False:
+        if answer.status // 100 == 2 and not isinstance(answer.fields.get("isValid"), bool):
             return Fault(
                 expected="isValid, true or false", actual=f"{each.about}: verify: {answer.how}"
             )
@@ -87,7 +87,7 @@ def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Fault | None:
 def _failed_form(play: Play, seen: Sequence[Refusal]) -> Fault | None:
     for each in seen:
         answer, fields = each.settled, each.settled.fields
-        if answer.status // 100 != 2:
+        if answer.status // 100 != 2 or answer.succeeded:
             continue
         is_whole = fields.get("success") is False and isinstance(fields.get("transaction"), str)
         if not is_whole or not isinstance(fields.get("network"), str):
@@ -101,7 +101,7 @@ def _failed_form(play: Play, seen: Sequence[Refusal]) -> Fault | None:
 def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Fault | None:
     for each in seen:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
-            if not answer.reason:
+            if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Fault(
                     expected="a reason",
                     actual=f"{each.about}: {name}: {answer.how}",
@@ -114,8 +114,8 @@ def _words(_: Play, seen: Sequence[Refusal]) -> Fault | None:
     own: dict[str, str] = {}
     for each in seen:
         for answer in (each.verified, each.settled):
-            if answer.status // 100 == 2 and answer.reason not in STANDARD_REASONS:
-                own.setdefault(answer.reason or "nothing", each.about)
+            if answer.reason and answer.reason not in STANDARD_REASONS:
+                own.setdefault(answer.reason, each.about)
     if not own:
         return None
     return Fault(

@@ -567,10 +567,11 @@ ROWS = [
             Demand(
                 title="A settlement whose block was undone is a success no more, unless it is on "
                 "the chain again",
-                ground=texts.derived(
+                ground=texts.ours(
                     texts.SUCCESS,
                     texts.ONE_TRANSFER,
-                    so="an answer that is remembered says what is not so any more",
+                    because="an answer that is remembered says what is not so any more (SR4); the "
+                    "same payment may be answered as before, and no text names a depth",
                 ),
                 test=truthful,
             ),

@@ -218,7 +218,7 @@ def test_a_broken_settlement_is_judged(
 def test_a_facilitator_is_recognised_and_told_its_judge(duo: Duo) -> None:
     found = " ".join(refused(duo.ready["facilitator"]).split())
     assert "it is a facilitator (GET /supported lists kinds), and no service" in found
-    assert "facilitators are not judged yet" in found
+    assert "its judge is x402sim conformance facilitator --start" in found
 
 
 def test_what_others_ask_the_facilitator_meanwhile_does_not_count(duo: Duo) -> None:

@@ -59,7 +59,7 @@ DEFECTS = {
     "an error of the node is a yes + no look at balances": "facilitator/node/verify-down-v2",
     "an error of the node is a success": "facilitator/node/send-refused-v2",
     "an error of the node is a failure": "facilitator/node/send-lost-v2",
-    "remembers success": "facilitator/chain/undone-v2",
+    "remembers success": "kit/chain/undone-v2",
     "asks keys for wallets + no trial": "facilitator/wallet/delegated-elsewhere-verify-v2",
     "takes undeployed wallets + no trial": "facilitator/wallet/not-deployed-verify-v2",
     "any asset settles + status only + no trial + no look at balances": "facilitator/token/without-code-v2",

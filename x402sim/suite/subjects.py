@@ -19,11 +19,12 @@ NOT_YET = {
     "judged as a service that is paid in one step: x402sim target init URL",
 }
 """What is no subject yet, and what to do meanwhile."""
+_WORDS = {"service": "", "payer": " payer", "facilitator": " facilitator"}
 
 
 def instead(name: str) -> str:
     """Return how to judge a subject that was given to the judge of another one."""
-    return NOT_YET.get(name) or f"its judge is x402sim conformance {name}"
+    return NOT_YET.get(name) or f"its judge is x402sim conformance{_WORDS[name]}"
 
 
 def subject(name: str) -> Subject[Any]:

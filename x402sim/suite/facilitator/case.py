@@ -300,7 +300,7 @@ def _unsettled(play: Play, seen: Refusal) -> Fault | None:
 
 
 def _without_gas(_: Play, seen: Refusal) -> Fault | None:
-    if not seen.money.sent:
+    if not seen.money.sent or seen.money.moved:  # then it is worse than a waste
         return None
     wei = seen.money.gas_wei
     return Fault(

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
 from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
@@ -93,12 +94,20 @@ class Facilitator(Protocol):
         """Start it; raises `NotReady`. Leaving it stops it."""
 
 
+_ports = Rng().stream("ports")
+FIRST_PORT, LAST_PORT = 10_000, 32_000
+"""Where ports are looked for: those above are given to whoever asks for any, and a facilitator
+takes seconds until it listens.
+"""
+
+
 def free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    while True:
+        port = _ports.randrange(FIRST_PORT, LAST_PORT)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 SUPPORTED = ("/supported", "/v2/x402/supported")
@@ -179,16 +188,15 @@ class Command:
 
 async def _until_it_answers(running: Running) -> None:
     elapsed = stopwatch()
-    while not await answers(running.url):
-        how = running.has_ended
-        if not how and elapsed() < START_S:
-            await CLOCK.sleep(LOOK_S)
-            continue
-        how = how or f"it did not answer within {START_S:g} s"
-        raise NotReady(
-            f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
-            f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
-        )
+    while elapsed() < START_S and not running.has_ended:
+        if await answers(running.url) and not running.has_ended:  # else another answers there
+            return
+        await CLOCK.sleep(LOOK_S)
+    how = running.has_ended or f"it did not answer within {START_S:g} s"
+    raise NotReady(
+        f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
+        f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
+    )
 
 
 Make = Callable[[Given], ASGIApp]

@@ -117,7 +117,8 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
     if len(words) == 1 and words[0].startswith(("http://", "https://")):
         raise ValueError(
             f"{words[0]} is no command. A payer behind HTTP: x402sim conformance payer --url "
-            f"{words[0]}; a service: x402sim conformance {words[0]}"
+            f"{words[0]}; a service: x402sim conformance {words[0]}; a facilitator: x402sim "
+            f"conformance facilitator {words[0]}"
         )
     network_named(chosen["network"], NETWORKS)
     values = given(PayerOptions, flags)

@@ -211,7 +211,7 @@ async def _of_facilitator(probe: Probe) -> str | None:
     if told.status != 200 or not isinstance(told.at("/kinds"), list):
         return None
     what = "it is a facilitator (GET /supported lists kinds), and no service"
-    return f"{what}: {instead('facilitator')}"
+    return f"{what}: {instead('facilitator')} --start COMMAND, or with its URL and --rpc"
 
 
 def _no_service(probe: Probe, answer: TargetAnswer) -> str:
