@@ -480,11 +480,9 @@ class Facilitator:
                 raise
         try:
             settling.tx_hash, settling.raw = await self.send(asked)
-        except NodeGone as gone:
+        except (NodeGone, NodeSays) as problem:
             if self.has("an error of the node is a success"):
-                return self.success(asked, to_hex(keccak256(repr(gone).encode())))
-            raise Invalid("unexpected_settle_error") from None
-        except NodeSays:
+                return self.success(asked, to_hex(keccak256(repr(problem).encode())))
             raise Invalid("unexpected_settle_error") from None
         if self.has("success when sent"):
             return self.success(asked, settling.tx_hash)

@@ -145,9 +145,7 @@ class Judge:
         self.start_s = max(self.start_s, room.start_s)
         if floor.chain == "anvil" and (wrong := await self.sound(room, self.ways[:1])):
             await self.leave(room, keep=False)  # a jam there would be no finding of a case
-            raise ChainError(
-                f"on anvil, whose token takes a signature as (v, r, s) only, it fails: {wrong}"
-            )
+            raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
 
     async def leave(self, room: Room, *, keep: bool) -> None:
