@@ -50,7 +50,7 @@ def _extra(**parts: object) -> Change:
 _OTHERS: dict[str, dict[str, object]] = {
     "name": {"name": "Another Coin"},
     "version": {"version": "7"},
-    "chain": {"chain_id": 8453},
+    "chain": {"chain_id": 424_242},
     "contract": {"verifying_contract": OTHER},
 }
 ROWS = [

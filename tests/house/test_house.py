@@ -75,7 +75,7 @@ READS = {
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
     "spec/sentences.py": "the specification, a table of sentences",
-    "suite/payer/start.py": "names and values of the environment",
+    "suite/process.py": "names and values of the environment",
     "suite/service/answers.py": "what a target answers",
     "suite/service/control_api.py": "hashes",
     "suite/service/ending.py": "the names of a target's fields",

@@ -362,7 +362,7 @@ class Facilitator:
 
     def check_amount(self, asked: Asked) -> None:
         value, amount = asked.auth.value, asked.amount
-        if amount == 0 and not self.has("zero is an amount"):
+        if amount == 0:
             raise Invalid("invalid_payment_requirements")
         may_exceed = asked.version == 1 and self.has("takes more in version 1")
         may_exceed = may_exceed or self.has("takes more")

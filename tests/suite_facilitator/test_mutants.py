@@ -14,7 +14,6 @@ DEFECTS = {
     "any payee": "facilitator/fields/payee-v2",
     "any amount": "facilitator/fields/amount-less-v1",
     "takes more": "facilitator/fields/amount-more-v2",
-    "zero is an amount": "kit/fields/amount-zero-v2",
     "any network": "facilitator/fields/network-unknown-v2",
     "any scheme": "facilitator/fields/scheme-v1",
     "any version": "facilitator/fields/version-v2",

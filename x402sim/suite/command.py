@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,6 +65,7 @@ def judge(
 
     async def main() -> tuple[list[Result], str]:
         results = []
+        _ends_in_order()
         async with subject.begin(options, cases, tell) as judging:
             on_ready(judging)
             ids = judging.plan.ids
@@ -77,6 +80,14 @@ def judge(
             return in_order(results, cases), judging.done()
 
     return asyncio.run(main())
+
+
+def _ends_in_order() -> None:
+    """Let SIGTERM end this task as Ctrl-C does: what a subject has started ends with it."""
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def conclude(results: list[Result], strict: bool) -> int:
@@ -134,7 +145,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
             results = interrupted(found, cases, options.rerun)
             done = (

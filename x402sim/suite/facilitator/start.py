@@ -193,6 +193,8 @@ async def _until_it_answers(running: Running) -> None:
             return
         await CLOCK.sleep(LOOK_S)
     how = running.has_ended or f"it did not answer within {START_S:g} s"
+    if running.has_ended:
+        how += " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)"
     raise NotReady(
         f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
         f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
