@@ -95,9 +95,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[BY_FILE] = {file: sorted(clauses) for file, clauses in found.items()}
     if wanted := config.getoption("--clause"):
         items[:] = [item for item in items if wanted in clauses_of(item)]
-    if (
-        config.option.markexpr == "thorough and waits"
-    ):  # all would wait for a long one that begins last
+    if config.option.markexpr == "thorough and waits":
+        # all would wait for a long one that begins last
         items.sort(key=patience_s, reverse=True)
     if file := config.getoption("--clause-map"):
         Path(file).write_text(json.dumps(config.stash[BY_FILE]))
