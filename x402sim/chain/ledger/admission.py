@@ -82,7 +82,8 @@ def _faults(
     if cost + queued > held:
         parts = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
         over = cost + queued * (cost <= held) - held
-        yield f"insufficient funds for gas * price + value: balance {held}, {parts}, overshot {over}"
+        reason = "insufficient funds for gas * price + value"
+        yield f"{reason}: balance {held}, {parts}, overshot {over}"
     if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
         yield "txpool is full"
     if rival is not None:
