@@ -82,8 +82,8 @@ def _faults(
     if cost + queued > held:
         parts = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
         over = cost + queued * (cost <= held) - held
-        parts = f"balance {held}, {parts}, overshot {over}"
-        yield f"insufficient funds for gas * price + value: {parts}"
+        reason = "insufficient funds for gas * price + value"
+        yield f"{reason}: balance {held}, {parts}, overshot {over}"
     if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
         yield "txpool is full"
     if rival is not None:
