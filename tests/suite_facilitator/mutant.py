@@ -301,6 +301,8 @@ class Facilitator:
             raise Invalid("unsupported_asset_transfer_method" if version == 2 else bad)
         auth, signature = self.read_payload(payment.get("payload"))
         domain = self.domain(wanted, asset, bad)
+        if self.has("any asset"):
+            asset = self.network.asset
         return Asked(version, auth, signature, amount, pay_to, asset, domain)
 
     def read_payload(self, payload: Any) -> tuple[Authorization, bytes]:
@@ -415,10 +417,10 @@ class Facilitator:
             return asked
         domains = [domain]
         if self.has("any chain"):
-            domains += [_with(domain, chain_id=each.chain_id) for each in NETWORKS.values()]
+            domains += [_with(domain, chain_id=each) for each in (1, 8453, 424_242)]
         if self.has("any contract"):
             domains += [_with(domain, verifying_contract=each.asset) for each in NETWORKS.values()]
-            domains.append(_with(domain, verifying_contract=Address(b"\x22" * 20)))
+            domains.append(_with(domain, verifying_contract=Address(b"\x11" * 20)))
         for each in domains:
             with suppress(BadSignature):
                 if recover(transfer_digest(auth, each), self.readable(signature)) == auth.from_:
@@ -475,7 +477,7 @@ class Facilitator:
             try:
                 asked = await self.check(asked, is_settle=True)
             except Invalid as why:
-                if self.has("used is a success") and "nonce" in str(why) + "state":
+                if self.has("used is a success") and re.search("nonce|state", str(why)):
                     return self.success(asked, self.last_hash)
                 raise
         try:

@@ -275,7 +275,7 @@ class Judge:
                 continue
             elif broken and not is_careful and len(done) > 1:
                 todo = todo[len(done) :]
-                results += [each for group, played in done for each in _doubtful(group, played)]
+                results += [each for group, _ in done for each in _doubtful(group)]
                 continue
             todo = todo[len(done) :]
             for place, (group, played) in enumerate(done, 1):
@@ -356,18 +356,12 @@ def _after(broken: str) -> Fault:
     )
 
 
-def _doubtful(group: Sequence[FacilitatorCase], played: Played) -> Outcomes:
-    """Return the results of plays one of which has jammed it, as so many others have."""
+def _doubtful(group: Sequence[FacilitatorCase]) -> Outcomes:
+    """Return the results of plays one of which has jammed it, as so many others have: whatever
+    they found may follow from that.
+    """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
-    return [
-        (
-            case,
-            _result(case, played)
-            if isinstance(played.found.get(case), Fault)
-            else unclear(case, why),
-        )
-        for case in group
-    ]
+    return [(case, unclear(case, why)) for case in group]
 
 
 def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:
