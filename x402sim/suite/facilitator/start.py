@@ -10,9 +10,10 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
@@ -160,6 +161,8 @@ class Command:
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        if self.most_at_once:
+            given = replace(given, port=urlsplit(self.url).port or 80)
         url, file = self.url.replace("{port}", str(given.port)), folder / "log"
         with file.open("wb") as log:
             try:

@@ -307,7 +307,10 @@ def _plan(
     plays = {case.played_as: case for case in mine}
     shared = sum(case.floor.is_shared for case in plays.values())
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
-    busy_s = len(plays) * _PAYMENTS * judge.control_s + _STARTS * judge.start_s
+    busy_s = (
+        len(plays) * _PAYMENTS * judge.control_s
+        + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
+    )
     seconds = busy_s / judge.jobs + waits_s
     cores = os.cpu_count() or 1
     lines = [
@@ -316,6 +319,12 @@ def _plan(
         f"{judge.start_s:.1f} s. What fails is played again. Time-outs of the facilitator come on "
         f"top: up to {judge.patience_s:g} s an answer"
     ]
+    if judge.is_fixed:
+        lines.append(
+            f"One world, in turn: {options.shown} runs already, and cannot be started anew"
+        )
+    elif judge.facilitator.most_at_once:
+        lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {way.about} ({way}): {why}" for way, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
