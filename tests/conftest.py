@@ -49,6 +49,12 @@ READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.cr
 """A client reads the system's certificates for 25 ms, and the tests open thousands of clients."""
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist there is no such hook
+def pytest_xdist_auto_num_workers() -> int:
+    """Let `-n auto` be one more than the CPUs: tests that wait for programs leave one without work."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     READ_ONCE.start()
     # Workers of xdist, and the processes that tests start, would compile everything each time.
