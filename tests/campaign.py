@@ -31,6 +31,8 @@ LONG = [
     "tests/mutants/test_mutants.py",
     "tests/notebooks/test_notebooks.py",
     "tests/suite/test_types.py",
+    "tests/suite_facilitator/test_mutants.py",
+    "tests/suite_facilitator/test_published.py",
     "tests/suite_payer/test_mutants.py",
 ]
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "sweep": "sweep.sweep",
     "conformance": "conformance.conformance",
     "service": "service.service",
+    "facilitator": "facilitator.facilitator",
     "decisions": "book.decisions",
     "clauses": "book.clauses",
     "target": "target.target",

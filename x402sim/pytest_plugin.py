@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     import httpx
 
     from x402sim import Fault, LocalServer, PaymentAuth
+    from x402sim.suite.facilitator.start import Make
     from x402sim.suite.payer.start import Buy
 
-JUDGED = "x402_payer(ways, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+JUDGED = (
+    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+)
+JUDGED_TOO = (
+    "x402_facilitator(ways, only, strict): the cases of `x402_facilitator_case`; as x402_payer's"
+)
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
 UNSPENT = (
@@ -49,14 +55,26 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line("markers", MARKER)
     config.addinivalue_line("markers", JUDGED)
+    config.addinivalue_line("markers", JUDGED_TOO)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make a test of each play of the judge of payers, for who asks for `x402_payer_case`."""
+    """Make a test of each play of a judge, for `x402_payer_case` and `x402_facilitator_case`."""
+    if "x402_facilitator_case" in metafunc.fixturenames:
+        from x402sim.suite.facilitator.fixture import plays as plays_of_facilitators
+
+        mark, name = (
+            metafunc.definition.get_closest_marker("x402_facilitator"),
+            "x402_facilitator_case",
+        )
+        found = plays_of_facilitators(**mark.kwargs) if mark else plays_of_facilitators()
+        metafunc.parametrize(name, found, ids=lambda play: play.name, indirect=True)
     if "x402_payer_case" in metafunc.fixturenames:
         from x402sim.suite.payer.fixture import plays
 
         mark = metafunc.definition.get_closest_marker("x402_payer")
+        if mark and "ways" in mark.kwargs:
+            raise pytest.UsageError("@pytest.mark.x402_payer: ways=... is flows=... now")
         chosen = plays(**mark.kwargs) if mark else plays()
         metafunc.parametrize("x402_payer_case", chosen, ids=lambda play: play.name, indirect=True)
 
@@ -73,6 +91,24 @@ def x402_payer_case(request: pytest.FixtureRequest) -> "Callable[[Buy], None]":
 
     def judge(buy: "Buy") -> None:
         if wrong := play.wrong(buy):
+            pytest.fail(wrong, pytrace=False)
+
+    return judge
+
+
+@pytest.fixture
+def x402_facilitator_case(request: pytest.FixtureRequest) -> "Callable[[Make], None]":
+    """Play one case of the judge of facilitators with the ASGI application that a function makes.
+
+    The function is given a port, an `rpc_url`, a `private_key` with coins for gas and the
+    `network`. Fails the test with what was done wrong, and what it costs.
+    """
+    from x402sim.suite.facilitator.fixture import CaseOfTest
+
+    play: CaseOfTest = request.param
+
+    def judge(make: "Make") -> None:
+        if wrong := play.wrong(make):
             pytest.fail(wrong, pytrace=False)
 
     return judge
@@ -143,7 +179,7 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     import httpx
 
     from x402sim import PaymentAuth
-    from x402sim.world.server.serve import certificates
+    from x402sim.world.server.local import certificates
 
     wallet, all_it_has = x402_server.wallets[0], "1000"
     auth = PaymentAuth(

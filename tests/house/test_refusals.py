@@ -16,7 +16,8 @@ from x402sim.spec.decisions import Decisions, alternatives
 TABLE = PACKAGE / "protocol" / "refusals.py"
 ERRORS = [*Refusal, *RequestError]
 OTHERS_WORDS = {
-    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py", *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
+    PACKAGE / "spec", PACKAGE / "suite" / "facilitator" / "texts.py", PACKAGE / "protocol" / "cronos.py",
+    *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
 }  # fmt: skip
 """Quotes of the specification, the errors of a facilitator that are worded like ours, and pages of the
 guide that are written from code, or compared with a log or a scenario."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 
 FILE = Path(__file__).parents[2] / "conformance" / "payers.md"
@@ -15,14 +15,14 @@ PAINS = [
     ("17", "behind a proxy the resource says http, or https", "kit/accept/https-behind-proxy"),
     ("19", "decimals, floats, ×10^6", "payer/sign/decimals, payer/sign/whole-tokens, payer/sign/fraction"),
     ("20", "versions mixed, a page instead of JSON", "payer/hostile/page, kit/accept/both-versions, silent/hostile/mixed-versions"),
-    ("21", "MCP: the retry drops the payment", "payer/control/buys, payer/lost/asked-again, in the way `mcp`"),
+    ("21", "MCP: the retry drops the payment", "payer/control/buys, payer/lost/asked-again, in the flow `mcp`"),
     ("23", "sign-in-with-x signs an attacker's challenge, or pays again", "payer/extension/sign-in-elsewhere, silent/extension/sign-in-instead"),
 ]  # fmt: skip
 """Rows of the list of pains: what people report of payers, and what catches it."""
 NONE = [
     ("a redirect from https to http", "a certificate that every payer trusts would have to be installed"),
-    ("a budget over several purchases, and in parallel", "the task has a bound for one purchase only; `budget/instalments` cuts one"),
-    ("a session that is not refunded, or debited too much", "the payer has no say in it; `budget/session-spent` is what it can do: open no other"),
+    ("two starts of one purchase at the same time", "a supervisor starts the next when the last has ended; `budget/parallel` asks at once within one start"),
+    ("what a session's shop keeps", "the payer has no say in it: `budget/session-…` look at what it can do, which is to open no other"),
     ("a payee that was never seen", "no bound of the task names the payee"),
     ("the work of a language model", "prompts and prose are in the cases, but a case is judged by the money alone"),
 ]  # fmt: skip
@@ -34,7 +34,7 @@ def page() -> str:
         "# What payers are judged by",
         "",
         "Made by `python -m tests.suite_payer.page`. How to judge one is in the guide, *Judge your payer or",
-        "agent*. A cell is a play in one way of paying: its demands, by the document of their ids (`payer`: a",
+        "agent*. A cell is a play in one payment flow: its demands, by the document of their ids (`payer`: a",
         "public text says it or it follows; `kit`: ours; `silent`: observed), each `DOCUMENT/SECTION/ROW-WAY`.",
         "",
         f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
@@ -42,15 +42,18 @@ def page() -> str:
     told = {case.id for case in all_cases()}
     for section, title in SECTIONS.items():
         lines += ["", f"## {section}: {title}", ""]
-        lines += [f"| row | {' | '.join(Way)} | demands |", f"| --- |{' --- |' * len(Way)} --- |"]
+        lines += [
+            f"| row | {' | '.join(PaymentFlow)} | demands |",
+            f"| --- |{' --- |' * len(PaymentFlow)} --- |",
+        ]
         reasons: dict[str, int] = {}
         for row in (each for each in rows() if each.section == section):
             cells = []
-            for way in Way:
-                if why := row.absent.get(way):
+            for flow in PaymentFlow:
+                if why := row.absent.get(flow):
                     cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
                 else:
-                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{way}"]
+                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{flow}"]
                     cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
             demands = "<br>".join(f"{each.title}" for each in row.demands)
             lines.append(f"| {row.slug} | {' | '.join(cells)} | {demands} |")

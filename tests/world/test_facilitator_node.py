@@ -67,8 +67,8 @@ def test_a_fault_says_whose_calls_of_the_node_it_strikes(server: LocalServer, ca
 
         assert (verify(), node()) == (True, True)
         assert http.post(f"{server.control_url}/faults", json=fault).status_code == 200
-        (standing,) = http.get(f"{server.control_url}/faults").json()
-        assert standing.get("caller") == caller
+        (active,) = http.get(f"{server.control_url}/faults").json()
+        assert active.get("caller") == caller
         assert (verify(), node()) == (
             "facilitator" not in STRUCK[caller],
             "service" not in STRUCK[caller],
@@ -257,3 +257,24 @@ def test_each_facilitator_of_a_market_has_a_node_that_fails() -> None:
         service={"a": Settings(), "b": Settings(facilitator="slow")},
         facilitator={"fast": FacilitatorSettings(), "slow": FacilitatorSettings()},
     )
+
+
+def test_what_the_node_took_and_answered_with_an_error_is_found() -> None:
+    """A node that stands for several may pass a transaction on, and then fail."""
+    failed = '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "internal error"}}'
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        header = alice.sign(await alice.ask(), steps=1)
+        does = {"does": "answer", "status": 200, "body": failed, "contains": RAW}
+        await world.fault(Fault(**ITS, **does, work_done=True))
+        taken = await ask(world, "settle", header)
+        assert (taken["success"], len(await world.transfers(alice))) == (True, 1)
+
+        header = alice.sign(await alice.ask(), steps=1)
+        await world.fault(Fault(**ITS, **does))
+        refused = await ask(world, "settle", header)
+        assert (refused["success"], refused["transaction"]) == (False, "")
+        assert len(await world.transfers(alice)) == 1
+
+    play(story).raise_for_failure()

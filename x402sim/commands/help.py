@@ -156,6 +156,17 @@ expected: 12) have defaults.
 `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
 The log goes to stderr.
 """,
+    "facilitator": """Start the facilitator only, on a node of yours.
+
+It speaks the x402 standard, versions 1 and 2, and the dialect of Cronos, verifies and settles
+on the network's token, and pays the gas. X402SIM_PRIVATE_KEY (or PRIVATE_KEY, EVM_PRIVATE_KEY)
+is the key of its account; X402SIM_RPC_URL (or RPC_URL, EVM_RPC_URL), PORT and
+X402SIM_NETWORK_NAME stand in for --rpc, --port and --network. What is not mined in time is
+answered as pending, with its hash. Ctrl-C stops it.
+
+Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator --rpc http://127.0.0.1:8545
+  --network base-sepolia
+""",
     "decisions": """List our decisions where the specification is silent.
 
 Example: x402sim decisions 4.1 7/final

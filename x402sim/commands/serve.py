@@ -195,7 +195,7 @@ def serve(
             calls_at_block_time=calls_at_block_time,
             chain=backend,
             service=Settings(phase=0, payment_flow=payment_flow),
-            facilitator=_facilitator(facilitator),
+            facilitator=facilitator_settings(facilitator),
         )
         parts, sock = server.open_world(world, listen)
 
@@ -216,7 +216,7 @@ def serve(
         typer.echo("stopped" + (f"; the data is in {db}" if db else ""))
 
 
-def _facilitator(given: list[str] | None) -> FacilitatorSettings:
+def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
     """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
     known = [each.name for each in fields(FacilitatorSettings)]
     values: dict[str, Any] = {}

@@ -6,8 +6,9 @@ transaction and pays the gas. The outcomes are independent of the wire: the file
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -27,7 +28,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import (
     STANDARD,
     VERIFICATION,
-    Invalid,
+    InvalidReason,
     Rules,
     StandardTerms,
     Verification,
@@ -52,10 +53,13 @@ class Facilitator:
     network: Network
     account: Address
     started_s: float
-    rules: Rules[Verification, Invalid] = VERIFICATION
+    rules: Rules[Verification, InvalidReason] = VERIFICATION
     settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
     pending: dict[Authorization, Hash] = field(default_factory=dict)
     """What was sent and not mined in time, in the dialects that ask for it again."""
+    under_way: dict[tuple[Address, bytes], asyncio.Event] = field(default_factory=dict)
+    """The payers and nonces of the payments that are settled now; an event is set when it is done.
+    """
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -77,7 +81,7 @@ class InvalidPayment(msgspec.Struct, frozen=True):
     `difference` says what was wanted, too.
     """
 
-    why: Invalid
+    why: InvalidReason
     value: str = ""
     difference: str | None = None
 
@@ -206,19 +210,45 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
-    if tx_hash is None:
-        chain = facilitator.chain
-        simulated = (chain.call,) if facilitator.settings.simulates else ()
-        sent = await _tried(facilitator, payment, *simulated, chain.send)
-        if isinstance(sent, NotTransferred):
-            return sent
-        tx_hash = Hash(sent)
-    outcome = await _wait(facilitator, payment.authorization, tx_hash)
-    if requested.terms is not None:
-        facilitator.pending.pop(payment.authorization, None)
-        if isinstance(outcome, PendingTransfer):
-            facilitator.pending[payment.authorization] = tx_hash
-    return outcome
+    async with _alone(facilitator, requested):
+        if requested.terms is not None and tx_hash is None:
+            tx_hash = facilitator.pending.get(payment.authorization)
+        if tx_hash is None:
+            chain = facilitator.chain
+            simulated = (chain.call,) if facilitator.settings.simulates else ()
+            sent = await _tried(facilitator, payment, *simulated, chain.send)
+            if isinstance(sent, NotTransferred):
+                return sent
+            tx_hash = Hash(sent)
+        outcome = await _wait(facilitator, payment.authorization, tx_hash)
+        if requested.terms is not None:
+            facilitator.pending.pop(payment.authorization, None)
+            if isinstance(outcome, PendingTransfer):
+                facilitator.pending[payment.authorization] = tx_hash
+        return outcome
+
+
+@asynccontextmanager
+async def _alone(facilitator: Facilitator, requested: Requested) -> AsyncIterator[None]:
+    """Let a valid payment wait for another with its payer and nonce that is under way, in the
+    dialects of the standard.
+
+    The token takes one of them, so a second transaction would revert, and cost its gas. Who waited
+    then finds the nonce used, or waits on for what is pending. Cronos's dialect has no pending
+    outcome: there, asking again is how what was dropped is sent again.
+    """
+    if requested.terms is None:
+        yield
+        return
+    key = requested.payment.authorization.from_, requested.payment.authorization.nonce
+    while (other := facilitator.under_way.get(key)) is not None:
+        await other.wait()
+    facilitator.under_way[key] = done = asyncio.Event()
+    try:
+        yield
+    finally:
+        del facilitator.under_way[key]
+        done.set()
 
 
 async def _tried(
@@ -254,6 +284,11 @@ async def _wait(
     if receipt.revert_reason is not None:
         why = await _cause(facilitator, auth, receipt.revert_reason)
         return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
+    transfer = abi.TRANSFER_EVENT, abi.word(auth.from_), abi.word(auth.to)
+    asset, amount = facilitator.network.asset, abi.word(auth.value)
+    if not any((e.address, e.topics, e.data) == (asset, transfer, amount) for e in receipt.logs):
+        # a status is no proof that this payment was made: only the token's event is
+        return PendingTransfer(tx_hash, "the node's receipt does not show the transfer")
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
 
 

@@ -30,10 +30,11 @@ _GENERAL = (Demand.WITHHELD, Demand.REFUSED)
 """The demands of many checks, which say nothing of what was served in spite of them."""
 _GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
 _OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
-Loss = Literal["goods", "payers", "sales", "words"]
+Loss = Literal["goods", "payers", "gas", "sales", "words"]
 LOSSES: dict[str, str] = {
     "goods": "the service gives away what it sells",
     "payers": "payers lose money, or what they paid for",
+    "gas": "gas is paid for nothing",
     "sales": "good payments are refused",
     "words": "nobody loses money",
 }
@@ -150,8 +151,8 @@ def _loss(result: Result) -> str:
 
 def _known(result: Result) -> _Words | None:
     """Return what to write about an id that has failed; None if nothing is known."""
-    words, demand = _words(), _evidence(failures(result)[0]).demand
-    keys = (f"{result.id}: {demand}", demand, result.id)
+    words, evidence = _words(), _evidence(failures(result)[0])
+    keys = (f"{result.id}: {evidence.demand}", evidence.demand, evidence.about, result.id)
     return next((words[key] for key in keys if key in words), None)
 
 
@@ -212,7 +213,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
         evidence = _evidence(failures(group[0])[0])
-        has_words = evidence.demand in _words()
+        has_words = evidence.demand in _words() or evidence.about in _words()
         alike = evidence.demand or evidence.about, "" if has_words else evidence.answer
         same = found.setdefault(alike, group)
         is_apart = evidence.demand in _GENERAL

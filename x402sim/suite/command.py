@@ -45,7 +45,7 @@ class Asked:
     baseline: Baseline | None = None
 
 
-def judge(
+async def judged(
     subject: Subject[Any],
     options: Chosen,
     cases: Sequence[Any],
@@ -60,23 +60,24 @@ def judge(
     certain, `on_begin` with each id of which something can be judged, its place, and how many there
     are; `on_ready` when the subject has been examined, with the plan.
     """
+    results = []
+    async with subject.begin(options, cases, tell) as judging:
+        on_ready(judging)
+        ids = judging.plan.ids
 
-    async def main() -> tuple[list[Result], str]:
-        results = []
-        async with subject.begin(options, cases, tell) as judging:
-            on_ready(judging)
-            ids = judging.plan.ids
+        def begin(check_id: str) -> None:
+            if check_id in ids:
+                on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
-            def begin(check_id: str) -> None:
-                if check_id in ids:
-                    on_begin(check_id, ids.index(check_id) + 1, len(ids))
+        async for result in judging.run(begin):
+            results.append(result)
+            on_result(result)
+        return in_order(results, cases), judging.done()
 
-            async for result in judging.run(begin):
-                results.append(result)
-                on_result(result)
-            return in_order(results, cases), judging.done()
 
-    return asyncio.run(main())
+def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
+    """Judge a subject on a loop of its own: the arguments, and what is returned, are `judged`'s."""
+    return asyncio.run(judged(*given, **named))
 
 
 def conclude(results: list[Result], strict: bool) -> int:

@@ -8,23 +8,23 @@ from x402sim.suite.subject import Subject
 SUBJECTS = {
     "service": ("x402sim.suite.service.subject", "SERVICE"),
     "payer": ("x402sim.suite.payer.subject", "PAYER"),
+    "facilitator": ("x402sim.suite.facilitator.subject", "FACILITATOR"),
 }
 """The module and the name of each subject, imported when it is used."""
 DEFAULT = "service"
 """What is judged if no subject is named."""
 
 NOT_YET = {
-    "facilitator": "facilitators are not judged yet; `x402sim decode` says what is wrong in "
-    "what one is sent and answers",
     "server": "servers of the x402 standard have no judge of their own yet; one of version 2 is "
     "judged as a service that is paid in one step: x402sim target init URL",
 }
 """What is no subject yet, and what to do meanwhile."""
+_WORDS = {"service": "", "payer": " payer", "facilitator": " facilitator"}
 
 
 def instead(name: str) -> str:
     """Return how to judge a subject that was given to the judge of another one."""
-    return NOT_YET.get(name) or f"its judge is x402sim conformance {name}"
+    return NOT_YET.get(name) or f"its judge is x402sim conformance{_WORDS[name]}"
 
 
 def subject(name: str) -> Subject[Any]:

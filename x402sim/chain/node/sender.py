@@ -15,7 +15,7 @@ from eth_account import Account
 from x402sim.chain.base import ChainError
 from x402sim.chain.node import objects
 from x402sim.chain.node.any_node import AnyNode, NodeGone
-from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, parse_address, to_hex
 from x402sim.protocol.rpc_values import Json, read_quantity
 
 GAS_HEADROOM = 1.25
@@ -116,8 +116,19 @@ class Sender:
                 return True
             if _NONCE_USED.search(str(refused)):
                 return False
+            if await self._has(raw):
+                return True
             raise
         return True
+
+    async def _has(self, raw: str) -> bool:
+        """Ask whether the node knows a transaction all the same: behind one address it may have
+        been passed on, and then something failed.
+        """
+        with suppress(ChainError):
+            tx_hash = to_hex(keccak256(bytes.fromhex(raw.removeprefix("0x"))))
+            return await self._node.ask("eth_getTransactionByHash", tx_hash) is not None
+        return False
 
     async def see_to(self, tx_hash: Hash) -> None:
         """Send an unmined transaction again, if the node has dropped it. Raises `Replaced` if it

@@ -24,7 +24,7 @@ MAX_AGE_S = 300
 """Five minutes, as on geth."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
-FilterKind = Literal["logs", "blocks", "transactions"]
+FilterType = Literal["logs", "blocks", "transactions"]
 """What a filter tells of: logs, blocks, or arriving transactions."""
 EVERYTHING = LogFilter(0, 2**256)
 
@@ -32,7 +32,7 @@ EVERYTHING = LogFilter(0, 2**256)
 class Filter(msgspec.Struct):
     """What is wanted, and what was told already."""
 
-    kind: FilterKind
+    kind: FilterType
     wanted: LogFilter
     """Of logs: which of them. Blocks are told of from the newest on."""
     next_block: int
@@ -50,7 +50,7 @@ class Filters:
         self._filters: dict[str, Filter] = {}
         self._made = 0
 
-    def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> str:
+    def add(self, chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> str:
         """Make a filter that tells of what comes from now on; return its id."""
         filters = self._current()
         while len(filters) >= MAX_FILTERS:
@@ -91,7 +91,7 @@ class Filters:
         return self._filters
 
 
-def made_now(chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> Filter:
+def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
     """Return a filter of what comes from now on."""
     head, waiting = chain.machine.state.head, chain.machine.state.waiting
     made = Filter(kind, wanted, next_block=head.number + 1, asked_s=_now_s())

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.filters import KEPT_BLOCKS, FilterKind, changes, made_now
+from x402sim.chain.rpc.filters import KEPT_BLOCKS, FilterType, changes, made_now
 from x402sim.chain.rpc.jsonrpc import read_log_filter
 from x402sim.chain.rpc.objects import transaction_object, whole_block
 from x402sim.protocol.messages import encode
@@ -34,7 +34,7 @@ MAX_SUBSCRIPTIONS = 100
 """The most on one connection."""
 MAX_AT_ONCE = 8
 """How many requests of a connection are answered at once; the others wait in its socket."""
-KINDS: dict[Any, FilterKind] = {
+KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
     "newPendingTransactions": "transactions",

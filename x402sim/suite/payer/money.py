@@ -15,7 +15,7 @@ from typing import Any
 from x402sim.protocol.crypto import BadSignature, checksum, parse_address, recover, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.messages import decoded
-from x402sim.suite.payer.wire import Request
+from x402sim.suite.wire import Request
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 MOST_DEPTH = 12

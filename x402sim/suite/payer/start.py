@@ -7,25 +7,17 @@ and URLs of nodes are taken out of it: a payer that is judged can reach no money
 import asyncio
 import json
 import os
-import re
-import signal
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
 
+from x402sim.suite.process import end_group, inherited
+
 MOST_OUTPUT = 1 << 20
 """How much of a command's output is read."""
-_SECRET = re.compile(
-    r"PRIVATE_?KEY|SECRET_?KEY|PAYER_?KEY|SIGNER|MNEMONIC|SEED_?PHRASE|WALLET|RPC|_PROXY$|^X402",
-    re.IGNORECASE,
-)
-"""Names of variables that a payer does not inherit."""
-_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +28,8 @@ class Task:
     """
 
     url: str
-    way: str
-    """The way of paying: v1, v2, steps, session or mcp."""
+    flow: str
+    """The payment flow: v1, v2, steps, session or mcp."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -56,12 +48,16 @@ class Task:
     method: str = "GET"
     body: str = ""
     prompt: str = ""
+    urls: tuple[str, ...] = ()
+    """All that is to be bought within `max_amount`; `url` is the first of them, often the only."""
 
     def environment(self, file: Path) -> dict[str, str]:
         """Return the variables that a command gets."""
         own = {
             "URL": self.url,
-            "WAY": self.way,
+            "URLS": " ".join(self.urls),
+            "FLOW": self.flow,
+            "WAY": self.flow,  # its name before, for one release
             "METHOD": self.method,
             "PRIVATE_KEY": self.private_key,
             "NETWORK": self.network,
@@ -92,6 +88,7 @@ class Task:
         base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
+            "way": self.flow,
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
             "base_url": base,
@@ -123,15 +120,6 @@ class Payer(Protocol):
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
         """Start it once; it has `patience_s` seconds."""
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a payer may inherit."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if not _SECRET.search(name) and not _KEY.fullmatch(value.strip())
-    } | {"NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +154,12 @@ class Command:
             except TimeoutError:
                 timed_out = True
             finally:
-                _kill(process.pid)
+                end_group(process.pid)
                 await process.wait()
         code = process.returncode
         how = f"ended by the judge after {patience_s:g} s" if timed_out else f"exit code {code}"
         ok = code == 0 and not timed_out
         return Ended(ok=ok, how=how, output=_read(out), log=_read(log), timed_out=timed_out)
-
-
-def _kill(group: int) -> None:
-    """End a command and what it has started."""
-    if sys.platform != "win32":
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
 
 
 def _read(file: Path) -> str:
@@ -187,7 +168,7 @@ def _read(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpPayer:
     """A payer behind HTTP: each task is posted to it; 2xx says that it has bought."""
 
     url: str

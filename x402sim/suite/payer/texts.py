@@ -4,27 +4,13 @@ The core of x402 (versions 1 and 2), its schemes, transports and extensions are 
 of x402-foundation/x402 in which they were read; of version 1, of coinbase/x402.
 """
 
-from x402sim.spec.ground import Ground, GroundKind
-from x402sim.spec.sentences import Sentence
-
-_SOURCES = {
-    "principles": "x402, Principles (README.md, 0022a09a)",
-    "v1": "x402 version 1, {} (x402-specification-v1.md, 1ac505c1)",
-    "v2": "x402 version 2, {} (x402-specification-v2.md, 8efa37d7)",
-    "exact": "x402, scheme exact, {} (scheme_exact.md, 02834ce7)",
-    "exact-evm": "x402, scheme exact on EVM, {} (scheme_exact_evm.md, 03f722fe)",
-    "http": "x402 version 2, transport HTTP, {} (transports-v2/http.md, 03f722fe)",
-    "identifier": "x402, extension payment-identifier, {} (payment_identifier.md, 0ce3e9c0)",
-    "sign-in": "x402, extension sign-in-with-x, {} (sign-in-with-x.md, 1ecf9251)",
-    "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
-    "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
-    "rfc-9110": "RFC 9110, {}",
-}
-
-
-def _said(source: str, where: str, text: str) -> Sentence:
-    return Sentence(_SOURCES[source].format(where), text)
-
+from x402sim.suite.texts import (
+    derived as derived,
+    explicit as explicit,
+    ours as ours,
+    said as _said,
+    silent as silent,
+)
 
 INTENT = _said(
     "principles",
@@ -134,28 +120,15 @@ MCP_PAYS = _said(
     "Payment Flow Overview",
     'Client retries the tool call with payment in `_meta["x402/payment"]`',
 )
+MCP_EVENTS = _said(
+    "mcp-core",
+    "Transports, Streamable HTTP",
+    "the server MUST either return `Content-Type: text/event-stream`, to initiate an SSE stream, "
+    "or `Content-Type: application/json`, to return one JSON object. The client MUST support both "
+    "these cases",
+)
 MCP_SAME = _said(
     "mcp",
     "Binding Selection",
     'The client sends `PaymentPayload` in `params._meta["x402/payment"]`',
 )
-
-
-def explicit(*sentences: Sentence) -> Ground:
-    """Return the ground of what these sentences state."""
-    return Ground(GroundKind.EXPLICIT, sentences)
-
-
-def derived(*sentences: Sentence, so: str) -> Ground:
-    """Return the ground of what follows from these sentences, with the step."""
-    return Ground(GroundKind.DERIVED, sentences, so)
-
-
-def ours(*sentences: Sentence, because: str) -> Ground:
-    """Return the ground of a demand of the kit: the harm, and where it happened."""
-    return Ground(GroundKind.OURS, sentences, because)
-
-
-def silent(*sentences: Sentence, why: str) -> Ground:
-    """Return the ground of an observation."""
-    return Ground(GroundKind.SILENT, sentences, why)

@@ -143,8 +143,8 @@ async def _write(reply: Reply, out: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def listening(answer: Answer) -> AsyncIterator[int]:
-    """Listen on a free port of 127.0.0.1, and yield it; connections end with it."""
+async def listening(answer: Answer, port: int = 0) -> AsyncIterator[int]:
+    """Listen on a port of 127.0.0.1, 0 for a free one, and yield it; connections end with it."""
     open_now: set[asyncio.Task[None]] = set()
 
     async def serve(stream: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
@@ -162,7 +162,7 @@ async def listening(answer: Answer) -> AsyncIterator[int]:
             open_now.discard(task)
             out.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

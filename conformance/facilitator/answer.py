@@ -1,0 +1,287 @@
+"""The form of answers: fields, names, reasons; and that verify has no effect."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from x402sim.protocol import x402
+from x402sim.protocol.networks import is_hash
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import STANDARD_REASONS, Answer
+from x402sim.suite.facilitator.case import (
+    Demand,
+    Fault,
+    Refusal,
+    Row,
+    Settled,
+    is_settled,
+    only,
+    refusal,
+    settlement,
+    settles,
+)
+from x402sim.suite.facilitator.payment import STANDARD, Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import Money
+
+_ONLY_STANDARD = "its answers have another form"
+
+
+def _network(play: Play) -> str:
+    return x402.network_name(play.way.version, play.room.network)
+
+
+def _settled_form(play: Play, seen: Settled) -> Fault | None:
+    fields = seen.settled.fields
+    wanted = _network(play)
+    if fields.get("network") != wanted:
+        return Fault(expected=f"network {wanted}", actual=seen.settled.how)
+    if not is_hash(fields.get("transaction"), wanted):
+        return Fault(expected="transaction, a hash", actual=seen.settled.how)
+    return None
+
+
+def _payer(answer: Answer, seen: Settled, *, is_required: bool) -> Fault | None:
+    payer = answer.fields.get("payer")
+    mine = seen.draft.wallet.address
+    if payer is None and not is_required:
+        return None
+    if isinstance(payer, str) and payer.lower() == mine.lower():
+        return None
+    return Fault(expected=f"payer {mine}", actual=answer.how)
+
+
+def _names_payer(play: Play, seen: Settled) -> Fault | None:
+    return _payer(seen.verified, seen, is_required=False) or _payer(
+        seen.settled, seen, is_required=play.way is Way.V1
+    )
+
+
+async def _wrong(play: Play) -> list[Refusal]:
+    """Ask for payments that are wrong, each in its own way."""
+    payer, other = await play.room.payer(), await play.room.payer()
+    poor = await play.room.payer(balance_base=0)
+    good = await play.draft(payer)
+    return [
+        await refusal(play, good.signed(by=other), "another signer"),
+        await refusal(play, good.signed(value=1), "too little"),
+        await refusal(play, good.signed(to=play.payee()), "another payee"),
+        await refusal(play, good.signed(valid_before=play.wall_s - 100), "expired"),
+        await refusal(play, good.signed(valid_after=play.wall_s + 100), "early"),
+        await refusal(play, good.demanding("scheme", "upto"), "another scheme"),
+        await refusal(play, good.unsaid("signature"), "no signature"),
+        await refusal(play, await play.draft(poor), "no money"),
+    ]
+
+
+def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+    for each in seen:
+        answer = each.verified
+        if answer.status // 100 == 2 and not isinstance(answer.fields.get("isValid"), bool):
+            return Fault(
+                expected="isValid, true or false", actual=f"{each.about}: verify: {answer.how}"
+            )
+    return None
+
+
+def _failed_form(play: Play, seen: Sequence[Refusal]) -> Fault | None:
+    for each in seen:
+        answer, fields = each.settled, each.settled.fields
+        if answer.status // 100 != 2 or answer.succeeded:
+            continue
+        is_whole = fields.get("success") is False and isinstance(fields.get("transaction"), str)
+        if not is_whole or not isinstance(fields.get("network"), str):
+            return Fault(
+                expected="success, transaction (empty without one) and network",
+                actual=f"{each.about}: settle: {answer.how}",
+            )
+    return None
+
+
+def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+    for each in seen:
+        for name, answer in (("verify", each.verified), ("settle", each.settled)):
+            if not (answer.reason or answer.is_valid or answer.succeeded):
+                return Fault(
+                    expected="a reason",
+                    actual=f"{each.about}: {name}: {answer.how}",
+                    why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
+                )
+    return None
+
+
+def _words(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+    own: dict[str, str] = {}
+    for each in seen:
+        for answer in (each.verified, each.settled):
+            if answer.reason and answer.reason not in STANDARD_REASONS:
+                own.setdefault(answer.reason, each.about)
+    if not own:
+        return None
+    return Fault(
+        expected="reasons of section 9",
+        actual="; ".join(f"{about}: {reason}" for reason, about in own.items()),
+        why="a payer acts on the words that it knows: it may sign again where it must not",
+    )
+
+
+def _status(_: Play, seen: Sequence[Refusal]) -> str:
+    found = {
+        f"{name} {answer.status}"
+        for each in seen[:-2]
+        for name, answer in (("verify", each.verified), ("settle", each.settled))
+    }
+    return ", ".join(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of verifying a payment several times."""
+
+    answers: Sequence[Answer]
+    money: Money
+    settled: Settled
+
+
+async def _verified(play: Play) -> Verified:
+    draft = await play.draft()
+    answers = [await play.verify(draft) for _ in range(3)]
+    money = await play.money()
+    return Verified(answers, money, await settlement(play, draft))
+
+
+def _without_effect(_: Play, seen: Verified) -> Fault | None:
+    if seen.money.moved or seen.money.sent:
+        return Fault(
+            expected="nothing on the chain after verify",
+            actual=f"{seen.answers[-1].how}; {seen.money.told}",
+        )
+    if not all(each.is_valid for each in seen.answers):
+        return Fault(
+            expected="isValid true, however often it is asked",
+            actual="; ".join(each.how for each in seen.answers),
+        )
+    return is_settled(seen.settled.money, seen.settled.draft, seen.settled.settled)
+
+
+async def _written_otherwise(play: Play) -> Settled:
+    """Settle a payment whose JSON is in another order, with spaces and escapes."""
+    draft = await play.draft()
+
+    def turned(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: turned(value[key]) for key in reversed(list(value))}
+        return value
+
+    body = json.dumps(turned(json.loads(draft.content)), indent=3)
+    content = body.replace('"exact"', '"\\u0065xact"').encode()
+    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
+    verified = await play.post(play.way.verify_path, content)
+    done = await play.post(play.way.settle_path, content)
+    money = await play.room.money(since, sent_before)
+    return Settled(draft=draft, verified=verified, settled=done, money=money)
+
+
+def _is_paid(_: Play, seen: Settled) -> Fault | None:
+    if not seen.verified.is_valid:
+        return Fault(expected="isValid true", actual=f"verify: {seen.verified.how}")
+    return is_settled(seen.money, seen.draft, seen.settled)
+
+
+ROWS = [
+    Row(
+        section="answer",
+        slug="settled",
+        play=settles(),
+        absent=only(STANDARD, _ONLY_STANDARD),
+        demands=[
+            Demand(
+                title="A settlement names its network, in the version's words, and its transaction",
+                ground=texts.explicit(
+                    texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION
+                ),
+                test=_settled_form,
+            ),
+            Demand(
+                title="The payer that is named is the payer; version 1 names it when it settles",
+                ground=texts.explicit(texts.PAYER_V1),
+                test=_names_payer,
+                suffix="payer",
+            ),
+        ],
+    ),
+    Row(
+        section="answer",
+        slug="refused",
+        play=_wrong,
+        absent=only(STANDARD, _ONLY_STANDARD),
+        demands=[
+            Demand(
+                title="A refusal of verify says isValid false",
+                ground=texts.explicit(texts.IS_VALID),
+                test=_invalid_form,
+            ),
+            Demand(
+                title="A refusal of settle has success, transaction and network",
+                ground=texts.explicit(texts.SUCCESS, texts.TRANSACTION, texts.SETTLED_NETWORK),
+                test=_failed_form,
+                suffix="settle",
+            ),
+            Demand(
+                title="A refusal has a reason",
+                ground=texts.ours(
+                    texts.INVALID_REASON,
+                    texts.ERROR_REASON,
+                    because="without one, a payer signs again, and pays twice (F#3325)",
+                ),
+                test=_has_reasons,
+                suffix="reason",
+            ),
+            Demand(
+                title="Reasons are words of section 9",
+                ground=texts.ours(
+                    texts.CODES,
+                    because="they help clients understand why a payment failed, if they know them",
+                ),
+                test=_words,
+                suffix="words",
+            ),
+            Demand(
+                title="What is the status of a refusal?",
+                ground=texts.silent(
+                    why="no text says it; the public Python client takes any but 200 for a failure "
+                    "of the facilitator, and loses the reason"
+                ),
+                test=_status,
+                suffix="status",
+            ),
+        ],
+    ),
+    Row(
+        section="answer",
+        slug="verify-only",
+        play=_verified,
+        demands=[
+            Demand(
+                title="Verifying has no effect, however often, and the payment settles afterwards",
+                ground=texts.explicit(texts.VERIFIES),
+                test=_without_effect,
+            )
+        ],
+    ),
+    Row(
+        section="answer",
+        slug="json",
+        play=_written_otherwise,
+        demands=[
+            Demand(
+                title="JSON in another order, with spaces and escapes, is the same payment",
+                ground=texts.derived(
+                    texts.EXECUTES,
+                    so="it is the same JSON (RFC 8259), and every field of it is right",
+                ),
+                test=_is_paid,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,152 @@
+"""Balances: none, too little, and gone between verify and settle, or in the same block."""
+
+import asyncio
+from dataclasses import replace
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Row
+from x402sim.suite.facilitator.payment import PRICE_BASE
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import ROUGH
+from x402sim.suite.facilitator.truth import (
+    Seen,
+    drained,
+    is_not_valid,
+    must_not_settle,
+    no_server_errors,
+    seen,
+    success_is_this_transfer,
+    unmined,
+    until_sent,
+    valid_first,
+    wastes_no_gas,
+)
+
+DRAINS = "a payment that nobody can make costs who signs it nothing, and the relayer gas (SR5, SR6)"
+
+
+async def _with(play: Play, balance_base: int) -> Seen:
+    draft = await play.draft(await play.room.payer(balance_base))
+    verified = await play.verify(draft)
+    answer = await play.settle(draft)
+    return replace(await seen(play, (draft, answer)), verified=verified)
+
+
+async def _none(play: Play) -> Seen:
+    return await _with(play, 0)
+
+
+async def _too_little(play: Play) -> Seen:
+    return await _with(play, PRICE_BASE - 1)
+
+
+async def _gone(play: Play) -> Seen:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await drained(play, draft, play.payee())
+    return await seen(play, (draft, await play.settle(draft)))
+
+
+async def _gone_in_the_pool(play: Play) -> Seen:
+    draft = await play.draft()
+    async with unmined(play):
+        await drained(play, draft, play.payee())
+        task = asyncio.create_task(play.settle(draft))
+        await until_sent(play, task)
+        await play.room.controls.mine()
+        answer = await task
+    return await seen(play, (draft, answer))
+
+
+async def _back(play: Play) -> str:
+    draft = await play.draft(await play.room.payer(0))
+    first = await play.settle(draft)
+    await play.room.chain.fund(draft.auth.from_, PRICE_BASE)
+    second = await play.settle(draft)
+    says = "settles" if second.succeeded else f"is refused still: {second.how}"
+    return f"first {'settled' if first.succeeded else 'refused'}; with money it {says}"
+
+
+def _refused(title: str) -> list[Demand]:
+    return [
+        Demand(
+            title=f"{title} is not settled",
+            ground=texts.explicit(texts.BALANCE, texts.SUFFICIENT),
+            test=must_not_settle,
+        ),
+        Demand(
+            title=f"{title} is not valid",
+            ground=texts.explicit(texts.BALANCE, texts.SUFFICIENT),
+            test=is_not_valid,
+            suffix="verify",
+        ),
+        wastes_no_gas(f"{title} costs no gas", DRAINS),
+        Demand(
+            title=f"{title} is answered with a verdict, not a 5xx",
+            ground=texts.derived(
+                texts.BALANCE, texts.CODES, so="insufficient_funds is one of those words"
+            ),
+            test=no_server_errors,
+            suffix="answer",
+        ),
+    ]
+
+
+ROWS = [
+    Row(
+        section="balance",
+        slug="none",
+        play=_none,
+        demands=_refused("A payment of a payer who has nothing"),
+    ),
+    Row(
+        section="balance",
+        slug="too-little",
+        play=_too_little,
+        demands=_refused("A payment of a payer who lacks one base unit"),
+    ),
+    Row(
+        section="balance",
+        slug="gone-between",
+        play=_gone,
+        demands=[
+            Demand(
+                title="A payment whose money is gone between verify and settle is not settled",
+                ground=texts.derived(
+                    texts.SUCCESS, texts.ONE_TRANSFER, so="nothing moved, so nothing was settled"
+                ),
+                test=must_not_settle,
+            ),
+            wastes_no_gas(
+                "A payment whose money is gone between verify and settle costs no gas",
+                "what was valid once may not be any more: a look just before sending is free (SR7)",
+            ),
+        ],
+    ),
+    Row(
+        section="balance",
+        slug="gone-in-the-pool",
+        play=_gone_in_the_pool,
+        floor=ROUGH,
+        demands=[
+            success_is_this_transfer(
+                "A payment whose money leaves first, in the same block, is no success of the "
+                "relayer's that reverts"
+            ),
+        ],
+    ),
+    Row(
+        section="balance",
+        slug="back",
+        play=_back,
+        demands=[
+            Demand(
+                title="What a payment is answered that was refused for its balance, with money",
+                ground=texts.silent(
+                    texts.BALANCE,
+                    why="whether a refusal is final is not said; the authorization is unused",
+                ),
+            )
+        ],
+    ),
+]

@@ -1,0 +1,301 @@
+"""Bodies that are no requests: no 5xx, no success, and the next good payment settles."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import Answer
+from x402sim.suite.facilitator.case import Demand, Fault, Row, no_server_error, only
+from x402sim.suite.facilitator.payment import STANDARD, Draft
+from x402sim.suite.facilitator.play import Play
+
+DEEP = 100_000
+Made = Callable[[Draft], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One body, and what verify and settle answered to it."""
+
+    about: str
+    answers: tuple[Answer, Answer]
+
+
+def _with(draft: Draft, part: str, value: Any) -> bytes:
+    return json.dumps({**json.loads(draft.content), part: value}).encode()
+
+
+def _without(draft: Draft, part: str) -> bytes:
+    return json.dumps({k: v for k, v in json.loads(draft.content).items() if k != part}).encode()
+
+
+def _payment(draft: Draft) -> str:
+    return draft.path("signature")[0]
+
+
+_NO_JSON: dict[str, Made] = {
+    "nothing": lambda _: b"",
+    "words": lambda _: b"hello",
+    "a form": lambda _: b"paymentPayload=1&paymentRequirements=2",
+    "half of it": lambda draft: draft.content[: len(draft.content) // 2],
+    "one bracket less": lambda draft: draft.content[:-1],
+    "more behind it": lambda draft: draft.content + b"}",
+    "twice": lambda draft: draft.content + draft.content,
+    "quotes of another kind": lambda draft: draft.content.replace(b'"', b"'"),
+    "a comma too many": lambda draft: draft.content[:-1] + b",}",
+    "bytes that are no UTF-8": lambda draft: draft.content.replace(b"exact", b"\xff\xfe\xfd"),
+    "a NUL": lambda _: b"\0",
+}
+_NO_OBJECT: dict[str, Made] = {
+    "null": lambda _: b"null",
+    "true": lambda _: b"true",
+    "a number": lambda _: b"402",
+    "a huge number": lambda _: b"1" * 5000,
+    "an infinite number": lambda _: b"1e999",
+    "a text": lambda _: b'"payment"',
+    "a list": lambda _: b"[]",
+    "a list of it": lambda draft: b"[" + draft.content + b"]",
+    "an empty object": lambda _: b"{}",
+    "an object of others": lambda _: b'{"__proto__": {"isValid": true}, "constructor": 1}',
+}
+_VALUES: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "a number": 7,
+    "a text": "text",
+    "a list": [],
+    "a list of lists": [[], [[]]],
+    "an empty object": {},
+}
+
+
+def _part(draft: Draft, which: str, value: Any) -> bytes:
+    part = _payment(draft) if which == "payment" else "paymentRequirements"
+    return _with(draft, part, value)
+
+
+_PARTS: dict[str, Made] = {
+    f"the {which} is {word}": partial(_part, which=which, value=value)
+    for which in ("payment", "requirements")
+    for word, value in _VALUES.items()
+} | {
+    "no payment": lambda draft: _without(draft, _payment(draft)),
+    "no requirements": lambda draft: _without(draft, "paymentRequirements"),
+}
+
+
+def _inner(draft: Draft, name: str, value: Any) -> bytes:
+    return draft.said(name, value).content
+
+
+_INNER: dict[str, Made] = {
+    f"{name.rpartition('.')[2]} is {word}": partial(_inner, name=name, value=value)
+    for name in ("payment.payload", "payload.authorization", "requirements.extra")
+    for word, value in _VALUES.items()
+    if not (name == "requirements.extra" and word in ("null", "an empty object"))
+}
+_ODD: dict[str, Made] = {
+    "a lone surrogate": lambda draft: draft.content.replace(b'"exact"', b'"\\ud800"'),
+    "a NUL in a text": lambda draft: draft.content.replace(b'"exact"', b'"ex\\u0000act"'),
+    "a text of 100 kB": lambda draft: draft.said("requirements.network", "x" * 100_000).content,
+    "a number of 5000 digits": lambda draft: draft.content.replace(
+        b'"paymentRequirements"', b'"n": ' + b"9" * 5000 + b', "paymentRequirements"'
+    ),
+    "NaN": lambda draft: draft.content.replace(
+        b'"paymentRequirements"', b'"n": NaN, "paymentRequirements"'
+    ),
+    "1000 fields": lambda draft: (
+        draft.said("requirements.extra", {f"f{n}": n for n in range(1000)}).content
+    ),
+    "the scheme in another alphabet": lambda draft: draft.demanding("scheme", "\u0435xact").content,
+}
+
+
+def _posts(bodies: Mapping[str, Made]) -> Callable[[Play], Any]:
+    async def play(it: Play) -> list[Sent]:
+        payer, found = await it.room.payer(), []
+        for about, made in bodies.items():
+            it.say(f"{about}:")
+            body = made(await it.draft(payer))
+            answers = [
+                await it.post(path, body) for path in (it.way.verify_path, it.way.settle_path)
+            ]
+            found.append(Sent(about, (answers[0], answers[1])))
+            if any(not each.status for each in answers):
+                break
+        return found
+
+    return play
+
+
+async def _deep(play: Play) -> list[Sent]:
+    found = []
+    bodies = {
+        "lists": b"[" * DEEP + b"]" * DEEP,
+        "objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+        "brackets that are not closed": b"[" * DEEP,
+        "in the requirements": (await play.draft()).content.replace(
+            b'"paymentRequirements": {',
+            b'"paymentRequirements": {"a": ' + b"[" * DEEP + b"]" * DEEP + b",",
+            1,
+        ),
+    }
+    for about, body in bodies.items():
+        play.say(f"{about}:")
+        answers = [
+            await play.post(path, body) for path in (play.way.verify_path, play.way.settle_path)
+        ]
+        found.append(Sent(about, (answers[0], answers[1])))
+        if play.room.has_ended:
+            break
+    return found
+
+
+async def _large(play: Play) -> list[Sent]:
+    body = (await play.draft()).said("requirements.description", "x" * (4 << 20)).content
+    answers = [await play.post(path, body) for path in (play.way.verify_path, play.way.settle_path)]
+    return [Sent("a body of 4 MB", (answers[0], answers[1]))]
+
+
+async def _types(play: Play) -> list[Sent]:
+    found = []
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        body = b"a=b&c=%zz" if "form" in kind else b"payment"
+        headers = {"Content-Type": kind} if kind else {}
+        answers = [
+            await play.post(path, body, headers)
+            for path in (play.way.verify_path, play.way.settle_path)
+        ]
+        found.append(Sent(f"Content-Type {kind or 'missing'}", (answers[0], answers[1])))
+    return found
+
+
+async def _methods(play: Play) -> list[Sent]:
+    found = []
+    for method in ("GET", "PUT", "DELETE", "PATCH"):
+        answers = [
+            await play.ask(method, path) for path in (play.way.verify_path, play.way.settle_path)
+        ]
+        found.append(Sent(method, (answers[0], answers[1])))
+    return found
+
+
+def _no_error(_: Play, seen: Sequence[Sent]) -> Fault | None:
+    for each in seen:
+        for name, answer in zip(("verify", "settle"), each.answers, strict=True):
+            if fault := no_server_error(answer, f"{each.about}: {name}"):
+                return fault
+    return None
+
+
+def _no_success(_: Play, seen: Sequence[Sent]) -> Fault | None:
+    for each in seen:
+        verified, settled = each.answers
+        if verified.is_valid or settled.succeeded:
+            good = verified if verified.is_valid else settled
+            return Fault(
+                expected="no verdict but a refusal",
+                actual=f"{each.about}: {good.how}",
+                why="what cannot be read is no payment",
+            )
+    return None
+
+
+def _answers_or_closes(play: Play, seen: Sequence[Sent]) -> Fault | None:
+    for each in seen:
+        for answer in each.answers:
+            if answer.is_server_error or (not answer.status and "within" in answer.failure):
+                return no_server_error(answer, each.about)
+    return None
+
+
+def _demands(what: str, test: Callable[[Play, Any], Fault | None] = _no_error) -> list[Demand]:
+    return [
+        Demand(
+            title=f"{what}: no 5xx",
+            ground=texts.derived(
+                texts.INVALID_REQUEST,
+                texts.SERVER_ERROR,
+                so="the text keeps the two apart: who asks wrongly is told so, and who is told of "
+                "a server's error asks again (x402-foundation/x402#3015)",
+            ),
+            test=test,
+        ),
+        Demand(
+            title=f"{what}: neither valid nor settled",
+            ground=texts.explicit(texts.INVALID_PAYLOAD, texts.INVALID_REQUIREMENTS),
+            test=_no_success,
+            suffix="refused",
+        ),
+    ]
+
+
+ROWS = [
+    Row(
+        section="body",
+        slug="no-json",
+        play=_posts(_NO_JSON),
+        asks_only=True,
+        demands=_demands("A body that is no JSON"),
+    ),
+    Row(
+        section="body",
+        slug="no-object",
+        play=_posts(_NO_OBJECT),
+        asks_only=True,
+        demands=_demands("A body that is no request"),
+    ),
+    Row(
+        section="body",
+        slug="parts",
+        play=_posts(_PARTS),
+        asks_only=True,
+        demands=_demands("A request whose parts are none"),
+    ),
+    Row(
+        section="body",
+        slug="inner",
+        play=_posts(_INNER),
+        asks_only=True,
+        absent=only(STANDARD, "the dialect of Cronos has them in its header"),
+        demands=_demands("A payment whose parts are none"),
+    ),
+    Row(
+        section="body",
+        slug="odd",
+        play=_posts(_ODD),
+        asks_only=True,
+        demands=_demands("Texts and numbers that break parsers")[:1],
+    ),
+    Row(
+        section="body",
+        slug="deep",
+        play=_deep,
+        asks_only=True,
+        demands=_demands("JSON of 100,000 levels"),
+    ),
+    Row(
+        section="body",
+        slug="large",
+        play=_large,
+        asks_only=True,
+        demands=_demands("A body of 4 MB", _answers_or_closes)[:1],
+    ),
+    Row(
+        section="body",
+        slug="type",
+        play=_types,
+        asks_only=True,
+        demands=_demands("A body of another type"),
+    ),
+    Row(
+        section="body",
+        slug="method",
+        play=_methods,
+        asks_only=True,
+        demands=_demands("Another method than POST"),
+    ),
+]

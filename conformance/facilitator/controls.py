@@ -1,0 +1,21 @@
+"""Controls: a payment that nothing is wrong with. Who does not settle it is not judged."""
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
+
+ROWS = [
+    Row(
+        section="control",
+        slug="settles",
+        play=settles(),
+        is_control=True,
+        demands=[
+            Demand(
+                title="A good payment is valid, and settles: one transfer, by the hash that is "
+                "named",
+                ground=texts.explicit(texts.EXECUTES, texts.ONE_TRANSFER),
+                test=is_paid,
+            )
+        ],
+    ),
+]

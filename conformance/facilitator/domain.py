@@ -1,0 +1,129 @@
+"""What a payment was signed for: the token's name, version, chain and contract, and the message.
+
+The JSON is right in all of these; only who recovers the signer sees that something is wrong.
+"""
+
+from msgspec.structs import replace
+
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import (
+    Change,
+    Demand,
+    Row,
+    each_agrees,
+    looks_at,
+    must_refuse,
+    observed,
+    only,
+    refuses,
+    refuses_each,
+)
+from x402sim.suite.facilitator.payment import STANDARD, Draft, Way
+
+OTHER = Address(bytes.fromhex("11" * 20))
+_IS_WHOSE = "a signature for another token or chain is none for this one"
+_NO_EXTRA = "the dialect of Cronos has no `extra`"
+
+
+def _for(**parts: object) -> Change:
+    return lambda draft: draft.signed(domain=replace(draft.network.domain, **parts))
+
+
+def _named(name: str, version: str | None = None) -> Change:
+    """Sign for another name of the domain, which the requirements name, too."""
+
+    def change(draft: Draft) -> Draft:
+        was = draft.network.domain
+        told = {"name": name, "version": version or was.version}
+        signed = draft.signed(domain=replace(was, **told))
+        return signed.demanding("extra", told)
+
+    return change
+
+
+def _extra(**parts: object) -> Change:
+    return lambda draft: draft.demanding("extra", {**draft.get("requirements.extra"), **parts})
+
+
+_OTHERS: dict[str, dict[str, object]] = {
+    "name": {"name": "Another Coin"},
+    "version": {"version": "7"},
+    "chain": {"chain_id": 8453},
+    "contract": {"verifying_contract": OTHER},
+}
+ROWS = [
+    *(
+        Row(
+            section="domain",
+            slug=slug,
+            play=refuses(_for(**parts)),
+            demands=must_refuse(
+                f"A payment is refused that was signed for another {slug}",
+                texts.SIGNATURE,
+                texts.TOKEN_AND_NETWORK,
+                so=_IS_WHOSE,
+            ),
+        )
+        for slug, parts in _OTHERS.items()
+    ),
+    Row(
+        section="domain",
+        slug="message",
+        play=refuses_each(
+            {
+                "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
+                "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
+                "no type": lambda draft: draft.signed(typehash=bytes(32)),
+            }
+        ),
+        demands=must_refuse(
+            "A payment is refused that was signed as another message",
+            texts.SIGNATURE,
+            texts.CALLS,
+            so="the token takes a signature of TransferWithAuthorization there, and no other",
+        ),
+    ),
+    Row(
+        section="domain",
+        slug="named-wrongly",
+        play=refuses_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")}),
+        absent={Way.CRONOS: _NO_EXTRA},
+        demands=must_refuse(
+            "A payment for a wrong name of the token is refused, though the requirements name it",
+            texts.SIMULATE,
+            texts.SIGNATURE,
+            so="the token has a name of its own, for which this signature is none: the transfer "
+            "must fail (x402-foundation/x402#3102)",
+        ),
+    ),
+    Row(
+        section="domain",
+        slug="named-otherwise",
+        play=looks_at(
+            {
+                "another name": _extra(name="USD Coin"),
+                "another version": _extra(version="7"),
+                "no name": lambda draft: draft.demanding("extra", {}),
+            }
+        ),
+        absent=only(STANDARD, _NO_EXTRA),
+        demands=[
+            Demand(
+                title="Signed for the token's own name, and the requirements name it otherwise, or "
+                "not: what is made of it?",
+                ground=texts.silent(
+                    texts.DOMAIN_NAME, why="the payment is good, and its requirements are wrong"
+                ),
+                test=observed,
+            ),
+            Demand(
+                title="Whatever name the requirements say, what is called valid settles",
+                ground=texts.explicit(texts.SIMULATE),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,388 @@
+"""Fields that are wrong by themselves: in what was signed, in what was only written, or missing."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from x402sim.protocol.crypto import Address
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import (
+    Change,
+    Demand,
+    Row,
+    agrees,
+    each_agrees,
+    each_is_paid,
+    looks_at,
+    must_refuse,
+    observed,
+    only,
+    refuses,
+    refuses_each,
+    settles,
+)
+from x402sim.suite.facilitator.payment import STANDARD, Draft, Way
+
+THIEF = Address(bytes.fromhex("7b" * 20))
+OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
+_ONE = {Way.V2: "version 2 says `exactly matches`: amount-more"}
+_CRONOS = "the dialect of Cronos has one copy of it"
+_EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": {}, "true": True}
+
+
+def _lacks(name: str) -> dict[str, Change]:
+    """Return the changes that take a field away, or put what is none in its place."""
+
+    def put(value: Any) -> Change:
+        return lambda draft: draft.said(name, value)
+
+    return {
+        f"{name} is missing": lambda draft: draft.unsaid(name),
+        **{f"{name} is {word}": put(value) for word, value in _EMPTY.items()},
+    }
+
+
+def _other_network(draft: Draft) -> Draft:
+    """Ask for a payment on another network, and sign for its chain."""
+    chain = 8453
+    names = {Way.V2: f"eip155:{chain}"}
+    domain = replace(draft.network.domain, chain_id=chain)
+    return draft.demanding("network", names.get(draft.way, "base")).signed(domain=domain)
+
+
+def _unknown_network(name: str) -> Change:
+    return lambda draft: draft.demanding("network", name)
+
+
+def _method(name: str) -> Change:
+    def change(draft: Draft) -> Draft:
+        extra = {**draft.get("requirements.extra"), "assetTransferMethod": name}
+        return draft.demanding("extra", extra)
+
+    return change
+
+
+def _scheme(name: str) -> Change:
+    return lambda draft: draft.demanding("scheme", name)
+
+
+def _version(value: Any) -> Change:
+    def change(draft: Draft) -> Draft:
+        return draft.said("body.x402Version", value).said("payment.x402Version", value)
+
+    return change
+
+
+_REQUIRED = (
+    "the requirements are what a payment is compared with, and this field of them is required"
+)
+_SIGNED_FIELD = "without this field there is no authorization that anybody has signed"
+ROWS = [
+    Row(
+        section="fields",
+        slug="amount-less",
+        play=refuses(lambda draft: draft.signed(value=draft.auth.value - 1)),
+        demands=must_refuse(
+            "A payment of one base unit less than required is refused",
+            texts.AMOUNT,
+            texts.AMOUNT_V1,
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="amount-more",
+        play=refuses(lambda draft: draft.signed(value=draft.auth.value + 1)),
+        absent=only([Way.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
+        demands=must_refuse(
+            "A payment of one base unit more than required is refused", texts.AMOUNT
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="amount-exceeds",
+        play=settles(lambda draft: draft.signed(value=draft.auth.value + 1)),
+        absent=_ONE,
+        demands=[
+            Demand(
+                title="A payment of one base unit more than required: is it taken?",
+                ground=texts.silent(
+                    texts.AMOUNT_V1, why="it may be, and no text says that it must"
+                ),
+                test=observed,
+            ),
+            Demand(
+                title="What is called valid of a payment that exceeds settles as it was signed",
+                ground=texts.explicit(texts.AMOUNT_V1, texts.CALLS),
+                test=agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="amount-zero",
+        play=refuses(lambda draft: draft.demanding("amount", "0").signed(value=0)),
+        demands=[
+            Demand(
+                title="A payment of nothing is refused",
+                ground=texts.ours(
+                    texts.SAFETY, because="it is worth nothing, and costs the relayer its gas (SR5)"
+                ),
+                test=must_refuse("", texts.AMOUNT)[0].test,
+            )
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="payee",
+        play=refuses(lambda draft: draft.signed(to=THIEF)),
+        demands=must_refuse("A payment to another account than payTo is refused", texts.PARAMETERS),
+    ),
+    Row(
+        section="fields",
+        slug="payee-demanded",
+        play=refuses(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex())),
+        demands=must_refuse(
+            "A payment to the shop is refused where another payee is required", texts.PARAMETERS
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="asset-demanded",
+        play=refuses(lambda draft: draft.demanding("asset", OTHER_TOKEN)),
+        demands=must_refuse(
+            "A payment in the token is refused where another one is required",
+            texts.TOKEN_AND_NETWORK,
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="network",
+        play=refuses(_other_network),
+        demands=must_refuse(
+            "A payment on a network that it does not serve is refused",
+            texts.TOKEN_AND_NETWORK,
+            texts.INVALID_NETWORK,
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="network-unknown",
+        play=refuses_each(
+            {
+                name: _unknown_network(name)
+                for name in ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "eip155:0", "nowhere")
+            }
+        ),
+        demands=must_refuse("A payment is refused whose network nobody has", texts.INVALID_NETWORK),
+    ),
+    Row(
+        section="fields",
+        slug="network-of-payment",
+        play=refuses(
+            lambda draft: draft.said(
+                "accepted.network", "eip155:8453" if draft.way is Way.V2 else "base"
+            )
+        ),
+        demands=must_refuse(
+            "A payment that names another network than the requirements is refused",
+            texts.TOKEN_AND_NETWORK,
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="scheme",
+        play=refuses_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")}),
+        demands=must_refuse(
+            "A payment in a scheme that it does not list is refused",
+            texts.PAIRS,
+            texts.INVALID_SCHEME,
+            so="it supports `exact` explicitly, and another scheme means another thing",
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="scheme-of-payment",
+        play=refuses(lambda draft: draft.said("accepted.scheme", "upto")),
+        demands=must_refuse(
+            "A payment in another scheme than the requirements' is refused",
+            texts.PAIRS,
+            texts.PARAMETERS,
+            so="the payer has chosen `upto`, and nobody asked for that",
+        ),
+    ),
+    Row(
+        section="fields",
+        slug="version",
+        play=refuses_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)}),
+        demands=must_refuse("A version that does not exist is refused", texts.INVALID_VERSION),
+    ),
+    Row(
+        section="fields",
+        slug="version-form",
+        play=looks_at(
+            {
+                "as a text": lambda draft: _version(str(draft.way.version))(draft),
+                "not in the request": lambda draft: draft.unsaid("body.x402Version"),
+                "not in the payment": lambda draft: draft.unsaid("payment.x402Version"),
+                "another in the request": lambda draft: draft.said(
+                    "body.x402Version", 3 - draft.way.version
+                ),
+            }
+        ),
+        demands=[
+            Demand(
+                title="Versions that are missing, or said twice and differ: what is made of them?",
+                ground=texts.silent(
+                    texts.INVALID_VERSION, why="no text says which of the two counts"
+                ),
+                test=observed,
+            )
+        ],
+    ),
+    *(
+        Row(
+            section="fields",
+            slug=f"lacks-{name.replace('.', '-').lower()}",
+            play=refuses_each(_lacks(name)),
+            demands=must_refuse(
+                f"A payment without `{name}` is refused",
+                texts.INVALID_PAYLOAD,
+                texts.CALLS,
+                so=_SIGNED_FIELD,
+            ),
+        )
+        for name in ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
+    ),
+    *(
+        Row(
+            section="fields",
+            slug=f"lacks-{name.replace('.', '-').lower()}",
+            play=refuses_each(_lacks(name)),
+            demands=must_refuse(
+                f"Requirements without {name.partition('.')[2]} are refused",
+                texts.INVALID_REQUIREMENTS,
+                so=_REQUIRED,
+            ),
+        )
+        for name in (
+            "requirements.scheme",
+            "requirements.network",
+            "requirements.amount",
+            "requirements.asset",
+            "requirements.payTo",
+        )
+    ),
+    Row(
+        section="fields",
+        slug="timeout",
+        play=looks_at(
+            {
+                "missing": lambda draft: draft.unsaid("requirements.maxTimeoutSeconds"),
+                "0": lambda draft: draft.said("requirements.maxTimeoutSeconds", 0),
+                "-1": lambda draft: draft.said("requirements.maxTimeoutSeconds", -1),
+                "a text": lambda draft: draft.said("requirements.maxTimeoutSeconds", "300"),
+            }
+        ),
+        demands=[
+            Demand(
+                title="Requirements with an odd maxTimeoutSeconds: what is made of them?",
+                ground=texts.silent(
+                    why="the field is required; nothing that is compared depends on it"
+                ),
+                test=observed,
+            )
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="copies-differ",
+        play=looks_at(
+            {
+                "accepted.payTo": lambda draft: draft.said("accepted.payTo", "0x" + THIEF.hex()),
+                "accepted.amount": lambda draft: draft.said("accepted.amount", "1"),
+                "accepted.asset": lambda draft: draft.said("accepted.asset", OTHER_TOKEN),
+                "accepted.extra": lambda draft: draft.said("accepted.extra", {"name": "x"}),
+                "accepted.maxTimeoutSeconds": lambda draft: draft.said(
+                    "accepted.maxTimeoutSeconds", 1
+                ),
+            }
+        ),
+        absent=only([Way.V2], "only version 2 repeats the requirements in the payment"),
+        demands=[
+            Demand(
+                title="The payer's copy of the requirements differs: what is made of it?",
+                ground=texts.silent(
+                    texts.PARAMETERS, why="the text speaks of the authorization only"
+                ),
+                test=observed,
+            ),
+            Demand(
+                title="Whatever counts of two copies, what is called valid settles as it was "
+                "signed",
+                ground=texts.explicit(texts.CALLS),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="unknown",
+        play=looks_at(
+            {
+                "in the request": lambda draft: draft.said("body.trace", "a1"),
+                "in the payment": lambda draft: draft.said("payment.trace", "a1"),
+                "in the requirements": lambda draft: draft.said("requirements.trace", "a1"),
+            }
+        ),
+        demands=[
+            Demand(
+                title="Fields that nobody knows do not stop a payment",
+                ground=texts.ours(
+                    because="a later version of a client adds one, and every payment of it would "
+                    "be refused"
+                ),
+                test=each_is_paid,
+            )
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="extension",
+        play=settles(
+            lambda draft: draft.said(
+                "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
+            )
+        ),
+        absent=only([Way.V2], "extensions are of version 2"),
+        demands=[
+            Demand(
+                title="An extension that nobody knows does not stop a payment",
+                ground=texts.ours(
+                    because="payers echo whatever a shop offers, as the text demands of them"
+                ),
+                test=lambda play, seen: each_is_paid(play, [("with an extension", seen)]),
+            )
+        ],
+    ),
+    Row(
+        section="fields",
+        slug="method",
+        play=looks_at({name: _method(name) for name in ("permit2", "erc7710", "nothing")}),
+        absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
+        demands=[
+            Demand(
+                title="A method of transfer is named that the payment has not: what is made of it?",
+                ground=texts.silent(texts.METHOD, why="it binds who writes the requirements"),
+                test=observed,
+            ),
+            Demand(
+                title="Whatever method is named, what is called valid settles as it was signed",
+                ground=texts.explicit(texts.CALLS),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+]

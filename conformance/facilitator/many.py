@@ -1,0 +1,175 @@
+"""Many settlements at once: the relayer's own nonces; one that fails among them; and jams."""
+
+import asyncio
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Fault, Row, only
+from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import ROUGH, Floor
+from x402sim.suite.facilitator.truth import (
+    Seen,
+    everything_settles,
+    seen,
+    success_is_this_transfer,
+    wastes_no_gas,
+)
+
+SLOW = Floor(name="blocks of a second", block_s=1.0)
+"""A chain with a block a second, in which several transactions of the relayer wait together."""
+PATIENCE_S = 60.0
+AFTER = 3
+"""How many good payments come after one that fails."""
+COLLIDES = (
+    "each is valid by itself, and what the relayer does for another is no fault of its payer: "
+    "nonces that collide lost six of eight (bosonprotocol/x402B#83)"
+)
+
+
+async def _at_once(play: Play, count: int) -> Seen:
+    drafts = [await play.draft() for _ in range(count)]
+    answers = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
+    return await seen(play, *zip(drafts, answers, strict=True))
+
+
+async def _eight(play: Play) -> Seen:
+    return await _at_once(play, 8)
+
+
+async def _sixty(play: Play) -> Seen:
+    return await _at_once(play, 60)
+
+
+async def _one_reverts(play: Play) -> Seen:
+    """One of the relayer's transactions reverts when it is mined; then good ones come."""
+    await play.room.controls.force_revert(1)
+    drafts = [await play.draft() for _ in range(5)]
+    first = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
+    await play.room.controls.force_revert(0)
+    pairs = list(zip(drafts, first, strict=True))
+    for _ in range(AFTER):  # in turn: nonces that collide are another case
+        draft = await play.draft()
+        pairs.append((draft, await play.settle(draft, patience_s=PATIENCE_S)))
+    told = await seen(play, *pairs)
+    play.say(f"{len(told.money.reverted)} of the relayer's transactions reverted")
+    return told
+
+
+async def _after_refusals(play: Play) -> Seen:
+    """Payments that are refused in many ways, each before anything is sent; then good ones."""
+    for number in range(6):
+        draft = await play.draft()
+        auth = draft.auth
+        wrong = [
+            draft.sealed(bytes(65)),
+            draft.signed(value=auth.value - 1),
+            draft.signed(valid_before=auth.valid_after + 1),
+            draft.said("from", f"0x{auth.from_.hex()}"),
+            await play.draft(await play.room.payer(0)),
+            draft.said("requirements.asset", "0x" + "11" * 20),
+        ]
+        await play.settle(wrong[number])
+    drafts = [await play.draft() for _ in range(AFTER)]
+    return await seen(play, *[(each, await play.settle(each)) for each in drafts])
+
+
+def _late_ones(play: Play, told: Seen) -> Fault | None:
+    last = Seen(pairs=told.pairs[-AFTER:], money=told.money)
+    return everything_settles(play, last)
+
+
+ROWS = [
+    Row(
+        section="many",
+        slug="eight",
+        play=_eight,
+        floor=ROUGH,
+        demands=[
+            success_is_this_transfer("Eight settlements at once: what is said is what happened"),
+            Demand(
+                title="Eight good payments at once are settled",
+                ground=texts.derived(
+                    texts.EXECUTES,
+                    texts.SUCCESS,
+                    so="each is valid, and none may fail for another's sake; one that is too busy "
+                    "can say so (429, 503)",
+                ),
+                test=everything_settles,
+                suffix="all",
+            ),
+            wastes_no_gas("Eight settlements at once are eight transactions", COLLIDES),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="eight-in-a-block",
+        play=_eight,
+        floor=SLOW,
+        waits_s=2,
+        demands=[
+            success_is_this_transfer("Eight settlements in a block: what is said is what happened"),
+            Demand(
+                title="Eight good payments that wait for one block are settled",
+                ground=texts.ours(texts.EXECUTES, because=COLLIDES),
+                test=everything_settles,
+                suffix="all",
+            ),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="sixty",
+        play=_sixty,
+        floor=ROUGH,
+        absent=only(
+            [Way.V2], "the relayer is the same in every way: eight are asked at once in each"
+        ),
+        demands=[
+            success_is_this_transfer("Sixty settlements at once: what is said is what happened"),
+            Demand(
+                title="Sixty good payments at once are settled",
+                ground=texts.ours(texts.EXECUTES, because=COLLIDES),
+                test=everything_settles,
+                suffix="all",
+            ),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="one-reverts",
+        play=_one_reverts,
+        floor=ROUGH,
+        demands=[
+            success_is_this_transfer(
+                "One of several transactions reverts: what is said is what happened"
+            ),
+            Demand(
+                title="Good payments settle after one that reverted",
+                ground=texts.derived(
+                    texts.EXECUTES,
+                    so="they are valid, and nothing is wrong any more: a transaction that reverted "
+                    "is mined, and stands in nobody's way",
+                ),
+                test=_late_ones,
+                suffix="all",
+            ),
+        ],
+    ),
+    Row(
+        section="many",
+        slug="after-refusals",
+        play=_after_refusals,
+        floor=ROUGH,
+        demands=[
+            Demand(
+                title="Good payments settle after six that were refused",
+                ground=texts.derived(
+                    texts.EXECUTES,
+                    so="they are valid; what was refused before is not theirs. A nonce that was "
+                    "reserved for a refusal and not given back stops every later one",
+                ),
+                test=everything_settles,
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,598 @@
+"""A node that fails, lies, hangs or is late, and its blocks: success means this transfer, on the
+chain, once; what may still be mined is said as pending, with its hash.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from x402sim.protocol.crypto import Hash, checksum, to_hex
+from x402sim.protocol.raw_transaction import read
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import STANDARD_REASONS
+from x402sim.suite.facilitator.case import Demand, Fault, Row, only
+from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on
+from x402sim.suite.facilitator.payment import STANDARD
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import ROUGH
+from x402sim.suite.facilitator.truth import (
+    LONG_S,
+    Seen,
+    hash_is_said,
+    is_final_no,
+    must_not_settle,
+    seen,
+    success_is_this_transfer,
+    truthful,
+    unmined,
+    until_sent,
+    wastes_no_gas,
+)
+from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.wire import How, Reply
+
+SEND = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
+RECEIPT = ("eth_getTransactionReceipt",)
+READS = ("eth_call", "eth_estimateGas")
+SAME = "in the dialect of Cronos verify looks at no chain, and the settlement is the standard's"
+BOUND_S = 60.0
+"""How long an answer may take when no node answers."""
+
+Plays = Callable[[Play], Awaitable[Seen]]
+
+
+# --- verify ----------------------------------------------------------------------------------
+
+
+def _verified(twist: Twist) -> Plays:
+    """Verify a payment that cannot be made, while the node does not say so."""
+
+    async def play_it(play: Play) -> Seen:
+        draft = await play.draft(await play.room.payer(0))
+        with play.room.node.twisted(twist):
+            verified = await play.verify(draft)
+        return replace(await seen(play), verified=verified)
+
+    return play_it
+
+
+def _fails_closed(_: Play, told: Seen) -> Fault | None:
+    answer = told.verified
+    if answer is None or not answer.is_valid:
+        return None
+    return Fault(
+        expected="no isValid true of a payment whose balance nobody could look at",
+        actual=f"verify: {answer.how}",
+        why="a shop serves on it, and the payer has nothing",
+    )
+
+
+def _closed(title: str) -> list[Demand]:
+    return [
+        Demand(
+            title=title,
+            ground=texts.derived(
+                texts.BALANCE,
+                texts.SIMULATE,
+                so="what could not be confirmed is not valid; this payer has nothing",
+            ),
+            test=_fails_closed,
+        )
+    ]
+
+
+# --- settle ----------------------------------------------------------------------------------
+
+
+def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
+    """Settle a good payment while the node does this; then it is itself again."""
+
+    async def play_it(play: Play) -> Seen:
+        draft = await play.draft()
+        with play.room.node.twisted(twist):
+            answer = await play.settle(draft, patience_s=patience_s)
+            early = await play.money()
+        await play.room.tidy()
+        return await seen(play, (draft, answer), early=early)
+
+    return play_it
+
+
+def _bounded(_: Play, told: Seen) -> Fault | None:
+    for answer in told.said:
+        if not answer.status or answer.seconds > BOUND_S:
+            return Fault(
+                expected=f"an answer within {BOUND_S:g} s",
+                actual=answer.how,
+                why="its caller gives up earlier, and asks again or refuses who has paid",
+            )
+    return None
+
+
+_BOUND = Demand(
+    title="The node hangs: an answer comes within a minute all the same",
+    ground=texts.ours(
+        because="the caller has given up by then, and learned nothing, while a payment may be "
+        "made (daydreamsai/facilitator#48)"
+    ),
+    test=_bounded,
+)
+
+
+def _late_is_found(_: Play, told: Seen) -> Fault | None:
+    answer = told.said[0]
+    if answer.succeeded or (answer.is_pending and answer.transaction):
+        return None
+    return Fault(
+        expected="success, or pending by its hash",
+        actual=told.told,
+        why="the payment is made, and refused",
+    )
+
+
+def _receipt_comes(after: int) -> Twist:
+    """Return a twist that hides receipts until so many looks were taken."""
+    looks = 0
+
+    async def twist(asked: Asked, _: Go) -> dict[str, object] | None:
+        nonlocal looks
+        if asked.method not in RECEIPT:
+            return None
+        looks += 1
+        return asked.result(None) if looks <= after else None
+
+    return twist
+
+
+async def _late_receipt(play: Play) -> Seen:
+    return await _settled(_receipt_comes(3))(play)
+
+
+async def _receipt_lies(play: Play) -> Seen:
+    """Nothing is mined, and the node says that it is: a receipt without the transfer's event."""
+    head = await play.room.chain.block(await play.room.chain.height())
+    assert head is not None
+
+    async def twist(asked: Asked, _: Go) -> dict[str, object] | None:
+        if asked.method not in RECEIPT or not asked.params:
+            return None
+        return asked.result(
+            {
+                "transactionHash": asked.params[0],
+                "transactionIndex": "0x0",
+                "blockHash": to_hex(head.hash),
+                "blockNumber": hex(head.number),
+                "from": play.room.relayer.address,
+                "to": checksum(play.room.network.asset),
+                "contractAddress": None,
+                "cumulativeGasUsed": "0xc350",
+                "gasUsed": "0xc350",
+                "effectiveGasPrice": "0x3b9aca00",
+                "logs": [],
+                "logsBloom": "0x" + "00" * 256,
+                "status": "0x1",
+                "type": "0x0",
+            }
+        )
+
+    draft = await play.draft()
+    async with unmined(play):
+        with play.room.node.twisted(twist):
+            answer = await play.settle(draft, patience_s=LONG_S)
+            early = await play.money()
+    return await seen(play, (draft, answer), early=early)
+
+
+# --- what is not mined -----------------------------------------------------------------------
+
+
+async def _not_mined(play: Play) -> Seen:
+    """Nothing is mined until it has answered; then it is, and the same payment is asked again."""
+    draft = await play.draft()
+    async with unmined(play):
+        answer = await play.settle(draft, patience_s=LONG_S)
+        early = await play.money()
+    if not play.room.node.sent[play.sent_before :]:
+        raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
+    again = await play.settle(draft)
+    told = await seen(play, (draft, answer), (draft, again))
+    return replace(told, early=early)
+
+
+def _pending_is_said(_: Play, told: Seen) -> Fault | None:
+    answer = told.said[0]
+    if not answer.status:
+        return Fault(
+            expected="an answer, with the hash of what it has sent",
+            actual=answer.how,
+            why="nobody can find out whether the payment was made",
+        )
+    sent = {each.tx_hash for each in told.money.sent}
+    is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
+    if answer.transaction in sent and not is_failed:  # a word of its own may mean that it waits
+        return None
+    return Fault(
+        expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
+        actual=f"settle: {answer.how}",
+        why="a server that takes it for a failure asks for another payment: the payer pays twice",
+    )
+
+
+def _says_pending(title: str) -> Demand:
+    return Demand(
+        title=title,
+        ground=texts.ours(
+            texts.TRANSACTION,
+            because="what was sent can be mined until its window ends; told as a failure it is "
+            "paid twice (x402-foundation/x402#1062, #3083, #3214)",
+        ),
+        test=_pending_is_said,
+        suffix="pending",
+    )
+
+
+async def _dropped(play: Play) -> Seen:
+    """The node loses what it was sent, and then works again; the same payment is asked again."""
+    draft = await play.draft()
+    async with unmined(play):
+        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
+        if not await until_sent(play, task):
+            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        await play.room.controls.drop()
+        answer = await task
+        early = await play.money()
+    again = await play.settle(draft, patience_s=LONG_S)
+    return replace(await seen(play, (draft, answer), (draft, again)), early=early)
+
+
+async def _replaced(play: Play) -> Seen:
+    """Another transaction of the relayer's key takes the place of what it has sent."""
+    room, draft = play.room, await play.draft()
+    async with unmined(play):
+        task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
+        if not await until_sent(play, task):
+            raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
+        await room.controls.drop()
+        await room.transact(room.relayer.address_bytes, play.payee(), b"")
+        await room.controls.mine()
+        answer = await task
+        early = await play.money()
+    return await seen(play, (draft, answer), early=early)
+
+
+async def _reverted(play: Play) -> Seen:
+    """The token refuses when it is mined, though it did not when it was asked."""
+    draft = await play.draft()
+    await play.room.controls.force_revert(1)
+    answer = await play.settle(draft, patience_s=LONG_S)
+    await play.room.controls.force_revert(0)
+    return await seen(play, (draft, answer))
+
+
+def _reverted_is_no_success(play: Play, told: Seen) -> Fault | None:
+    if not told.money.reverted:
+        raise Inconclusive("no transaction of the relayer reverted")
+    return must_not_settle(play, told)
+
+
+def _hash_of_reverted(_: Play, told: Seen) -> str:
+    says = [answer.transaction or "none" for answer in told.said]
+    return f"a transaction that reverted is told with the hash: {', '.join(says)}"
+
+
+# --- reorganisations -------------------------------------------------------------------------
+
+
+async def _undone(play: Play) -> Seen:
+    """The block of a settled payment is replaced by one without it; it is asked again."""
+    draft = await play.draft()
+    first = await play.settle(draft)
+    if not first.succeeded:
+        raise Inconclusive(f"the first settlement failed: {first.how}")
+    room = play.room
+    receipt = await room.chain.receipt(_hash(first.transaction))
+    if receipt is None:
+        raise Inconclusive("what it calls settled is not on the chain")
+    depth = await room.chain.height() - receipt.block_number + 1
+    await room.controls.reorg(depth, [receipt.tx_hash])
+    play.say("the block was replaced by one without this payment")
+    early = await play.money()
+    again = await play.settle(draft, patience_s=LONG_S)
+    told = await seen(play, (draft, again))
+    return replace(told, note=first.transaction, more={"before": len(early.moved)})
+
+
+def _undone_observed(_: Play, told: Seen) -> str:
+    (draft, answer) = told.pairs[0]
+    moved = "it is on the chain again" if told.moved(draft) else "it is not on the chain"
+    says = "settled" if answer.succeeded else "pending" if answer.is_pending else "refused"
+    return f"asked again after its block was undone: {says}; {moved}"
+
+
+async def _elsewhere_in_the_chain(play: Play) -> Seen:
+    """The block of a settled payment is replaced by another that has it, too."""
+    draft = await play.draft()
+    first = await play.settle(draft)
+    if not first.succeeded:
+        raise Inconclusive(f"the first settlement failed: {first.how}")
+    room = play.room
+    receipt = await room.chain.receipt(_hash(first.transaction))
+    if receipt is None:
+        raise Inconclusive("what it calls settled is not on the chain")
+    await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
+    again = await play.settle(draft, patience_s=LONG_S)
+    return await seen(play, (draft, first), (draft, again))
+
+
+def _hash(text: str) -> Hash:
+    return Hash(bytes.fromhex(text.removeprefix("0x")))
+
+
+# --- gas -------------------------------------------------------------------------------------
+
+
+async def _dear(play: Play) -> str:
+    """The node says that gas costs a million times as much."""
+    price = 10**15
+
+    async def twist(asked: Asked, go: Go) -> dict[str, object] | None:
+        match asked.method:
+            case "eth_gasPrice" | "eth_maxPriorityFeePerGas":
+                return asked.result(hex(price))
+            case "eth_feeHistory":
+                answer = await go()
+                found = dict(answer["result"])
+                found["baseFeePerGas"] = [hex(price)] * len(found["baseFeePerGas"])
+                return asked.result(found)
+            case _:
+                return None
+
+    draft = await play.draft()
+    with play.room.node.twisted(twist):
+        answer = await play.settle(draft)
+    bids = [read(bytes.fromhex(raw[2:])) for raw in play.room.node.raw[-1:]]
+    most = max((bid.max_fee_wei * bid.gas_limit for bid in bids), default=0)
+    said = "settled" if answer.succeeded else f"not settled: {answer.how}"
+    return f"{said}; it offered up to {most / 10**18:g} coins for the gas of one settlement"
+
+
+_LOST = Reply(how=How.LOST)
+_502 = Reply(status=502)
+
+
+def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> Row:
+    return Row(
+        section="node",
+        slug=slug,
+        play=play,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=waits_s,
+        demands=[
+            success_is_this_transfer(f"{title}: what is said of the settlement is true"),
+            hash_is_said(f"{title}: the hash of what it has sent is said"),
+            *more,
+        ],
+    )
+
+
+ROWS = [
+    Row(
+        section="node",
+        slug="verify-call-fails",
+        play=_verified(on(*READS, do=fails("internal error"))),
+        absent=only(STANDARD, SAME),
+        demands=_closed("The node's calls fail: nothing is called valid"),
+    ),
+    Row(
+        section="node",
+        slug="verify-down",
+        play=_verified(breaks(_502)),
+        absent=only(STANDARD, SAME),
+        demands=_closed("The node is down: nothing is called valid"),
+    ),
+    _row("reads-fail", _settled(on(*READS, do=fails("internal error"))), "The node's calls fail"),
+    _row(
+        "send-refused",
+        _settled(on(*SEND, do=fails("internal error"))),
+        "The node refuses the transaction with an error",
+    ),
+    _row(
+        "send-lost",
+        _settled(on(*SEND, do=breaks(_LOST, after=True))),
+        "The node takes the transaction, and its answer is lost",
+    ),
+    Row(
+        section="node",
+        slug="send-error",
+        play=_settled(on(*SEND, do=fails("internal error", after=True))),
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        demands=[
+            hash_is_said(
+                "The node takes the transaction, and answers with an error: its hash is said"
+            )
+        ],
+    ),
+    _row(
+        "send-late",
+        _settled(on(*SEND, do=late(4.0))),
+        "The node is four seconds late to take it",
+        waits_s=4,
+    ),
+    _row(
+        "receipt-fails",
+        _settled(on(*RECEIPT, do=fails("internal error"))),
+        "The node has errors instead of a receipt",
+        waits_s=10,
+    ),
+    _row(
+        "receipt-lost",
+        _settled(on(*RECEIPT, do=breaks(_502))),
+        "The node is down when the receipt is asked for",
+        waits_s=10,
+    ),
+    _row(
+        "receipt-late",
+        _late_receipt,
+        "The receipt comes at the fourth look",
+        Demand(
+            title="The receipt comes at the fourth look: the payment is settled, or pending",
+            ground=texts.derived(
+                texts.SUCCESS, so="a receipt that is not there yet says nothing of the settlement"
+            ),
+            test=_late_is_found,
+            suffix="found",
+        ),
+    ),
+    Row(
+        section="node",
+        slug="receipt-lies",
+        play=_receipt_lies,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[
+            Demand(
+                title="A receipt of success that shows no transfer is no proof of one",
+                ground=texts.ours(
+                    texts.ONE_TRANSFER,
+                    because="a hash that resolves, or a status, says nothing of payee and amount: "
+                    "hosted facilitators were found to believe them (SR4)",
+                ),
+                test=truthful,
+            )
+        ],
+    ),
+    Row(
+        section="node",
+        slug="hangs",
+        play=_settled(hangs()),
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[_BOUND],
+    ),
+    Row(
+        section="node",
+        slug="dear",
+        play=_dear,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        demands=[
+            Demand(
+                title="What is offered for gas when the node says that it costs a million times "
+                "as much",
+                ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
+            )
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="not-mined",
+        play=_not_mined,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[
+            success_is_this_transfer(
+                "What was sent and is not mined is no success, and no failure without a hash"
+            ),
+            _says_pending("What was sent and is not mined is said as pending, with its hash"),
+            wastes_no_gas(
+                "What was sent and is asked again is not sent twice",
+                "a server asks once more for what is pending: another transaction can only revert",
+            ),
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="dropped",
+        play=_dropped,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[
+            success_is_this_transfer(
+                "A transaction that the node has dropped: what is said of the settlement is true"
+            ),
+            hash_is_said("A transaction that the node has dropped: its hash is said"),
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="replaced",
+        play=_replaced,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        waits_s=10,
+        demands=[
+            success_is_this_transfer(
+                "A transaction whose place another has taken: what is said of the settlement is "
+                "true"
+            ),
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="reverted",
+        play=_reverted,
+        floor=ROUGH,
+        demands=[
+            Demand(
+                title="A transaction that reverted is no success",
+                ground=texts.derived(
+                    texts.SUCCESS, texts.ONE_TRANSFER, so="it is mined, and nothing has moved"
+                ),
+                test=_reverted_is_no_success,
+            ),
+            Demand(
+                title="Which hash is told of a transaction that reverted",
+                ground=texts.silent(
+                    texts.TRANSACTION,
+                    why="the hash of a failure is empty, says the text; the public libraries tell "
+                    "it, which helps",
+                ),
+                test=_hash_of_reverted,
+            ),
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="undone",
+        play=_undone,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        demands=[
+            Demand(
+                title="A settlement whose block was undone is a success no more, unless it is on "
+                "the chain again",
+                ground=texts.ours(
+                    texts.SUCCESS,
+                    texts.ONE_TRANSFER,
+                    because="an answer that is remembered says what is not so any more (SR4); the "
+                    "same payment may be answered as before, and no text names a depth",
+                ),
+                test=truthful,
+            ),
+            Demand(
+                title="What becomes of a settlement whose block was undone",
+                ground=texts.silent(why="no text names a depth after which it is final"),
+                test=_undone_observed,
+            ),
+        ],
+    ),
+    Row(
+        section="chain",
+        slug="moved-to-another-block",
+        play=_elsewhere_in_the_chain,
+        floor=ROUGH,
+        absent=only(STANDARD, SAME),
+        demands=[
+            success_is_this_transfer(
+                "A settlement whose block was replaced by another with it: one transfer, and no "
+                "success by another hash"
+            ),
+        ],
+    ),
+]

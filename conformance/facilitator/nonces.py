@@ -1,0 +1,321 @@
+"""Nonces: used, cancelled, and used by somebody else in between; and the same payment again.
+
+The token takes an authorization once. Who settles one that it takes no more says that it failed,
+and who is asked twice for one payment makes one transfer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from x402sim.protocol.crypto import to_hex
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Row
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import ROUGH
+from x402sim.suite.facilitator.truth import (
+    Seen,
+    cancelled,
+    hash_is_said,
+    is_not_valid,
+    must_not_settle,
+    no_server_errors,
+    seen,
+    settled_once,
+    success_is_this_transfer,
+    unmined,
+    until_sent,
+    used_by_another,
+    valid_first,
+    wastes_no_gas,
+)
+from x402sim.suite.verdict import Inconclusive
+
+DRAINS = "anybody can ask again and again, and the relayer pays for each (SR6)"
+AGAIN = "a request that is sent twice is one payment: another transaction can only revert (SR7)"
+
+# --- used and cancelled ----------------------------------------------------------------------
+
+
+async def _after(play: Play, draft: Draft) -> Seen:
+    """Verify and settle what the token takes no more."""
+    verified = await play.verify(draft)
+    answer = await play.settle(draft)
+    return replace(await seen(play, (draft, answer)), verified=verified)
+
+
+async def _used_elsewhere(play: Play) -> Seen:
+    draft = await play.draft()
+    await used_by_another(play, draft)
+    return await _after(play, draft)
+
+
+async def _used_for_another(play: Play) -> Seen:
+    first = await play.draft()
+    await used_by_another(play, first)
+    other = await play.draft(first.wallet)
+    return await _after(play, other.signed(nonce=first.auth.nonce))
+
+
+async def _cancelled(play: Play) -> Seen:
+    draft = await play.draft()
+    await cancelled(play, draft)
+    return await _after(play, draft)
+
+
+async def _used_between(play: Play) -> Seen:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await used_by_another(play, draft)
+    return await seen(play, (draft, await play.settle(draft)))
+
+
+async def _cancelled_between(play: Play) -> Seen:
+    draft = await play.draft()
+    await valid_first(play, draft)
+    await cancelled(play, draft)
+    return await seen(play, (draft, await play.settle(draft)))
+
+
+async def _used_in_the_pool(play: Play) -> Seen:
+    """A stranger's transaction is before the relayer's in the same block."""
+    draft = await play.draft()
+    async with unmined(play):
+        await used_by_another(play, draft)
+        task = asyncio.create_task(play.settle(draft))
+        await until_sent(play, task)
+        await play.room.controls.mine()
+        answer = await task
+    return await seen(play, (draft, answer))
+
+
+def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
+    found = [
+        Demand(
+            title=f"{title} is not settled",
+            ground=texts.explicit(texts.CONSUMED),
+            test=must_not_settle,
+        ),
+        wastes_no_gas(f"{title} costs no gas", DRAINS),
+    ]
+    if not says:
+        return found
+    return [
+        *found,
+        Demand(
+            title=f"{title} is not valid",
+            ground=texts.derived(
+                texts.SIMULATE, so="the transfer would not succeed, as the token says when asked"
+            ),
+            test=is_not_valid,
+            suffix="verify",
+        ),
+        Demand(
+            title=f"{title} is answered with a verdict, not a 5xx",
+            ground=texts.derived(
+                texts.CONSUMED, texts.SUCCESS, so="a settlement failure has an answer of its own"
+            ),
+            test=no_server_errors,
+            suffix="answer",
+        ),
+    ]
+
+
+# --- the same payment again ------------------------------------------------------------------
+
+
+async def _again(play: Play) -> Seen:
+    draft = await play.draft()
+    first = await settled_once(play, draft)
+    verified = await play.verify(draft)
+    second, third = await play.settle(draft), await play.settle(draft)
+    told = await seen(play, (draft, first), (draft, second), (draft, third))
+    return replace(told, verified=verified)
+
+
+async def _at_once(play: Play) -> Seen:
+    draft = await play.draft()
+    answers = await asyncio.gather(*(play.settle(draft) for _ in range(5)))
+    return await seen(play, *((draft, answer) for answer in answers))
+
+
+def _spelled(draft: Draft) -> list[Draft]:
+    """Return the same payment in other letters: its signature is the same, and so is its nonce."""
+
+    def large(name: str) -> Draft:
+        return draft.said(name, "0x" + str(draft.get(name))[2:].upper())
+
+    return [draft, large("nonce"), large("signature"), draft.said("body.note", "again")]
+
+
+async def _at_once_reworded(play: Play) -> Seen:
+    drafts = _spelled(await play.draft())
+    answers = await asyncio.gather(*(play.settle(each) for each in drafts))
+    return await seen(play, *zip(drafts, answers, strict=True))
+
+
+async def _under_way(play: Play) -> Seen:
+    """The first is sent and not mined when the second comes."""
+    draft = await play.draft()
+    async with unmined(play):
+        first = asyncio.create_task(play.settle(draft))
+        if not await until_sent(play, first):
+            raise Inconclusive(f"it sent nothing for a good payment: {(await first).how}")
+        second = asyncio.create_task(play.settle(draft))
+        await until_sent(play, second, count=2)
+        await play.room.controls.mine()
+        answers = await asyncio.gather(first, second)
+    return await seen(play, *((draft, answer) for answer in answers))
+
+
+def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Seen]]:
+    async def play_it(play: Play) -> Seen:
+        draft = await play.draft()
+        first = await settled_once(play, draft)
+        other = await play.settle(change(play, draft))
+        return replace(await seen(play, (draft, other)), note=first.transaction)
+
+    return play_it
+
+
+def _observed(_: Play, told: Seen) -> str:
+    says = {
+        "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
+        for answer in told.said[1:]
+    }
+    return f"the same payment again is answered: {', '.join(sorted(says))}"
+
+
+def _once(title: str) -> list[Demand]:
+    return [
+        success_is_this_transfer(f"{title}: one transfer, and no success by another hash"),
+        wastes_no_gas(f"{title}: one transaction, which does not revert", AGAIN),
+    ]
+
+
+_OTHER = texts.derived(
+    texts.PARAMETERS,
+    texts.CONSUMED,
+    so="it has settled this payment for other requirements: an answer that it remembers is none "
+    "for these",
+)
+
+ROWS = [
+    Row(
+        section="nonce",
+        slug="used-elsewhere",
+        play=_used_elsewhere,
+        demands=_is_refused("A payment that a stranger has submitted already"),
+    ),
+    Row(
+        section="nonce",
+        slug="used-for-another",
+        play=_used_for_another,
+        demands=_is_refused("A payment with the nonce of another that was made"),
+    ),
+    Row(
+        section="nonce",
+        slug="cancelled",
+        play=_cancelled,
+        demands=_is_refused("A payment that its payer has cancelled"),
+    ),
+    Row(
+        section="nonce",
+        slug="used-between",
+        play=_used_between,
+        demands=_is_refused("A payment that is used between verify and settle", says=False),
+    ),
+    Row(
+        section="nonce",
+        slug="cancelled-between",
+        play=_cancelled_between,
+        demands=_is_refused("A payment that is cancelled between verify and settle", says=False),
+    ),
+    Row(
+        section="nonce",
+        slug="used-in-the-pool",
+        play=_used_in_the_pool,
+        floor=ROUGH,
+        demands=[
+            success_is_this_transfer(
+                "A payment that a stranger's transaction takes first, in the same block, is no "
+                "success of the relayer's that reverts"
+            ),
+        ],
+    ),
+    Row(
+        section="again",
+        slug="settled",
+        play=_again,
+        demands=[
+            *_once("The same payment after it has settled"),
+            Demand(
+                title="A payment that has settled is not valid again",
+                ground=texts.derived(
+                    texts.SIMULATE,
+                    so="the transfer would not succeed, as the token says when asked",
+                ),
+                test=is_not_valid,
+                suffix="verify",
+            ),
+            Demand(
+                title="What the same payment again is answered",
+                ground=texts.silent(
+                    texts.CONSUMED,
+                    why="to answer as before helps who has lost the answer; to refuse tells a "
+                    "repetition from the use of a stranger. Both are legal",
+                ),
+                test=_observed,
+            ),
+        ],
+    ),
+    Row(
+        section="again",
+        slug="at-once",
+        play=_at_once,
+        floor=ROUGH,
+        demands=_once("The same payment five times at once"),
+    ),
+    Row(
+        section="again",
+        slug="at-once-reworded",
+        play=_at_once_reworded,
+        floor=ROUGH,
+        demands=_once("The same payment four times at once, each in other letters"),
+    ),
+    Row(
+        section="again",
+        slug="under-way",
+        play=_under_way,
+        floor=ROUGH,
+        demands=[
+            *_once("The same payment while the first is under way"),
+            hash_is_said("The same payment while the first is under way: its hash is said"),
+        ],
+    ),
+    Row(
+        section="again",
+        slug="for-another-payee",
+        play=_elsewhere(lambda play, draft: draft.demanding("payTo", to_hex(play.payee()))),
+        demands=[
+            Demand(
+                title="A payment that has settled for one shop is no success for another",
+                ground=_OTHER,
+                test=must_not_settle,
+            )
+        ],
+    ),
+    Row(
+        section="again",
+        slug="for-more",
+        play=_elsewhere(lambda _, draft: draft.demanding("amount", str(10 * draft.auth.value))),
+        demands=[
+            Demand(
+                title="A payment that has settled is no success for ten times as much",
+                ground=_OTHER,
+                test=must_not_settle,
+            )
+        ],
+    ),
+]

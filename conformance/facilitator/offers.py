@@ -1,0 +1,33 @@
+"""What a shop may say of its offer beside the terms, which is no reason to refuse a payment."""
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
+from x402sim.suite.facilitator.payment import RESOURCE, Draft, Way
+
+LONG = "A report about the weather of tomorrow, hour by hour. " * 40
+
+
+def _described(draft: Draft) -> Draft:
+    if draft.way is Way.V2:
+        return draft.said("payment.resource", {"url": RESOURCE, "description": LONG})
+    return draft.said("requirements.description", LONG)
+
+
+ROWS = [
+    Row(
+        section="fields",
+        slug="description-long",
+        play=settles(_described),
+        demands=[
+            Demand(
+                title="A good payment for what is described in two thousand characters settles",
+                ground=texts.ours(
+                    texts.DESCRIBED,
+                    because="a hosted facilitator refuses more than 500, and its shops lose sales "
+                    "for a word too many (x402-foundation/x402#2832)",
+                ),
+                test=is_paid,
+            )
+        ],
+    )
+]

@@ -1,0 +1,153 @@
+"""Signatures of accounts with a key: forged, of somebody else, cut, long, and malleable ones."""
+
+from msgspec.structs import replace
+
+from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS, PrivateKey, from_hex, sign
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import (
+    Demand,
+    Refusal,
+    Row,
+    each_agrees,
+    looks_at,
+    must_refuse,
+    observed,
+    refusal,
+    refuses_each,
+)
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Play
+
+
+def _flipped(draft: Draft) -> Draft:
+    raw = bytearray(draft.signature)
+    raw[10] ^= 1
+    return draft.sealed(bytes(raw))
+
+
+def _high(draft: Draft) -> Draft:
+    """Return the other signature of the same, whose s is high: the token does not take it."""
+    raw = draft.signature
+    s = ORDER - int.from_bytes(raw[32:64])
+    return draft.sealed(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
+
+
+def _v(draft: Draft, v: int) -> Draft:
+    return draft.sealed(draft.signature[:64] + bytes([v]))
+
+
+def _compact(draft: Draft) -> Draft:
+    """Return it in 64 bytes (EIP-2098)."""
+    raw = draft.signature
+    s = int.from_bytes(raw[32:64]) | ((raw[64] - 27) << 255)
+    return draft.sealed(raw[:32] + s.to_bytes(32))
+
+
+async def _of_others(play: Play) -> list[Refusal]:
+    thief, payer = await play.room.payer(), await play.room.payer()
+    own = await play.draft(payer)
+    other = await play.draft(payer)
+    found = [
+        await refusal(play, own.signed(by=thief), "signed by another key"),
+        await refusal(play, own.sealed(other.signature), "the signature of another payment"),
+    ]
+    nobody = replace(own.auth, from_=ZERO_ADDRESS)
+    for about, raw in (("65 zeros", bytes(65)), ("v 27 of zeros", bytes(64) + b"\x1b")):
+        draft = own.signed(from_=nobody.from_).sealed(raw)
+        found.append(await refusal(play, draft, f"from the zero address, {about}"))
+    key = PrivateKey(from_hex(thief.private_key, 32))
+    stolen = own.sealed(sign(transfer_digest(other.auth, play.room.network.domain), key))
+    found.append(await refusal(play, stolen, "signed by another key, for another payment"))
+    return found
+
+
+ROWS = [
+    Row(
+        section="signature",
+        slug="of-others",
+        play=_of_others,
+        demands=must_refuse(
+            "A signature that is not the payer's is refused", texts.SIGNATURE, texts.RECOVERS
+        ),
+    ),
+    Row(
+        section="signature",
+        slug="broken",
+        play=refuses_each(
+            {
+                "one bit differs": _flipped,
+                "r is 0": lambda draft: draft.sealed(bytes(32) + draft.signature[32:]),
+                "s is 0": lambda draft: draft.sealed(
+                    draft.signature[:32] + bytes(32) + draft.signature[64:]
+                ),
+                "r is the order": lambda draft: draft.sealed(
+                    ORDER.to_bytes(32) + draft.signature[32:]
+                ),
+                "v is 29": lambda draft: _v(draft, 29),
+                "the other v": lambda draft: _v(draft, 55 - draft.signature[64]),
+            }
+        ),
+        demands=must_refuse(
+            "A signature that recovers to nobody, or to somebody else, is refused",
+            texts.SIGNATURE,
+            texts.RECOVERS,
+        ),
+    ),
+    Row(
+        section="signature",
+        slug="length",
+        play=refuses_each(
+            {
+                "empty": lambda draft: draft.said("signature", "0x"),
+                "1 byte": lambda draft: draft.sealed(b"\x1b"),
+                "32 bytes": lambda draft: draft.sealed(draft.signature[:32]),
+                "no hex": lambda draft: draft.said("signature", "0x" + "zz" * 65),
+                "words": lambda draft: draft.said("signature", "signed by me"),
+                "1000 zeros": lambda draft: draft.sealed(bytes(1000)),
+                "100 kB": lambda draft: draft.sealed(b"\x5a" * 100_000),
+            }
+        ),
+        demands=must_refuse(
+            "What is no signature is refused",
+            texts.BYTES_65,
+            texts.INVALID_PAYLOAD,
+            so="it has 65 bytes, of which these are none",
+        ),
+    ),
+    Row(
+        section="signature",
+        slug="form",
+        play=looks_at(
+            {
+                "high s": _high,
+                "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),
+                "64 bytes": _compact,
+                "a byte behind": lambda draft: draft.sealed(draft.signature + b"\0"),
+                "a chain id in v": lambda draft: draft.sealed(
+                    draft.signature[:64] + bytes([draft.signature[64] + 8])
+                ),
+                "without 0x": lambda draft: draft.said("signature", draft.get("signature")[2:]),
+            }
+        ),
+        demands=[
+            Demand(
+                title="A signature in another form than the token takes is refused, or put into "
+                "its form: what is called valid settles",
+                ground=texts.derived(
+                    texts.SIMULATE,
+                    texts.BYTES_65,
+                    so="Circle's token refuses a high s, a v other than 27 and 28, and any other "
+                    "length than 65: who only recovers the signer calls valid what must fail",
+                ),
+                test=each_agrees,
+            ),
+            Demand(
+                title="A signature in another form than the token takes: what is made of it?",
+                ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
+                test=observed,
+                suffix="taken",
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,308 @@
+"""Values in every spelling that JSON, Unicode and the parsers of languages allow.
+
+What is signed is always the same; only its text differs. Where a spelling is no value at all, it
+must be refused; where it is one in some language only, the shop may have read another.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from x402sim.protocol.crypto import to_hex
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import (
+    Change,
+    Demand,
+    Row,
+    each_agrees,
+    each_is_paid,
+    looks_at,
+    must_refuse,
+    observed,
+    only,
+    refused,
+    refuses_each,
+)
+from x402sim.suite.facilitator.payment import STANDARD, Draft
+
+NO_AMOUNT: dict[str, Callable[[int], Any]] = {
+    "a fraction": lambda base: f"{base}.5",
+    "below zero": lambda base: f"-{base}",
+    "words": lambda _: "ten thousand",
+    "2^256": lambda _: str(2**256),
+    "10^400": lambda _: "1" + "0" * 400,
+    "NaN": lambda _: "NaN",
+    "Infinity": lambda _: "Infinity",
+}
+"""What is an amount in no language, or no amount of base units."""
+LENIENT: dict[str, Callable[[int], Any]] = {
+    "full-width digits": lambda base: "".join(chr(0xFF10 + int(d)) for d in str(base)),
+    "Arabic digits": lambda base: "".join(chr(0x0660 + int(d)) for d in str(base)),
+    "an underscore": lambda base: f"{str(base)[0]}_{str(base)[1:]}",
+    "a comma": lambda base: f"{base:,}",
+    "hex": lambda base: hex(base),
+    "binary": lambda base: bin(base),
+    "an exponent": lambda _: "1e4",
+    "a point": lambda base: f"{base}.0",
+    "a plus": lambda base: f"+{base}",
+    "a space before": lambda base: f" {base}",
+    "a line break behind": lambda base: f"{base}\n",
+    "a NUL behind": lambda base: f"{base}\0",
+    "a letter behind": lambda base: f"{base}n",
+}
+"""What is an amount in some language."""
+OPEN: dict[str, Callable[[int], Any]] = {
+    "a number of JSON": lambda base: base,
+    "zeros in front": lambda base: f"00{base}",
+}
+
+
+def _signed_value(spelt: Callable[[int], Any]) -> Change:
+    return lambda draft: draft.said("value", spelt(draft.auth.value))
+
+
+def _required(spelt: Callable[[int], Any]) -> Change:
+    return lambda draft: draft.demanding("amount", spelt(draft.auth.value))
+
+
+def _both(spelt: Callable[[int], Any]) -> Change:
+    return lambda draft: _required(spelt)(_signed_value(spelt)(draft))
+
+
+def _lenient(name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what: str) -> Row:
+    return Row(
+        section="spelling",
+        slug=name,
+        play=refuses_each({each: spelt_in(how) for each, how in LENIENT.items()}),
+        demands=[
+            Demand(
+                title=f"{what} in a spelling that only some parsers know is refused",
+                ground=texts.ours(
+                    texts.VALUE,
+                    texts.REQUIRED_AMOUNT,
+                    because="who reads it otherwise has another amount: shops, indexes and caches "
+                    "compare these texts (measured: official facilitators take some of them)",
+                ),
+                test=refused,
+            )
+        ],
+    )
+
+
+def _lower(draft: Draft) -> Draft:
+    return (
+        draft.said("from", draft.get("from").lower())
+        .said("to", draft.get("to").lower())
+        .demanding("payTo", draft.get("requirements.payTo").lower())
+        .demanding("asset", draft.get("requirements.asset").lower())
+    )
+
+
+def _upper(text: str) -> str:
+    return "0x" + text[2:].upper()
+
+
+_ADDRESSES: dict[str, Callable[[str], str]] = {
+    "39 digits": lambda text: text[:-1],
+    "41 digits": lambda text: text + "0",
+    "no hex": lambda text: text[:-1] + "g",
+    "words": lambda _: "shop.eth",
+    "a space behind": lambda text: text + " ",
+    "64 digits": lambda text: "0x" + "0" * 24 + text[2:],
+}
+
+
+def _wrong_address(name: str) -> dict[str, Change]:
+    def put(spelt: Callable[[str], str]) -> Change:
+        def change(draft: Draft) -> Draft:
+            text = spelt(draft.get(name))
+            if name.startswith("requirements."):
+                return draft.demanding(name.partition(".")[2], text)
+            return draft.said(name, text)
+
+        return change
+
+    return {each: put(spelt) for each, spelt in _ADDRESSES.items()}
+
+
+_NONCES: dict[str, Callable[[bytes], Any]] = {
+    "31 bytes": lambda nonce: to_hex(nonce[1:]),
+    "33 bytes": lambda nonce: to_hex(nonce + b"\0"),
+    "an odd number of digits": lambda nonce: to_hex(nonce)[:-1],
+    "no hex": lambda nonce: to_hex(nonce)[:-1] + "g",
+    "a number": lambda nonce: int.from_bytes(nonce),
+}
+_TIMES: dict[str, tuple[str, Any]] = {
+    "validBefore below zero": ("validBefore", "-1"),
+    "validAfter below zero": ("validAfter", "-1"),
+    "validBefore of 2^256": ("validBefore", str(2**256)),
+    "validBefore in words": ("validBefore", "tomorrow"),
+    "validBefore as a date": ("validBefore", "2031-01-01T00:00:00Z"),
+    "validAfter as a fraction": ("validAfter", "0.5"),
+}
+
+
+def _nonce(spelt: Callable[[bytes], Any]) -> Change:
+    return lambda draft: draft.said("nonce", spelt(draft.auth.nonce))
+
+
+def _time(name: str, text: Any) -> Change:
+    return lambda draft: draft.said(name, text)
+
+
+_MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
+ROWS = [
+    Row(
+        section="spelling",
+        slug="no-amount",
+        play=refuses_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()}),
+        demands=must_refuse(
+            "An amount that is none is refused",
+            texts.VALUE,
+            texts.INVALID_PAYLOAD,
+            so=_MALFORMED,
+        ),
+    ),
+    Row(
+        section="spelling",
+        slug="no-amount-required",
+        play=refuses_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()}),
+        demands=must_refuse(
+            "Requirements of an amount that is none are refused",
+            texts.REQUIRED_AMOUNT,
+            texts.INVALID_REQUIREMENTS,
+            so=_MALFORMED,
+        ),
+    ),
+    _lenient("value", _signed_value, "An amount that is signed"),
+    _lenient("amount", _required, "An amount that is required"),
+    Row(
+        section="spelling",
+        slug="amount-open",
+        play=looks_at({each: _both(spelt) for each, spelt in OPEN.items()}),
+        demands=[
+            Demand(
+                title="An amount as a number, or with zeros in front: what is made of it?",
+                ground=texts.silent(texts.VALUE, why="a text is asked for; its form is left open"),
+                test=observed,
+            ),
+            Demand(
+                title="However an amount is written, what is called valid settles as it was signed",
+                ground=texts.explicit(texts.CALLS),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+    *(
+        Row(
+            section="spelling",
+            slug=f"no-address-{name.rpartition('.')[2].lower()}",
+            play=refuses_each(_wrong_address(name)),
+            demands=must_refuse(
+                f"`{name.rpartition('.')[2]}` that is no address is refused",
+                texts.INVALID_PAYLOAD,
+                texts.INVALID_REQUIREMENTS,
+                so=_MALFORMED,
+            ),
+        )
+        for name in ("from", "to", "requirements.payTo", "requirements.asset")
+    ),
+    Row(
+        section="spelling",
+        slug="small-letters",
+        play=looks_at({"small letters": _lower}),
+        demands=[
+            Demand(
+                title="Addresses in small letters are the same accounts",
+                ground=texts.ours(
+                    because="half of all programs write them so; refused, a good payment is lost "
+                    "(measured: an official facilitator jams on it)"
+                ),
+                test=each_is_paid,
+            )
+        ],
+    ),
+    Row(
+        section="spelling",
+        slug="capital-letters",
+        play=looks_at(
+            {
+                "payTo in capitals": lambda draft: draft.demanding(
+                    "payTo", _upper(draft.get("requirements.payTo"))
+                ),
+                "0X": lambda draft: draft.demanding(
+                    "payTo", "0X" + draft.get("requirements.payTo")[2:]
+                ),
+                "a wrong checksum": lambda draft: draft.said(
+                    "to", "0x" + draft.get("to")[2:].swapcase()
+                ),
+                "the nonce in capitals": lambda draft: draft.said(
+                    "nonce", _upper(draft.get("nonce"))
+                ),
+                "the signature in capitals": lambda draft: draft.said(
+                    "signature", _upper(draft.get("signature"))
+                ),
+                "the nonce without 0x": lambda draft: draft.said("nonce", draft.get("nonce")[2:]),
+            }
+        ),
+        demands=[
+            Demand(
+                title="Hex digits in capitals, and wrong checksums: what is made of them?",
+                ground=texts.silent(why="no text says how hex is written"),
+                test=observed,
+            ),
+            Demand(
+                title="However hex is written, what is called valid settles as it was signed",
+                ground=texts.explicit(texts.CALLS),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+    Row(
+        section="spelling",
+        slug="no-nonce",
+        play=refuses_each({each: _nonce(spelt) for each, spelt in _NONCES.items()}),
+        demands=must_refuse(
+            "A nonce that is not 32 bytes is refused",
+            texts.NONCE,
+            texts.INVALID_PAYLOAD,
+            so="of 31 or 33 bytes there are two ways to make 32, and one of them may be used",
+        ),
+    ),
+    Row(
+        section="spelling",
+        slug="no-time",
+        play=refuses_each({each: _time(*how) for each, how in _TIMES.items()}),
+        demands=must_refuse(
+            "A time that is none is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
+        ),
+    ),
+    Row(
+        section="spelling",
+        slug="time-open",
+        play=looks_at(
+            {
+                "numbers": lambda draft: draft.said("validAfter", draft.auth.valid_after).said(
+                    "validBefore", draft.auth.valid_before
+                ),
+                "hex": lambda draft: draft.said("validBefore", hex(draft.auth.valid_before)),
+                "a point": lambda draft: draft.said("validBefore", f"{draft.auth.valid_before}.0"),
+            }
+        ),
+        absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
+        demands=[
+            Demand(
+                title="Times as numbers, in hex, with a point: what is made of them?",
+                ground=texts.silent(texts.WINDOW, why="a text is asked for; its form is left open"),
+                test=observed,
+            ),
+            Demand(
+                title="However a time is written, what is called valid settles as it was signed",
+                ground=texts.explicit(texts.CALLS),
+                test=each_agrees,
+                suffix="agrees",
+            ),
+        ],
+    ),
+]

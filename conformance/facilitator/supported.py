@@ -1,0 +1,197 @@
+"""What it says that it settles, by whom, and the resources that it lists."""
+
+from collections.abc import Sequence
+
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import Answer
+from x402sim.suite.facilitator.case import Demand, Fault, Row, no_server_error, only
+from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.verdict import Inconclusive
+
+_LIST = "/discovery/resources"
+
+
+async def _supported(play: Play) -> Answer:
+    return await play.get(play.way.supported_path)
+
+
+def _kinds(answer: Answer) -> list[dict[str, object]]:
+    kinds = answer.fields.get("kinds")
+    return [each for each in kinds if isinstance(each, dict)] if isinstance(kinds, list) else []
+
+
+def _lists_it(play: Play, seen: Answer) -> Fault | None:
+    version = play.way.version
+    wanted = {
+        "x402Version": version,
+        "scheme": x402.SCHEME,
+        "network": x402.network_name(version, play.room.network),
+    }
+    if any(wanted.items() <= each.items() for each in _kinds(seen)):
+        return None
+    return Fault(
+        expected=f"a kind with {wanted}",
+        actual=seen.how,
+        why="a shop that looks there finds nothing that it settles, and does not sell",
+    )
+
+
+def _has_fields(_: Play, seen: Answer) -> Fault | None:
+    wanted = {"kinds": list, "extensions": list, "signers": dict}
+    lacks = [name for name, kind in wanted.items() if not isinstance(seen.fields.get(name), kind)]
+    if not lacks:
+        return None
+    return Fault(
+        expected="kinds, extensions and signers", actual=f"without {', '.join(lacks)}: {seen.how}"
+    )
+
+
+async def _signers(play: Play) -> tuple[Answer, Address]:
+    """Ask who signs, and let somebody sign."""
+    listed = await _supported(play)
+    settled = await play.settle(await play.draft())
+    for each in (await play.money()).sent:
+        sent = await play.room.chain.transaction(Hash(from_hex(each.tx_hash, 32)))
+        if sent is not None:
+            return listed, sent.call.sender
+    raise Inconclusive(f"a good payment sent nothing: {settled.how}")
+
+
+def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Fault | None:
+    listed, sender = seen
+    signers = listed.fields.get("signers")
+    named = signers.items() if isinstance(signers, dict) else ()
+    mine = [
+        str(address).lower()
+        for pattern, addresses in named
+        if str(pattern) in ("eip155:*", play.room.network.caip2) and isinstance(addresses, list)
+        for address in addresses
+    ]
+    if to_hex(sender) in mine:
+        return None
+    return Fault(
+        expected=f"{checksum(sender)}, which sends its transactions, among its signers",
+        actual=listed.how,
+    )
+
+
+def _lists_nothing_else(play: Play, seen: Answer) -> str:
+    others = [
+        f"{each.get('scheme')} on {each.get('network')} (version {each.get('x402Version')})"
+        for each in _kinds(seen)
+        if each.get("network") != x402.network_name(play.way.version, play.room.network)
+        or each.get("scheme") != x402.SCHEME
+    ]
+    return f"beside it: {', '.join(others) or 'nothing'}"
+
+
+async def _listed(play: Play) -> list[tuple[str, Answer]]:
+    asked = ("", "?limit=1", "?limit=100&offset=0", "?type=http")
+    odd = (
+        "?offset=1000000",
+        "?limit=0",
+        "?limit=-1",
+        "?limit=101",
+        "?limit=abc",
+        "?offset=-1",
+        "?limit=1e999",
+    )
+    return [(query, await play.get(_LIST + query)) for query in (*asked, *odd)]
+
+
+def _is_listed(_: Play, seen: Sequence[tuple[str, Answer]]) -> Fault | str | None:
+    if seen[0][1].status == 404:
+        return "it has no /discovery/resources"
+    for query, answer in seen[:4]:
+        page = answer.fields.get("pagination")
+        items = answer.fields.get("items")
+        if answer.status != 200 or not isinstance(items, list) or not isinstance(page, dict):
+            return Fault(
+                expected="200 with x402Version, items and pagination",
+                actual=f"{query or 'without a query'}: {answer.how}",
+            )
+        if "limit=1" in query and "100" not in query and len(items) > 1:
+            return Fault(expected="one item, as limit=1 says", actual=f"{query}: {answer.how}")
+    return None
+
+
+def _odd_is_no_error(_: Play, seen: Sequence[tuple[str, Answer]]) -> Fault | None:
+    for query, answer in seen:
+        if fault := no_server_error(answer, query):
+            return fault
+    return None
+
+
+ROWS = [
+    Row(
+        section="supported",
+        slug="lists",
+        play=_supported,
+        asks_only=True,
+        demands=[
+            Demand(
+                title="What it settles is in its list",
+                ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
+                test=_lists_it,
+            ),
+            Demand(
+                title="What else is in its list?",
+                ground=texts.silent(texts.SUPPORTED, why="other networks are not played here"),
+                test=_lists_nothing_else,
+                suffix="else",
+            ),
+        ],
+    ),
+    Row(
+        section="supported",
+        slug="fields",
+        play=_supported,
+        asks_only=True,
+        absent=only([Way.V2], "only version 2 has extensions and signers"),
+        demands=[
+            Demand(
+                title="/supported has kinds, extensions and signers",
+                ground=texts.explicit(texts.SUPPORTED_FIELDS),
+                test=_has_fields,
+            )
+        ],
+    ),
+    Row(
+        section="supported",
+        slug="signers",
+        play=_signers,
+        absent=only([Way.V2], "only version 2 has signers"),
+        demands=[
+            Demand(
+                title="The account that sends its transactions is among its signers",
+                ground=texts.explicit(texts.SIGNERS),
+                test=_names_its_signer,
+            )
+        ],
+    ),
+    Row(
+        section="supported",
+        slug="discovery",
+        play=_listed,
+        asks_only=True,
+        absent=only([Way.V2], "both versions have the same list"),
+        demands=[
+            Demand(
+                title="Resources are listed in pages, where there is a list",
+                ground=texts.explicit(texts.DISCOVERY, texts.PAGES),
+                test=_is_listed,
+            ),
+            Demand(
+                title="An odd query of the list is no 5xx",
+                ground=texts.ours(
+                    texts.PAGES, because="anybody can ask, and an error looks like an outage"
+                ),
+                test=_odd_is_no_error,
+                suffix="odd",
+            ),
+        ],
+    ),
+]

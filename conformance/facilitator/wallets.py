@@ -1,0 +1,220 @@
+"""Payers that are contracts (EIP-1271), accounts with code (EIP-7702), EIP-6492's wrapper.
+
+The public texts speak of keys only: whether a facilitator takes such payers is observed. What it
+calls valid it must be able to settle, and what the token refuses is never valid.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from x402sim.chain import contract
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import UNDEPLOYED, Address, words
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import Demand, Fault, Row
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.truth import (
+    Seen,
+    is_not_valid,
+    must_not_settle,
+    seen,
+    success_is_this_transfer,
+    wastes_no_gas,
+)
+
+DELEGATED = bytes.fromhex("ef0100")
+"""How the code of an account begins that uses the code of another (EIP-7702)."""
+PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
+
+
+async def _asked(play: Play, draft: Draft) -> Seen:
+    verified = await play.verify(draft)
+    answer = await play.settle(draft)
+    return replace(await seen(play, (draft, answer)), verified=verified)
+
+
+async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> Address:
+    """Deploy the smart wallet of the draft's payer, or of another owner; it has tokens."""
+    account = contract.wallet_address(draft.auth.from_)
+    slots = contract.wallet_storage((owner or draft.wallet).address_bytes)
+    await play.room.controls.set_code(account, contract.wallet_code(), slots)
+    await play.room.chain.fund(account, 10**6)
+    return account
+
+
+def _wrapped(signature: bytes, factory: bytes = b"\x44" * 20) -> bytes:
+    """Return a signature in EIP-6492's wrapper: (factory, call, signature) and its magic."""
+    call = b"\x12\x34\x56\x78"
+    padded = call.ljust(32, b"\0"), signature + bytes(-len(signature) % 32)
+    head = words(factory, 0x60, 0xA0, len(call)) + padded[0] + words(len(signature)) + padded[1]
+    return head + UNDEPLOYED
+
+
+async def _of_contract(play: Play) -> Seen:
+    draft = await play.draft()
+    account = await _wallet(play, draft)
+    return await _asked(play, draft.signed(from_=account))
+
+
+async def _of_contract_wrapped(play: Play) -> Seen:
+    draft = await play.draft()
+    own = draft.signed(from_=await _wallet(play, draft))
+    return await _asked(play, own.sealed(_wrapped(own.signature)))
+
+
+async def _of_contract_forged(play: Play) -> Seen:
+    draft = await play.draft()
+    account = await _wallet(play, draft)
+    return await _asked(play, draft.signed(from_=account, by=Wallet(play.draw())))
+
+
+async def _of_contract_that_changes(play: Play) -> Seen:
+    """The wallet has another owner when it is settled."""
+    draft = await play.draft()
+    own = draft.signed(from_=await _wallet(play, draft))
+    await play.verify(own)
+    await _wallet(play, draft, owner=Wallet(play.draw()))
+    return await seen(play, (own, await play.settle(own)))
+
+
+async def _not_deployed(play: Play) -> Seen:
+    """A wallet that is not there, and a wrapper whose call deploys nothing."""
+    draft = await play.draft()
+    account = contract.wallet_address(draft.auth.from_)
+    await play.room.chain.fund(account, 10**6)
+    own = draft.signed(from_=account)
+    return await _asked(play, own.sealed(_wrapped(own.signature)))
+
+
+async def _not_deployed_and_bare(play: Play) -> Seen:
+    draft = await play.draft()
+    account = contract.wallet_address(draft.auth.from_)
+    await play.room.chain.fund(account, 10**6)
+    return await _asked(play, draft.signed(from_=account))
+
+
+async def _key_wrapped(play: Play) -> Seen:
+    draft = await play.draft()
+    return await _asked(play, draft.sealed(_wrapped(draft.signature)))
+
+
+async def _delegated(play: Play) -> Seen:
+    """An account whose code is a smart wallet's takes its own key's signature."""
+    draft = await play.draft()
+    code = DELEGATED + await _wallet(play, draft)
+    await play.room.controls.set_code(draft.auth.from_, code)
+    return await _asked(play, draft)
+
+
+async def _delegated_elsewhere(play: Play) -> Seen:
+    """An account whose code answers no question: the token asks it, and never its key."""
+    draft = await play.draft()
+    await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
+    return await _asked(play, draft)
+
+
+# --- what is demanded ------------------------------------------------------------------------
+
+
+def _agrees(_: Play, told: Seen) -> Fault | None:
+    ((draft, answer),) = told.pairs
+    verified = told.verified
+    if verified is None or not verified.is_valid or told.moved(draft):
+        return None
+    return Fault(
+        expected="what verify calls valid settles",
+        actual=f"verify: {verified.how}; settle: {answer.how}; {told.money.told}",
+        why="a shop serves on it, and is not paid",
+    )
+
+
+def _observed(_: Play, told: Seen) -> str:
+    (answer,) = told.said
+    valid = "valid" if told.verified and told.verified.is_valid else "not valid"
+    return f"{valid}; {'settled' if answer.succeeded else f'not settled: {answer.reason}'}"
+
+
+def _taken_or_not(title: str) -> list[Demand]:
+    return [
+        Demand(
+            title=f"{title}: what is valid settles",
+            ground=texts.derived(
+                texts.SIMULATE,
+                texts.IS_VALID,
+                so="nothing has changed in between: the verdict off the chain is that of the chain "
+                "(x402-foundation/x402#961, #2658)",
+            ),
+            test=_agrees,
+        ),
+        replace(success_is_this_transfer(f"{title}: a success is a transfer"), suffix="true"),
+        Demand(
+            title=f"{title}: whether it is taken",
+            ground=texts.silent(texts.RECOVERS, why="the text speaks of keys; EIP-3009 tokens ask"),
+            test=_observed,
+        ),
+    ]
+
+
+def _never(title: str, *, verifies: bool = True) -> list[Demand]:
+    so = "the token refuses it, so the transfer would not succeed"
+    found = [
+        Demand(
+            title=f"{title} is not settled",
+            ground=texts.derived(texts.SIGNATURE, texts.SUCCESS, so=so),
+            test=must_not_settle,
+        ),
+        wastes_no_gas(f"{title} costs no gas", PAYS),
+    ]
+    if not verifies:
+        return found
+    return [
+        *found,
+        Demand(
+            title=f"{title} is not valid",
+            ground=texts.derived(texts.SIGNATURE, texts.SIMULATE, so=so),
+            test=is_not_valid,
+            suffix="verify",
+        ),
+    ]
+
+
+def _row(slug: str, play: Callable[[Play], Awaitable[Seen]], demands: list[Demand]) -> Row:
+    return Row(section="wallet", slug=slug, play=play, demands=demands)
+
+
+ROWS = [
+    _row("contract", _of_contract, _taken_or_not("A payment of a wallet that is a contract")),
+    _row(
+        "contract-wrapped",
+        _of_contract_wrapped,
+        _taken_or_not("A payment of a deployed wallet, its signature in EIP-6492's wrapper"),
+    ),
+    _row("contract-forged", _of_contract_forged, _never("A stranger's payment from a wallet")),
+    _row(
+        "contract-changes",
+        _of_contract_that_changes,
+        _never("A payment whose wallet takes its signature back", verifies=False),
+    ),
+    _row(
+        "not-deployed",
+        _not_deployed,
+        _never("A payment of a wallet that is not there, whose wrapper deploys nothing"),
+    ),
+    _row(
+        "not-deployed-bare",
+        _not_deployed_and_bare,
+        _never("A payment of a wallet that is not there, by its owner's key"),
+    ),
+    _row(
+        "key-wrapped",
+        _key_wrapped,
+        _taken_or_not("A key's signature in EIP-6492's wrapper"),
+    ),
+    _row("delegated", _delegated, _taken_or_not("A payment of an account with code (EIP-7702)")),
+    _row(
+        "delegated-elsewhere",
+        _delegated_elsewhere,
+        _never("A payment of an account whose code answers no question (EIP-7702)"),
+    ),
+]

@@ -1,0 +1,228 @@
+"""Windows of time: to the second, on our clock, and on a chain whose clock is another.
+
+A payment is valid strictly between its two times, by the time of the block that it is mined in.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.case import (
+    Demand,
+    Refusal,
+    Row,
+    Settled,
+    costs_no_gas,
+    is_paid,
+    looks_at,
+    must_refuse,
+    observed,
+    refusal,
+    settlement,
+    unsettled,
+)
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import Floor
+
+AHEAD = Floor(name="chain an hour ahead", ahead_s=3600, is_shared=True)
+BEHIND = Floor(name="chain an hour behind", ahead_s=-3600, is_shared=True)
+DAY_S = 86_400
+Window = Callable[[int], tuple[int, int]]
+"""Returns a window, of now in Unix seconds."""
+
+_EXPIRED: dict[str, Window] = {
+    "ends now": lambda now: (now - 600, now),
+    "ended a second ago": lambda now: (now - 600, now - 1),
+    "ended a minute ago": lambda now: (now - 600, now - 60),
+    "ended a day ago": lambda now: (now - 2 * DAY_S, now - DAY_S),
+    "ended in 1970": lambda _: (0, 1),
+    "ends at 0": lambda _: (0, 0),
+}
+_EARLY: dict[str, Window] = {
+    "begins in 20 s": lambda now: (now + 20, now + 300),
+    "begins in an hour": lambda now: (now + 3600, now + 7200),
+    "begins in milliseconds": lambda now: (now * 1000, now * 1000 + 300_000),
+    "begins at its end": lambda now: (now + 60, now + 60),
+    "ends before it begins": lambda now: (now + 120, now + 60),
+    "never begins": lambda _: (2**256 - 2, 2**256 - 1),
+}
+
+
+def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list[Refusal]]]:
+    async def play(it: Play) -> list[Refusal]:
+        payer, found = await it.room.payer(), []
+        for about, window in windows.items():
+            after_s, before_s = window(it.wall_s)
+            draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
+            found.append(await refusal(it, draft, about))
+            if it.is_silent:
+                break
+        return found
+
+    return play
+
+
+def _with(window: Window) -> Callable[[Play], Awaitable[Settled]]:
+    async def play(it: Play) -> Settled:
+        after_s, before_s = window(it.wall_s)
+        draft = (await it.draft()).signed(valid_after=after_s, valid_before=before_s)
+        return await settlement(it, draft)
+
+    return play
+
+
+def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
+    """Return the change to a window that ends so soon; a draft begins 600 s before now."""
+    return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
+
+
+async def _ends_between(play: Play) -> Refusal:
+    """Verify a payment that ends soon, and settle it when it has ended."""
+    draft = await play.draft()
+    draft = draft.signed(valid_before=play.wall_s + 8)
+    since, sent = await play.room.chain.height(), len(play.room.node.sent)
+    await play.verify(draft)
+    await play.wait(draft.auth.valid_before + 1 - play.wall_s)
+    settled = await play.settle(draft)
+    money = await play.room.money(since, sent)
+    play.say(money.told)
+    return Refusal(draft=draft, verified=settled, settled=settled, money=money)
+
+
+_BY_BLOCK = "what counts is the time of the block, and the chain says it"
+ROWS = [
+    Row(
+        section="window",
+        slug="expired",
+        play=_refused_each(_EXPIRED),
+        demands=must_refuse(
+            "A payment that has ended is refused, to the second",
+            texts.WINDOW,
+            texts.EIP3009_WINDOW,
+            by_chain=True,
+        ),
+    ),
+    Row(
+        section="window",
+        slug="early",
+        play=_refused_each(_EARLY),
+        demands=must_refuse(
+            "A payment that has not begun is refused",
+            texts.WINDOW,
+            texts.EIP3009_WINDOW,
+            by_chain=True,
+        ),
+    ),
+    Row(
+        section="window",
+        slug="ends-in-30",
+        play=_with(lambda now: (now - 600, now + 30)),
+        demands=[
+            Demand(
+                title="A payment that ends in half a minute is settled",
+                ground=texts.ours(
+                    texts.WINDOW,
+                    because="it is within its window, and five times the six seconds of the "
+                    "public facilitators are left",
+                ),
+                test=is_paid,
+            )
+        ],
+    ),
+    Row(
+        section="window",
+        slug="just-begun",
+        play=_with(lambda now: (now - 5, now + 300)),
+        demands=[
+            Demand(
+                title="A payment that began five seconds ago is settled",
+                ground=texts.ours(
+                    texts.WINDOW, because="payers sign from now, and some by a clock that is right"
+                ),
+                test=is_paid,
+            )
+        ],
+    ),
+    Row(
+        section="window",
+        slug="least-left",
+        play=looks_at({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)}),
+        demands=[
+            Demand(
+                title="How much of its window must a payment have left?",
+                ground=texts.silent(
+                    texts.WINDOW, why="a least time is wise (SR5), and no text says how much"
+                ),
+                test=observed,
+            )
+        ],
+    ),
+    Row(
+        section="window",
+        slug="endless",
+        play=looks_at(
+            {
+                "from 0": lambda draft: draft.signed(valid_after=0),
+                "for a year": lambda draft: draft.signed(
+                    valid_before=draft.auth.valid_before + 365 * DAY_S
+                ),
+                "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
+            }
+        ),
+        demands=[
+            Demand(
+                title="Windows that are as good as endless: what is made of them?",
+                ground=texts.silent(texts.WINDOW, why="they are valid now"),
+                test=observed,
+            )
+        ],
+    ),
+    Row(
+        section="window",
+        slug="ended-on-chain",
+        floor=AHEAD,
+        play=_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)}),
+        demands=must_refuse(
+            "A payment that has ended by the chain's time is refused, though our clocks differ",
+            texts.SIMULATE,
+            texts.WINDOW,
+            so=_BY_BLOCK,
+            by_chain=True,
+        ),
+    ),
+    Row(
+        section="window",
+        slug="early-on-chain",
+        floor=BEHIND,
+        play=_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)}),
+        demands=must_refuse(
+            "A payment that has not begun by the chain's time is refused, though our clocks differ",
+            texts.SIMULATE,
+            texts.WINDOW,
+            so=_BY_BLOCK,
+            by_chain=True,
+        ),
+    ),
+    Row(
+        section="window",
+        slug="ends-between",
+        play=_ends_between,
+        waits_s=9,
+        demands=[
+            Demand(
+                title="A payment that ends between verify and settle is not settled",
+                ground=texts.explicit(texts.WINDOW, texts.CALLS),
+                test=unsettled,
+            ),
+            Demand(
+                title="A payment that ends between verify and settle costs no gas",
+                ground=texts.ours(
+                    texts.SAFETY,
+                    because="who does not look again just before sending pays for it (SR7)",
+                ),
+                test=costs_no_gas,
+                suffix="gas",
+            ),
+        ],
+    ),
+]

@@ -1,0 +1,42 @@
+// The official facilitator of x402 for Node, behind express as its repository's basic example has it.
+// Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
+import { x402Facilitator } from "@x402/core/facilitator";
+import { toFacilitatorEvmSigner } from "@x402/evm";
+import { ExactEvmScheme } from "@x402/evm/exact/facilitator";
+import { UptoEvmScheme } from "@x402/evm/upto/facilitator";
+import express from "express";
+import { createWalletClient, http, publicActions } from "viem";
+import { privateKeyToAccount } from "viem/accounts";
+import { baseSepolia } from "viem/chains";
+
+const { PORT, RPC_URL, X402SIM_PRIVATE_KEY, X402SIM_NETWORK } = process.env;
+const account = privateKeyToAccount(X402SIM_PRIVATE_KEY);
+const client = createWalletClient({ account, chain: baseSepolia, transport: http(RPC_URL) }).extend(publicActions);
+const signer = toFacilitatorEvmSigner({
+  address: account.address,
+  getCode: (args) => client.getCode(args),
+  readContract: (args) => client.readContract({ ...args, args: args.args ?? [] }),
+  verifyTypedData: (args) => client.verifyTypedData(args),
+  writeContract: (args) => client.writeContract({ ...args, args: args.args ?? [] }),
+  sendTransaction: (args) => client.sendTransaction(args),
+  waitForTransactionReceipt: (args) => client.waitForTransactionReceipt(args),
+});
+const facilitator = new x402Facilitator();
+facilitator.register(X402SIM_NETWORK, new ExactEvmScheme(signer, { deployERC4337WithEIP6492: true }));
+facilitator.register(X402SIM_NETWORK, new UptoEvmScheme(signer));
+
+const app = express();
+app.use(express.json());
+for (const name of ["verify", "settle"])
+  app.post(`/${name}`, async (request, response) => {
+    try {
+      const { paymentPayload, paymentRequirements } = request.body;
+      if (!paymentPayload || !paymentRequirements)
+        return response.status(400).json({ error: "Missing paymentPayload or paymentRequirements" });
+      return response.json(await facilitator[name](paymentPayload, paymentRequirements));
+    } catch (wrong) {
+      return response.status(500).json({ error: wrong instanceof Error ? wrong.message : "Unknown error" });
+    }
+  });
+app.get("/supported", (_, response) => response.json(facilitator.getSupported()));
+app.listen(Number(PORT), "127.0.0.1");

@@ -1,0 +1,48 @@
+"""The official facilitator of x402 in Python, behind FastAPI as its repository's basic example has it.
+
+Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
+"""
+
+import os
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+from x402 import x402Facilitator
+from x402.mechanisms.evm import FacilitatorWeb3Signer
+from x402.mechanisms.evm.exact import register_exact_evm_facilitator
+from x402.schemas import PaymentRequirements, parse_payment_payload
+
+signer = FacilitatorWeb3Signer(os.environ["X402SIM_PRIVATE_KEY"], os.environ["RPC_URL"])
+facilitator = x402Facilitator()
+register_exact_evm_facilitator(facilitator, signer, networks=os.environ["X402SIM_NETWORK"])
+app = FastAPI()
+
+
+class Asked(BaseModel):
+    paymentPayload: dict[str, Any]  # noqa: N815 - as it is on the wire
+    paymentRequirements: dict[str, Any]  # noqa: N815
+
+
+@app.post("/{name}")
+async def act(name: str, asked: Asked) -> Any:
+    if name not in ("verify", "settle"):
+        raise HTTPException(404)
+    try:
+        payment = parse_payment_payload(asked.paymentPayload)
+        wanted = PaymentRequirements.model_validate(asked.paymentRequirements)
+        answer = await getattr(facilitator, name)(payment, wanted)
+        return answer.model_dump(by_alias=True, exclude_none=True)
+    except Exception as wrong:
+        raise HTTPException(500, str(wrong)) from wrong
+
+
+@app.get("/supported")
+async def supported() -> Any:
+    said = facilitator.get_supported()
+    kinds = [kind.model_dump(by_alias=True, exclude_none=True) for kind in said.kinds]
+    return {"kinds": kinds, "extensions": said.extensions, "signers": said.signers}
+
+
+uvicorn.run(app, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning")

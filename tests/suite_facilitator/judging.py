@@ -1,0 +1,53 @@
+"""Plays cases of facilitators against the mutant, in rooms of this process."""
+
+import asyncio
+from collections.abc import Iterable
+
+from tests.suite_facilitator.mutant import Facilitator
+from x402sim.report.results import CaseResult
+from x402sim.suite.facilitator.case import FacilitatorCase
+from x402sim.suite.facilitator.judge import Judge
+from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.start import App, Given
+from x402sim.suite.facilitator.subject import all_cases
+
+
+def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
+    """Return the mutant as the judge starts it."""
+
+    def make(given: Given) -> Facilitator:
+        return Facilitator(
+            given.rpc_url,
+            given.private_key,
+            given.network,
+            frozenset(defects),
+            frozenset(habits),
+        )
+
+    return App(make)
+
+
+def judged(
+    facilitator: App,
+    cases: Iterable[FacilitatorCase],
+    ways: Iterable[Way] = (Way.V1, Way.V2),
+    patience_s: float = 15,
+) -> dict[str, CaseResult]:
+    """Play these cases, and return what came of each."""
+
+    async def main() -> dict[str, CaseResult]:
+        judge = Judge(facilitator=facilitator, ways=tuple(ways), patience_s=patience_s, jobs=2)
+        try:
+            found = judge.run(list(cases), lambda check_id: None)
+            return {case.id: result async for case, result in found}
+        finally:
+            await judge.close()
+
+    return asyncio.run(main())
+
+
+def cases(ids: str) -> list[FacilitatorCase]:
+    """Return the cases with these ids, with spaces between them."""
+    found = [case for case in all_cases() if case.id in ids.split()]
+    assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}
+    return found

@@ -1,0 +1,207 @@
+"""The judge as its users meet it: a command, a URL, its environment, a fixture, what it refuses."""
+
+import asyncio
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.suite_facilitator.judging import cases, mutant
+from x402sim import LocalServer
+from x402sim.cli import app
+from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.report.results import CaseResult, Outcome
+from x402sim.suite.facilitator.judge import Judge
+from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.start import FIRST_PORT, LAST_PORT, Given, free_port
+from x402sim.suite.facilitator.subject import all_cases, rows
+
+pytest_plugins = ["pytester"]
+OURS = f"{sys.executable} -m x402sim facilitator"
+REFUSES = """
+import json, os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Refuses(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer({"kinds": []})
+    def do_POST(self):
+        self.answer({"isValid": False, "success": False, "errorReason": "closed"})
+    def answer(self, value):
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Refuses).serve_forever()
+"""
+
+
+def conformance(*args: str) -> Any:
+    return CliRunner().invoke(app, ["conformance", "facilitator", *args], env={"COLUMNS": "300"})
+
+
+def words(done: Any) -> str:
+    return " ".join((done.output + getattr(done, "stderr", "")).split())
+
+
+def test_our_own_command_passes(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = conformance(
+        "--start", OURS, "--only", "facilitator/control,facilitator/fields/payee,kit/fields/payee",
+        "--json-file", str(file),
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
+    assert len(found) == 18 + 3  # two rows of three demands, and the control, in three ways
+    assert set(found.values()) == {"passed"}
+
+
+def test_a_facilitator_that_settles_nothing_is_invalid(tmp_path: Path) -> None:
+    file = tmp_path / "refuses.py"
+    file.write_text(REFUSES)
+    done = conformance("--start", f"{sys.executable} {file}")
+    assert done.exit_code == 2
+    assert "settles no good payment, so nothing can be said of it" in words(done)
+
+
+def test_a_command_that_ends_is_told_with_its_last_line() -> None:
+    ends = f"{sys.executable} -c \"import sys; sys.exit('no port today')\""
+    done = conformance("--start", ends)
+    assert done.exit_code == 2
+    assert "it ended by itself, exit code 1; it wrote: no port today" in words(done)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["node", "server.js"], "--start 'node server.js'"),
+        ([], "give the command that starts it"),
+        (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "gets RPC_URL"),
+        (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
+        (["--start", OURS, "--ways", "v3"], "ways are v1, v2, cronos"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_what_to_do(args: list[str], told: str) -> None:
+    done = conformance(*args)
+    assert done.exit_code == 2
+    assert told in words(done)
+
+
+def test_without_a_chain_http_is_judged_and_the_rest_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    only = "facilitator/body/no-json,facilitator/fields/payee-v2,facilitator/supported/fields"
+    with LocalServer(network="base-sepolia", has_service=False) as server:
+        asked = ("--only", only, "--ways", "v2", "--json-file", str(file))
+        done = conformance(server.facilitator_url, *asked)
+        wrong = conformance(server.facilitator_url + "/discovery")
+    found = {each["id"]: each for each in json.loads(file.read_text())["results"]}
+    assert done.exit_code == 0, done.output
+    assert found["facilitator/body/no-json-v2"]["outcome"] == "passed"
+    payee = found["facilitator/fields/payee-v2"]
+    assert payee["outcome"] == "skipped"
+    assert "--rpc" in payee["reason"]
+    assert wrong.exit_code == 2
+    assert "The path of its API belongs to the URL" in words(wrong)
+
+
+def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
+    """A refused settlement loses a nonce of the relayer's: its play fails, and no other one."""
+    ids = (
+        "facilitator/control/settles-v2 facilitator/fields/payee-v2 facilitator/supported/lists-v2"
+    )
+    jams = mutant(["jams"])
+
+    async def main() -> dict[str, CaseResult]:
+        judge = Judge(facilitator=jams, ways=(Way.V2,), jobs=1, patience_s=3)
+        try:
+            found = judge.run(cases(ids), lambda check_id: None)
+            return {case.id: result async for case, result in found}
+        finally:
+            await judge.close()
+
+    found = asyncio.run(main())
+    jam = found.pop("facilitator/fields/payee-v2")
+    assert jam.outcome is Outcome.FAILED
+    assert "after this, a good payment (v2)" in str(jam.actual)
+    assert {each.outcome for each in found.values()} == {Outcome.PASSED}
+
+
+def test_a_facilitator_gets_what_the_guide_says() -> None:
+    given = Given(
+        port=1, rpc_url="http://rpc", private_key="0x11", address="0x22", network=BASE_SEPOLIA
+    )
+    root = Path(__file__).parents[2]
+    page = (root / "x402sim/guide/judging-facilitators.md").read_text(encoding="utf-8")
+    table = page[page.index("| variable") : page.index("It is ready")]
+    assert {name for name in given.environment() if f"`{name}`" not in table} == set()
+    assert "0x11" not in repr(given)
+
+
+def test_ports_are_none_that_others_are_given() -> None:
+    assert all(FIRST_PORT <= free_port() < LAST_PORT for _ in range(20))
+
+
+def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
+    told = {case.played_as for case in all_cases()}
+    for row in rows():
+        for way in Way:
+            name = f"{row.section}/{row.slug}-{way}"
+            assert (name in told) != bool(row.absent.get(way)), name
+
+
+def test_each_play_has_a_must_or_is_followed_by_one() -> None:
+    """A jam is a MUST, wherever it is found."""
+    musts = {case.played_as for case in all_cases() if case.level == "MUST"}
+    assert {case.played_as for case in all_cases()} == musts
+
+
+def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
+    root = Path(__file__).parents[2]
+    pytester.makepyfile(
+        f"""
+        import sys
+        sys.path.insert(0, {str(root)!r})
+        import pytest
+        from tests.suite_facilitator.judging import mutant
+
+        @pytest.mark.x402_facilitator(ways="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        def test_honest(x402_facilitator_case):
+            x402_facilitator_case(mutant().make)
+
+        @pytest.mark.x402_facilitator(ways="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        def test_defective(x402_facilitator_case):
+            x402_facilitator_case(mutant(["any payee"]).make)
+        """
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
+    ended.assert_outcomes(passed=5, failed=1)
+    ended.stdout.fnmatch_lines(["*facilitator/fields/payee-v2 (MUST)*"])
+
+
+def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
+    """The keys of causes.toml are what cases expect, word for word."""
+    root = Path(__file__).parents[2]
+    keys = tomllib.loads((root / "conformance/facilitator/causes.toml").read_text(encoding="utf-8"))
+    folders = root / "conformance/facilitator", root / "x402sim/suite/facilitator"
+    written = "".join(file.read_text() for folder in folders for file in folder.glob("*.py"))
+    assert [key for key in keys if f'"{key}"' not in written] == []
+
+
+def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # where the command finds the tests
+    file = tmp_path / "refuses.md"
+    only = "facilitator/control/settles-v2,facilitator/fields/payee-v2"
+    command = f"{sys.executable} -m tests.suite_facilitator.mutant 'any payee'"
+    done = conformance("--start", command, "--only", only, "--ways", "v2", "--markdown", str(file))
+    assert done.exit_code == 1, done.output
+    told = file.read_text(encoding="utf-8")
+    assert "it moves money by a payment that it must refuse" in told
+    assert "0.01 USDC" in told
+    assert "--only facilitator/fields/payee-v2" in told
+    assert "on the chain: 1 transfers of 10000 base units" in told

@@ -1,0 +1,41 @@
+"""Facilitators that are published get the verdicts that conformance/facilitators.md tells."""
+
+import pytest
+
+from tests.suite_facilitator.page import FILE, page
+from tests.suite_facilitator.published import PUBLISHED, judgement, kept
+
+FEW = {
+    "npm": {
+        "facilitator/nonce/used-elsewhere-v2": "passed",
+        "facilitator/balance/none-v2": "passed",
+        "facilitator/many/eight-all-v2": "failed",
+    },
+}
+"""What CI asks: one that is published, and what came of it."""
+
+
+def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
+    """Renew it with `python -m tests.suite_facilitator.page`."""
+    assert FILE.read_text(encoding="utf-8") == page()
+
+
+def test_ours_passes_every_must() -> None:
+    assert [each["id"] for each in kept()["ours"]["failed"] if each["level"] == "MUST"] == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FEW)
+def test_one_that_is_published_gets_its_verdict(name: str) -> None:
+    report = judgement(name, "--only", ",".join(FEW[name]))
+    assert {
+        each["id"]: each["outcome"] for each in report["results"] if each["id"] in FEW[name]
+    } == FEW[name]
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_one_gets_its_verdict(name: str) -> None:
+    found = {each["id"] for each in judgement(name)["results"] if each["outcome"] == "failed"}
+    before = {each["id"] for each in kept()[name]["failed"]}
+    assert found == before

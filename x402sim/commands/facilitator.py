@@ -1,0 +1,103 @@
+"""`facilitator`: the facilitator only, on a node of yours, with a key of yours."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from x402sim.chain.node.linked import LinkedChain, LinkedNode
+from x402sim.clock import Clock
+from x402sim.commands import common
+from x402sim.commands.serve import facilitator_settings
+from x402sim.facilitator.app import facilitator_app
+from x402sim.facilitator.engine import Facilitator
+from x402sim.http.exchange import OverClient
+from x402sim.protocol.crypto import PrivateKey, checksum, parse_key
+from x402sim.protocol.networks import choose_network
+from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.serve import Server, run
+
+KEYS = ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY")
+"""The variables that may hold the relayer's key, the first that is set."""
+RPCS = ("X402SIM_RPC_URL", "RPC_URL", "EVM_RPC_URL")
+NETWORK = "X402SIM_NETWORK_NAME"
+RECEIPT_S = 10.0
+"""Seconds after which it says that a settlement is pending: its callers wait for an answer."""
+
+
+def facilitator(
+    host: common.Host = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            help="Port to listen on; 0 picks a free one.",
+            envvar="PORT",
+            parser=common.within(0, 65535),
+            metavar="PORT",
+        ),
+    ] = 4022,
+    rpc: Annotated[
+        str | None,
+        typer.Option(help=f"JSON-RPC of the chain's node; or {', '.join(RPCS)}.", metavar="URL"),
+    ] = None,
+    network: common.NetworkName = None,
+    network_file: common.NetworkFile = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--facilitator",
+            help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until it says that a "
+            "settlement is pending, simulates=false, simulates_verify=false.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+) -> None:
+    """Start the facilitator only, on a node of yours."""
+    with common.starting(None):
+        url = rpc or _first(os.environ, RPCS)
+        if not url:
+            raise ValueError(f"--rpc URL (or {RPCS[0]}) is the JSON-RPC of the chain's node")
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"--rpc: a node's URL is http://HOST:PORT, not {url!r}")
+        key = _first(os.environ, KEYS)
+        if not key:
+            raise ValueError(f"{KEYS[0]} is the key of the account that sends and pays the gas")
+        secret = parse_key(key)
+        chosen = choose_network(network or os.environ.get(NETWORK) or None, network_file)
+        given = [f"receipt_timeout_s={RECEIPT_S:g}", *(setting or ())]
+        settings = facilitator_settings(given)
+        listen = Listen(host=host, port=port)
+        sock = listening_socket(listen)
+    clock = Clock()
+    http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the node's client has its own
+    node = LinkedNode(OverClient(http), url)
+    one = Facilitator(
+        chain=LinkedChain(node, chosen, clock, secret),
+        clock=clock,
+        network=chosen,
+        account=PrivateKey(secret).address,
+        started_s=clock.now(),
+        settings=settings,
+    )
+
+    def on_start() -> None:
+        common.stop_on_signals(server)
+        typer.echo(
+            f"x402sim facilitator at {base_url(listen, sock)} on {chosen.name}, paying gas from "
+            f"{checksum(one.account)}; Ctrl-C stops it"
+        )
+
+    server: Any = Server(facilitator_app(one), on_start)
+
+    async def main() -> None:
+        async with http:
+            await server.serve(sockets=[sock])
+
+    run(main())
+    typer.echo("stopped")
+
+
+def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((environment[name] for name in names if environment.get(name)), None)

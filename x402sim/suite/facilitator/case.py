@@ -1,0 +1,505 @@
+"""How cases of a facilitator are declared: what is played, and what is demanded of it.
+
+One row is played once for each way of asking; every demand on it has an id of its own. A way in
+which it cannot be played has a reason instead of an id, so that the table has no empty cell.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from x402sim.report.results import Loss
+from x402sim.spec.clauses import LEVELS, Level
+from x402sim.spec.ground import BINDING, Ground, GroundType
+from x402sim.spec.needs import Need
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import Answer
+from x402sim.suite.facilitator.payment import Draft, Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import PLAIN, Floor, Money
+
+DOCUMENTS = {
+    **dict.fromkeys(BINDING, "facilitator"),
+    GroundType.OURS: "kit",
+    GroundType.SILENT: "silent",
+}
+"""The document that an id begins with, for each kind of ground."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a facilitator did against a demand, and what that costs."""
+
+    expected: str
+    actual: str
+    loss: Loss | None = None
+    why: str = ""
+
+
+Found = Fault | str | None
+"""What is wrong; or what was observed, in words; or nothing is wrong."""
+
+
+def tokens(play: Play, base: int, why: str) -> Loss | None:
+    """Return a loss of so many base units of the token; None of none."""
+    if not base:
+        return None
+    network = play.room.network
+    return Loss(base=base, decimals=network.decimals, symbol=network.token_symbol, why=why)
+
+
+def gas(wei: int, why: str) -> Loss | None:
+    """Return a loss of gas, which the relayer has paid; None of none."""
+    if not wei:
+        return None
+    return Loss(base=wei, decimals=18, symbol="coins", why=why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What is demanded; the level is the highest that the ground supports.
+
+    `test` gets the play and what it returned, and tells what is wrong. Without one, what the play
+    returned is a `Found` itself.
+    """
+
+    title: str
+    ground: Ground
+    test: Callable[[Play, Any], Found] = lambda _, seen: seen
+    suffix: str = ""
+    level: Level | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FacilitatorCase:
+    """One id: a demand on what a facilitator did in a play, in one way of asking."""
+
+    id: str
+    level: Level
+    ground: Ground
+    title: str
+    way: Way
+    play: Callable[[Play], Awaitable[Any]]
+    test: Callable[[Play, Any], Found]
+    played_as: str
+    """The name of the play: cases with the same name look at one and the same."""
+    floor: Floor
+    is_control: bool = False
+    waits_s: float = 0
+    """How long it waits, at least, while it does nothing."""
+    needs: tuple[Need, ...] = ()
+    decides: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The id, which is unique."""
+        return self.id
+
+    @property
+    def section(self) -> str:
+        """The section of the id."""
+        return self.id.split("/")[1]
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The control without which its pass proves nothing."""
+        return () if self.is_control else (control_of(self.way),)
+
+
+def control_of(way: Way) -> str:
+    """Return the id of the control of a way of asking."""
+    return f"facilitator/control/settles-{way}"
+
+
+EVERY = tuple(Way)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of the table: what is played in several ways of asking, and what is demanded of it.
+
+    section, slug
+        They make the id: DOCUMENT/section/slug[-suffix]-way.
+    play
+        What is done: asks the facilitator, turns the chain, and returns what the demands look at.
+        An `Inconclusive` that it raises says why nothing can be told.
+    floor
+        The kind of room that it is played in.
+    absent
+        A reason for each way in which it is not played.
+    waits_s
+        Seconds in which it does nothing but wait; such plays run beside the others.
+    asks_only
+        Whether HTTP alone shows what is demanded: then it is judged without a chain of ours, too.
+    """
+
+    section: str
+    slug: str
+    play: Callable[[Play], Awaitable[Any]]
+    demands: Sequence[Demand]
+    floor: Floor = PLAIN
+    absent: Mapping[Way, str] = field(default_factory=dict)
+    waits_s: float = 0
+    is_control: bool = False
+    asks_only: bool = False
+
+    @property
+    def _next(self) -> list[Demand]:
+        """The demand that a row has beside others, if none of them is a MUST."""
+        musts = [each for each in self.demands if each.ground.kind in BINDING]
+        return [] if musts else [_NEXT]
+
+    def cases(self) -> Iterator[FacilitatorCase]:
+        """Yield a case for each demand and way."""
+        for way in EVERY:
+            if way in self.absent:
+                continue
+            for demand in (*self.demands, *self._next):
+                kind = demand.ground.kind
+                slug = "-".join(filter(None, (self.slug, demand.suffix, way)))
+                yield FacilitatorCase(
+                    id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
+                    level=demand.level or LEVELS[kind],
+                    ground=demand.ground,
+                    title=demand.title,
+                    way=way,
+                    play=self.play,
+                    test=demand.test,
+                    played_as=f"{self.section}/{self.slug}-{way}",
+                    floor=self.floor,
+                    is_control=self.is_control and not demand.suffix,
+                    waits_s=self.waits_s,
+                    needs=() if self.asks_only else (Need.OBSERVE_CHAIN,),
+                )
+
+
+def _nothing(_: Play, __: Any) -> None:
+    return None
+
+
+_NEXT = Demand(
+    title="After this, a good payment settles",
+    ground=texts.derived(
+        texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
+    ),
+    test=_nothing,
+    suffix="next",
+)
+"""Is broken where the good payment fails that the judge makes after a play."""
+
+
+def only(ways: Sequence[Way], reason: str) -> dict[Way, str]:
+    """Return the reason for every way but these."""
+    return {way: reason for way in EVERY if way not in ways}
+
+
+def table(rows: Sequence[Row]) -> list[FacilitatorCase]:
+    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
+    cases = [case for row in rows for case in row.cases()]
+    ids = [case.id for case in cases]
+    if twice := sorted({each for each in ids if ids.count(each) > 1}):
+        raise ValueError(f"declared twice: {', '.join(twice)}")
+    return cases
+
+
+# --- what is true of a payment ---------------------------------------------------------------
+
+
+def transfers_of(money: Money, draft: Draft) -> int:
+    """Return how often this payment moved: payer, payee, amount and token as it was signed."""
+    auth = draft.auth
+    return sum(
+        (each.sender, each.to, each.amount_base, each.token)
+        == (auth.from_, auth.to, auth.value, draft.network.asset)
+        for each in money.moved
+    )
+
+
+def is_settled(money: Money, draft: Draft, answer: Answer) -> Fault | None:
+    """Tell whether an answer says success, and this payment moved once, by the hash it names."""
+    wanted = "success, and this transfer on the chain, once, by the hash that is named"
+    actual = f"{answer.how}; {money.told}"
+    moved = transfers_of(money, draft)
+    if not answer.succeeded:
+        return Fault(expected=wanted, actual=actual)
+    hashes = {each.tx_hash for each in money.moved}
+    if moved != 1 or len(money.moved) != 1 or answer.transaction not in hashes:
+        return Fault(expected=wanted, actual=actual)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What came of a payment that must be refused: verify, then settle, then the chain.
+
+    `about` says what is wrong with it, where a play has several.
+    """
+
+    draft: Draft
+    verified: Answer
+    settled: Answer
+    money: Money
+    about: str = ""
+
+
+async def refusal(play: Play, draft: Draft, about: str = "") -> Refusal:
+    """Let a payment be verified, and settled all the same; return what came of it."""
+    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
+    if about:
+        play.say(f"{about}:")
+    verified, settled = await play.verify(draft), await play.settle(draft)
+    money = await play.room.money(since, sent_before)
+    play.say(money.told)
+    return Refusal(draft=draft, verified=verified, settled=settled, money=money, about=about)
+
+
+Refusals = Refusal | Sequence[Refusal]
+"""What a play of payments that must be refused returns: of one, or of several."""
+
+
+def _of_each(test: Callable[[Play, Refusal], Fault | None]) -> Callable[[Play, Refusals], Found]:
+    """Return the test of every payment of a play: the first that fails it is told."""
+
+    def of_each(play: Play, seen: Refusals) -> Found:
+        for each in [seen] if isinstance(seen, Refusal) else seen:
+            if (fault := test(play, each)) is not None:
+                about = f"{each.about}: " if each.about else ""
+                return replace(fault, actual=about + fault.actual)
+        return None
+
+    return of_each
+
+
+def _refused(play: Play, seen: Refusal) -> Fault | None:
+    if seen.money.moved:
+        base = sum(each.amount_base for each in seen.money.moved)
+        return Fault(
+            expected="no transfer",
+            actual=f"settle: {seen.settled.how}; {seen.money.told}",
+            loss=tokens(play, base, "moved against the payment's or the shop's will"),
+        )
+    if seen.settled.succeeded:
+        return Fault(
+            expected="no success of settle",
+            actual=f"settle: {seen.settled.how}; {seen.money.told}",
+            loss=tokens(play, seen.draft.auth.value, "served for nothing: nothing moved"),
+        )
+    if seen.verified.is_valid:
+        return Fault(
+            expected="isValid false",
+            actual=f"verify: {seen.verified.how}",
+            why="a shop serves on it before it settles, and is not paid",
+        )
+    return None
+
+
+def _unsettled(play: Play, seen: Refusal) -> Fault | None:
+    if play.way is not Way.CRONOS:
+        return _refused(play, seen)
+    return _refused(play, replace(seen, verified=seen.settled))
+
+
+def _without_gas(_: Play, seen: Refusal) -> Fault | None:
+    if not seen.money.sent or seen.money.moved:  # then it is worse than a waste
+        return None
+    wei = seen.money.gas_wei
+    return Fault(
+        expected="no transaction for a payment that cannot settle",
+        actual=f"settle: {seen.settled.how}; {seen.money.told}",
+        loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
+    )
+
+
+def _answered(_: Play, seen: Refusal) -> Fault | None:
+    for name, answer in (("verify", seen.verified), ("settle", seen.settled)):
+        if fault := no_server_error(answer, name):
+            return fault
+    return None
+
+
+refused = _of_each(_refused)
+"""Tells whether nobody called it valid or settled, and nothing moved."""
+unsettled = _of_each(_unsettled)
+"""Tells the same, but of the dialect of Cronos only what settle says: its verify does not look at
+the chain, nor at the time, as it is documented.
+"""
+costs_no_gas = _of_each(_without_gas)
+"""Tells whether the relayer sent nothing for it."""
+answered = _of_each(_answered)
+"""Tells whether both answers are answers: no 5xx, and no silence."""
+
+
+def no_server_error(answer: Answer, name: str = "") -> Fault | None:
+    """Tell whether an answer came, and is no 5xx."""
+    if answer.status and not answer.is_server_error:
+        return None
+    before = f"{name}: " if name else ""
+    return Fault(
+        expected="a 4xx, or a verdict with a reason, never a 5xx or silence",
+        actual=f"{before}{answer.how}",
+        why="a shop takes it for an outage, repeats the request, or serves unpaid",
+    )
+
+
+def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = False) -> list[Demand]:
+    """Return the demands on a payment that must be refused: by a text, without gas, in order.
+
+    For a play that returns a `Refusal`, or several. `by_chain` says that the chain or the time
+    makes it wrong, of which verify tells nothing in the dialect of Cronos.
+    """
+    ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
+    return [
+        Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
+        Demand(
+            title=f"{title}: it costs no gas",
+            ground=texts.ours(
+                texts.SIMULATE,
+                because="anybody can sign what must fail, and the relayer pays for each (SR6)",
+            ),
+            test=costs_no_gas,
+            suffix="gas",
+        ),
+        Demand(
+            title=f"{title}: the answer is no 5xx",
+            ground=texts.derived(
+                texts.INVALID_REQUEST,
+                texts.INVALID_PAYLOAD,
+                so="the text has an answer for a payment that is wrong, and a server's error is "
+                "another",
+            ),
+            test=answered,
+            suffix="answer",
+        ),
+    ]
+
+
+Change = Callable[[Draft], Draft]
+
+
+def refuses(change: Change) -> Callable[[Play], Awaitable[Refusal]]:
+    """Return the play of a good payment with a change, which must be refused."""
+
+    async def play(it: Play) -> Refusal:
+        return await refusal(it, change(await it.draft()))
+
+    return play
+
+
+def refuses_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Refusal]]]:
+    """Return the play of several good payments, each with one change, which must be refused."""
+
+    async def play(it: Play) -> list[Refusal]:
+        payer, found = await it.room.payer(), []
+        for about, change in changes.items():
+            found.append(await refusal(it, change(await it.draft(payer)), about))
+            if it.is_silent:  # the rest would wait, too
+                break
+        return found
+
+    return play
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of a payment that should be settled."""
+
+    draft: Draft
+    verified: Answer
+    settled: Answer
+    money: Money
+
+
+async def settlement(play: Play, draft: Draft) -> Settled:
+    """Let a payment be verified and settled; return what came of it."""
+    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
+    verified, done = await play.verify(draft), await play.settle(draft)
+    money = await play.room.money(since, sent_before)
+    play.say(money.told)
+    return Settled(draft=draft, verified=verified, settled=done, money=money)
+
+
+def settles(change: Callable[[Draft], Draft] = lambda draft: draft) -> Callable[[Play], Any]:
+    """Return the play of a good payment with a change that changes nothing of its meaning."""
+
+    async def play(it: Play) -> Settled:
+        return await settlement(it, change(await it.draft()))
+
+    return play
+
+
+def is_paid(_: Play, seen: Settled) -> Fault | None:
+    """Tell whether it was called valid, and settled, once."""
+    if not seen.verified.is_valid:
+        return Fault(expected="isValid true", actual=f"verify: {seen.verified.how}")
+    return is_settled(seen.money, seen.draft, seen.settled)
+
+
+def agrees(_: Play, seen: Settled) -> Found:
+    """Tell whether verify and settle say the same, and the chain with them: both are legal."""
+    if seen.verified.is_valid:
+        fault = is_settled(seen.money, seen.draft, seen.settled)
+        if fault is not None:
+            return Fault(
+                expected="a payment that is called valid settles",
+                actual=f"verify: {seen.verified.how}; settle: {fault.actual}",
+                why="a shop serves on it, and is not paid",
+            )
+        return None
+    if seen.settled.succeeded or seen.money.moved:
+        return Fault(
+            expected="a payment that is called invalid does not settle",
+            actual=f"verify: {seen.verified.how}; settle: {seen.settled.how}; {seen.money.told}",
+        )
+    return None
+
+
+def observed(_: Play, seen: Settled | Sequence[tuple[str, Settled]]) -> str:
+    """Tell what is made of a payment of which the texts do not say what is to be made."""
+    if isinstance(seen, Settled):
+        return _taken(seen)
+    return "; ".join(f"{about}: {_taken(each)}" for about, each in seen)
+
+
+def _taken(seen: Settled) -> str:
+    verified, done = seen.verified, seen.settled
+    no = verified.reason or str(verified.status), done.reason or str(done.status)
+    match verified.is_valid, done.succeeded:
+        case True, True:
+            return "settled"
+        case True, False:
+            return f"valid, and not settled ({no[1]})"
+        case False, True:
+            return f"invalid ({no[0]}), and settled"
+        case _:
+            return f"refused ({' and '.join(dict.fromkeys(no))})"
+
+
+def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
+    """Return the play of several payments, each with one change, of which each answer is legal."""
+
+    async def play(it: Play) -> list[tuple[str, Settled]]:
+        payer, found = await it.room.payer(), []
+        for about, change in changes.items():
+            it.say(f"{about}:")
+            found.append((about, await settlement(it, change(await it.draft(payer)))))
+            if it.is_silent:
+                break
+        return found
+
+    return play
+
+
+def each_agrees(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+    """Tell whether verify, settle and the chain say the same of each of several payments."""
+    for about, each in seen:
+        if isinstance(fault := agrees(play, each), Fault):
+            return replace(fault, actual=f"{about}: {fault.actual}")
+    return None
+
+
+def each_is_paid(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+    """Tell whether each of several payments was called valid, and settled, once."""
+    for about, each in seen:
+        if (fault := is_paid(play, each)) is not None:
+            return replace(fault, actual=f"{about}: {fault.actual}")
+    return None

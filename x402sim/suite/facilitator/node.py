@@ -1,0 +1,209 @@
+"""The node of a room: JSON-RPC as the chain answers it, unless a case has it hang, lie or fail."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from x402sim.http.exchange import Request as Sent, Url
+from x402sim.protocol.messages import decoded, encode
+from x402sim.suite.wire import Reply, Request
+from x402sim.world.transport.link import Asgi
+
+_URL = Url.of(httpx.URL("http://node.local/"))
+JSON = {"Content-Type": "application/json"}
+OF_ACCOUNT = ("eth_getBalance", "eth_getTransactionCount")
+SENDING = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One JSON-RPC request to the node."""
+
+    method: str
+    params: list[Any]
+    id: Any = 1
+
+    def result(self, value: Any) -> dict[str, Any]:
+        """Return an answer with this result."""
+        return {"jsonrpc": "2.0", "id": self.id, "result": value}
+
+    def error(self, message: str, code: int = -32000) -> dict[str, Any]:
+        """Return an answer that is an error."""
+        return {"jsonrpc": "2.0", "id": self.id, "error": {"code": code, "message": message}}
+
+
+Go = Callable[[], Awaitable[dict[str, Any]]]
+"""Asks the chain, and returns its answer."""
+Twist = Callable[[Asked, Go], Awaitable[dict[str, Any] | Reply | None]]
+"""What a case makes of a request: an answer of its own, a whole `Reply` over HTTP, such as one that
+is late or lost (of a batch too), or None, which leaves it to the chain. `go` asks the chain before.
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A node: what it was asked, the transactions that it was sent, and what twists its answers."""
+
+    app: ASGIApp
+    asked: list[Asked] = field(default_factory=list)
+    """Every request, in order."""
+    sent: list[str] = field(default_factory=list)
+    """The hashes of the transactions that it took, in order."""
+    raw: list[str] = field(default_factory=list)
+    """Every signed transaction that it was given, taken or not."""
+    twists: list[Twist] = field(default_factory=list)
+    on_account: Callable[[str], Awaitable[None]] | None = None
+    """Is told each account that somebody asks for the coins or the nonce of."""
+    _chain: Asgi = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chain = Asgi(self.app)
+
+    @contextmanager
+    def twisted(self, twist: Twist) -> Iterator[None]:
+        """Twist the answers within a `with` block; the last twist is the first to be asked."""
+        self.twists.append(twist)
+        try:
+            yield
+        finally:
+            if twist in self.twists:
+                self.twists.remove(twist)
+
+    def count(self, method: str) -> int:
+        """Return how often a method was asked."""
+        return sum(each.method == method for each in self.asked)
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer a request over HTTP: one call, or a batch of them."""
+        body = request.json
+        if isinstance(body, dict):
+            answered = await self._one(body)
+            return answered if isinstance(answered, Reply) else _reply(answered)
+        if isinstance(body, list) and body and all(isinstance(each, dict) for each in body):
+            all_of_it = [await self._one(each) for each in body]
+            broken = next((each for each in all_of_it if isinstance(each, Reply)), None)
+            return broken or _reply(all_of_it)
+        return _reply(await self._forward(request.body))
+
+    async def _one(self, body: dict[str, Any]) -> dict[str, Any] | Reply:
+        params = body.get("params")
+        asked = Asked(
+            str(body.get("method")), params if isinstance(params, list) else [], body.get("id")
+        )
+        self.asked.append(asked)
+        if self.on_account and asked.method in OF_ACCOUNT and asked.params:
+            await self.on_account(str(asked.params[0]))
+        if asked.method in SENDING and asked.params:
+            self.raw.append(str(asked.params[0]))
+        done: list[dict[str, Any]] = []
+
+        async def go() -> dict[str, Any]:
+            if not done:
+                done.append(await self._forward(encode(body)))
+                if asked.method in SENDING:
+                    self._note(done[0].get("result"))
+            return done[0]
+
+        for twist in reversed(list(self.twists)):
+            answered = await twist(asked, go)
+            if answered is not None:
+                return answered
+        return await go()
+
+    def _note(self, result: Any) -> None:
+        if isinstance(result, dict):
+            result = result.get("transactionHash")
+        if isinstance(result, str):
+            self.sent.append(result.lower())
+
+    async def _forward(self, body: bytes) -> Any:
+        headers = [(b"host", b"node.local"), (b"content-type", b"application/json")]
+        answer = await self._chain.send(Sent("POST", _URL, headers, body, {}))
+        return decoded(answer.content)
+
+
+def _reply(value: Any) -> Reply:
+    return Reply(headers=JSON, body=encode(value))
+
+
+# --- twists ------------------------------------------------------------------------------
+
+
+def on(*methods: str, do: Twist) -> Twist:
+    """Return a twist that is for these methods only."""
+
+    async def twist(asked: Asked, go: Go) -> dict[str, Any] | Reply | None:
+        return await do(asked, go) if asked.method in methods else None
+
+    return twist
+
+
+def says(value: Any) -> Twist:
+    """Return a twist with this result, whatever the chain says."""
+
+    async def twist(asked: Asked, _: Go) -> dict[str, Any]:
+        return asked.result(value)
+
+    return twist
+
+
+def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
+    """Return a twist that is an error of JSON-RPC, perhaps `after` the work is done."""
+
+    async def twist(asked: Asked, go: Go) -> dict[str, Any]:
+        if after:
+            await go()
+        return asked.error(message, code)
+
+    return twist
+
+
+def breaks(reply: Reply, *, after: bool = False) -> Twist:
+    """Return a twist that answers over HTTP: an error, or a connection that is lost or cut."""
+
+    async def twist(_: Asked, go: Go) -> Reply:
+        if after:
+            await go()
+        return reply
+
+    return twist
+
+
+def late(seconds: float) -> Twist:
+    """Return a twist that answers rightly, and so many seconds late."""
+    from x402sim.suite.wire import CLOCK
+
+    async def twist(_: Asked, go: Go) -> dict[str, Any]:
+        await CLOCK.sleep(seconds)
+        return await go()
+
+    return twist
+
+
+def hangs() -> Twist:
+    """Return a twist that never answers, and asks nobody."""
+
+    async def twist(_: Asked, __: Go) -> None:
+        await asyncio.Event().wait()
+
+    return twist
+
+
+def times(count: int, twist: Twist) -> Twist:
+    """Return a twist that happens so often, and then no more."""
+    left = count
+
+    async def counted(asked: Asked, go: Go) -> dict[str, Any] | Reply | None:
+        nonlocal left
+        if left <= 0:
+            return None
+        answered = await twist(asked, go)
+        left -= answered is not None
+        return answered
+
+    return counted

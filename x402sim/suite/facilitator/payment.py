@@ -1,0 +1,263 @@
+"""A payment as it is sent to a facilitator, and every way to make one that is wrong in one thing.
+
+A `Draft` is the request of verify and settle before it is sent: JSON whose every value can be
+changed by its name, whatever the way of asking calls it and wherever it stands there.
+"""
+
+import base64
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import cronos, x402
+from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
+from x402sim.protocol.eip3009 import (
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    transfer_digest,
+)
+from x402sim.protocol.networks import Network
+
+PRICE_BASE = 10_000
+"""What a payment is for, in base units: 0.01."""
+TIMEOUT_S = 300
+"""The time to pay that requirements allow."""
+BEFORE_S = 600
+"""How long before now a window opens, as the public clients have it."""
+RESOURCE = "https://shop.example/report"
+
+
+class Way(StrEnum):
+    """A way of asking a facilitator; the value is its name on the command line and in ids."""
+
+    V1 = "v1"
+    V2 = "v2"
+    CRONOS = "cronos"
+
+    @property
+    def about(self) -> str:
+        """What it is, for people."""
+        return _TITLES[self]
+
+    @property
+    def version(self) -> x402.Version:
+        """The version that its messages name."""
+        return 2 if self is Way.V2 else 1
+
+    @property
+    def verify_path(self) -> str:
+        """Where a payment is verified."""
+        return cronos.VERIFY_PATH if self is Way.CRONOS else "/verify"
+
+    @property
+    def settle_path(self) -> str:
+        """Where a payment is settled."""
+        return cronos.SETTLE_PATH if self is Way.CRONOS else "/settle"
+
+    @property
+    def supported_path(self) -> str:
+        """Where it says what it settles."""
+        return cronos.SUPPORTED_PATH if self is Way.CRONOS else "/supported"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a request."""
+        return cronos.HEADERS if self is Way.CRONOS else {"Content-Type": "application/json"}
+
+
+_TITLES = {
+    Way.V1: "x402 version 1",
+    Way.V2: "x402 version 2",
+    Way.CRONOS: "the dialect of Cronos",
+}
+STANDARD = (Way.V1, Way.V2)
+
+_AUTHORIZATION = ("from", "to", "value", "validAfter", "validBefore", "nonce")
+_AMOUNT = {Way.V1: "maxAmountRequired", Way.V2: "amount", Way.CRONOS: "maxAmountRequired"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A request of verify and settle before it is sent; a copy with each change.
+
+    `said` and `unsaid` change one value of the JSON and leave the signature as it was; `signed`
+    changes the authorization and signs it anew, and leaves the requirements as they were;
+    `demanding` changes the requirements, in both copies, and leaves the authorization.
+    """
+
+    way: Way
+    network: Network
+    wallet: Wallet
+    auth: Authorization
+    signature: bytes
+    body: Mapping[str, Any]
+
+    # --- what stands where -----------------------------------------------------------------
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return where a value stands: a field of the authorization or `signature`, or
+        `requirements.`, `accepted.`, `payment.` or `body.` and a field, of which the amount is
+        `amount` in every way. Raises `KeyError` for what this way has not.
+        """
+        part, _, field = name.rpartition(".")
+        field = _AMOUNT[self.way] if field == "amount" else field
+        is_cronos = self.way is Way.CRONOS
+        payment = "paymentHeader" if is_cronos else "paymentPayload"
+        match part:
+            case "":
+                if name == "signature":
+                    return (payment, "payload", "signature")
+                if name not in _AUTHORIZATION:
+                    raise KeyError(name)
+                own = () if is_cronos else ("authorization",)
+                return (payment, "payload", *own, name)
+            case "requirements":
+                return ("paymentRequirements", field)
+            case "accepted" if self.way is Way.V2:
+                return (payment, "accepted", field)
+            case "accepted" if field in ("scheme", "network"):
+                return (payment, field)
+            case "accepted" if field == "asset" and is_cronos:
+                return (payment, "payload", field)
+            case "payment":
+                return (payment, field)
+            case "payload":
+                return (payment, "payload", field)
+            case "body":
+                return (field,)
+            case _:
+                raise KeyError(name)
+
+    def get(self, name: str) -> Any:
+        """Return a value of the JSON."""
+        found: Any = self.body
+        for key in self.path(name):
+            found = found[key]
+        return found
+
+    def said(self, name: str, value: Any) -> "Draft":
+        """Return it with another value in one place; nothing is signed anew."""
+        body = copy.deepcopy(dict(self.body))
+        *above, last = self.path(name)
+        place = body
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = value
+        return replace(self, body=body)
+
+    def unsaid(self, name: str) -> "Draft":
+        """Return it without a field."""
+        body = copy.deepcopy(dict(self.body))
+        *above, last = self.path(name)
+        place = body
+        for key in above:
+            place = place[key]
+        del place[last]
+        return replace(self, body=body)
+
+    def signed(
+        self,
+        *,
+        domain: Domain | None = None,
+        typehash: bytes = TRANSFER_TYPEHASH,
+        by: Wallet | None = None,
+        **fields: Any,
+    ) -> "Draft":
+        """Return it with these fields of the authorization, signed anew.
+
+        `fields` are those of `Authorization`; `domain` and `typehash` what is signed for, and `by`
+        who signs. The requirements stay.
+        """
+        auth = msgspec.structs.replace(self.auth, **fields)
+        key = PrivateKey(from_hex((by or self.wallet).private_key, 32))
+        signature = sign(transfer_digest(auth, domain or self.network.domain, typehash), key)
+        return replace(self, auth=auth)._written().sealed(signature)
+
+    def sealed(self, signature: bytes) -> "Draft":
+        """Return it with another signature."""
+        return replace(self, signature=signature).said("signature", to_hex(signature))
+
+    def demanding(self, field: str, value: Any) -> "Draft":
+        """Return it with another value in the requirements, and in the copy that the payer has
+        accepted, if there is one; nothing is signed anew.
+        """
+        changed = self.said(f"requirements.{field}", value)
+        if self.way is Way.V2 or field in ("scheme", "network"):
+            changed = changed.said(f"accepted.{field}", value)
+        elif field == "asset" and self.way is Way.CRONOS:
+            changed = changed.said("accepted.asset", value)
+        return changed
+
+    def _written(self) -> "Draft":
+        """Return it with the authorization written into the JSON."""
+        auth, draft = self.auth, self
+        times: Any = (auth.valid_after, auth.valid_before)
+        if self.way is not Way.CRONOS:
+            times = map(str, times)
+        values = (checksum(auth.from_), checksum(auth.to), str(auth.value), *times)
+        for name, value in zip(_AUTHORIZATION, (*values, to_hex(auth.nonce)), strict=True):
+            draft = draft.said(name, value)
+        return draft
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the request."""
+        body = dict(self.body)
+        if self.way is Way.CRONOS and isinstance(body.get("paymentHeader"), dict):
+            header = json.dumps(body["paymentHeader"]).encode()
+            body["paymentHeader"] = base64.b64encode(header).decode()
+        return json.dumps(body).encode()
+
+
+def drafted(
+    way: Way,
+    network: Network,
+    wallet: Wallet,
+    to: Address,
+    times: tuple[int, int],
+    nonce: bytes,
+    amount_base: int = PRICE_BASE,
+) -> Draft:
+    """Return a payment that nothing is wrong with, at both of these times in Unix seconds."""
+    after_s, before_s = min(times) - BEFORE_S, max(times) + TIMEOUT_S
+    auth = Authorization(wallet.address_bytes, to, amount_base, after_s, before_s, nonce)
+    wanted: dict[str, Any] = {
+        "scheme": x402.SCHEME,
+        "network": x402.network_name(way.version, network),
+        _AMOUNT[way]: str(amount_base),
+        "asset": checksum(network.asset),
+        "payTo": checksum(to),
+        "maxTimeoutSeconds": TIMEOUT_S,
+    }
+    paid: dict[str, Any] = {"scheme": wanted["scheme"], "network": wanted["network"]}
+    body: dict[str, Any] = {"x402Version": way.version}
+    if way is Way.CRONOS:
+        paid |= {"payload": {"asset": checksum(network.asset)}}
+        body["paymentHeader"] = {"x402Version": 1, **paid}
+    elif way is Way.V1:
+        wanted |= {
+            "resource": RESOURCE,
+            "description": "one report",
+            "mimeType": "application/json",
+            "extra": x402.domain_of(network),
+        }
+        body["paymentPayload"] = {"x402Version": 1, **paid, "payload": {}}
+    else:
+        wanted["extra"] = x402.domain_of(network)
+        resource = {"url": RESOURCE, "description": "one report", "mimeType": "application/json"}
+        body["paymentPayload"] = {
+            "x402Version": 2,
+            "resource": resource,
+            "accepted": copy.deepcopy(wanted),
+            "payload": {},
+        }
+    body["paymentRequirements"] = wanted
+    empty = Draft(way=way, network=network, wallet=wallet, auth=auth, signature=b"", body=body)
+    return empty.signed()

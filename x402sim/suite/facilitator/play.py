@@ -1,0 +1,187 @@
+"""One case as it is played: what it may ask and look at, and what a report shows of it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx
+
+from x402sim.clock import stopwatch
+from x402sim.http.bounded import Limits, receive
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address, PrivateKey
+from x402sim.protocol.messages import decoded, encode
+from x402sim.rng import Rng
+from x402sim.suite.facilitator.answers import Answer, read_json
+from x402sim.suite.facilitator.payment import PRICE_BASE, Draft, Way, drafted
+from x402sim.suite.facilitator.room import Money, Room
+from x402sim.suite.facilitator.start import CLOCK
+from x402sim.suite.redact import redacted
+from x402sim.text.printable import printable
+
+MOST_LINES = 60
+MOST_BYTES = 1 << 22
+"""How much of an answer is read."""
+SHOWN = 700
+"""How many characters of a request a report shows."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Play:
+    """What a case has in its hands: a room, a way of asking, and what has happened so far."""
+
+    room: Room
+    way: Way
+    rng: Rng
+    name: str
+    patience_s: float
+    """How long an answer may take, at most."""
+    lines: list[str] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    since: int = 0
+    """The height of the chain when it began, and how many transactions the relayer had sent."""
+    sent_before: int = 0
+    _drawn: int = 0
+
+    async def begin(self) -> "Play":
+        """Note where the chain is."""
+        self.since = await self.room.chain.height()
+        self.sent_before = len(self.room.node.sent)
+        return self
+
+    # --- what it pays with ------------------------------------------------------------------
+
+    def draw(self) -> bytes:
+        """Return 32 bytes that nobody has drawn before."""
+        self._drawn += 1
+        return self.rng.secret(f"{self.name} {self._drawn}")
+
+    def payee(self) -> Address:
+        """Return the account of a shop, which has nothing."""
+        return PrivateKey(self.draw()).address
+
+    @property
+    def now_s(self) -> int:
+        """The chain's time in whole Unix seconds; ours, unless its clock was turned."""
+        return self.room.clock.now_s()
+
+    @property
+    def wall_s(self) -> int:
+        """Our own time in whole Unix seconds."""
+        return CLOCK.now_s()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait in real time."""
+        await CLOCK.sleep(seconds)
+
+    async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
+        """Return a payment that nothing is wrong with, of a payer that nobody has used.
+
+        Where the chain's clock is not ours, its window holds by both.
+        """
+        return drafted(
+            self.way,
+            self.room.network,
+            payer or await self.room.payer(),
+            self.payee(),
+            (self.now_s, self.wall_s),
+            hashlib.sha256(self.draw()).digest(),
+            amount_base,
+        )
+
+    # --- what it asks -----------------------------------------------------------------------
+
+    async def verify(self, draft: Draft) -> Answer:
+        """Ask whether a payment is valid."""
+        return await self.post(self.way.verify_path, draft.content)
+
+    async def settle(self, draft: Draft, *, patience_s: float | None = None) -> Answer:
+        """Ask to settle a payment."""
+        return await self.post(self.way.settle_path, draft.content, patience_s=patience_s)
+
+    async def post(
+        self,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> Answer:
+        """Post bytes; `headers` are instead of the way's."""
+        own = self.way.headers if headers is None else headers
+        return await self.ask("POST", path, content, own, patience_s=patience_s)
+
+    async def get(self, path: str) -> Answer:
+        """Ask for a page, such as /supported."""
+        return await self.ask("GET", path)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> Answer:
+        """Send a request; never raises for what the facilitator does."""
+        elapsed, most_s = stopwatch(), patience_s or self.patience_s
+        told = f"{method} {path} {_shown(content)}".strip()
+        answer = Answer(way=self.way, path=path, sent=told)
+        try:
+            http = self.room.http
+            asked = http.build_request(
+                method, self.room.url + path, content=content, headers=headers, timeout=most_s
+            )
+            limits = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s)
+            got = await receive(http.send(asked, stream=True), limits)
+            answer = Answer(
+                way=self.way,
+                path=path,
+                sent=told,
+                status=got.status_code,
+                json=read_json(got.content),
+                text=got.content.decode("utf-8", "replace"),
+                seconds=elapsed(),
+            )
+        except httpx.TimeoutException:
+            failure = f"none within {most_s:g} s"
+            answer = Answer(way=self.way, path=path, sent=told, failure=failure, seconds=elapsed())
+        except httpx.HTTPError as error:
+            failure = self.room.has_ended or repr(error)[:200]
+            answer = Answer(way=self.way, path=path, sent=told, failure=failure, seconds=elapsed())
+        self.answers.append(answer)
+        self.say(answer.told)
+        return answer
+
+    # --- what became of it ------------------------------------------------------------------
+
+    async def money(self) -> Money:
+        """Return what moved, and what the relayer sent, since the case began."""
+        return await self.room.money(self.since, self.sent_before)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the last answer did not come."""
+        return bool(self.answers) and not self.answers[-1].status
+
+    def say(self, line: str) -> None:
+        """Write a line for the report."""
+        if len(self.lines) < MOST_LINES:
+            self.lines.append(line)
+
+    @property
+    def told(self) -> str:
+        """What happened, in lines."""
+        return "\n".join(self.lines)
+
+
+def _shown(content: bytes) -> str:
+    """Return a request in short: without signatures, and cut."""
+    known = decoded(content) if len(content) < 4 * SHOWN else None
+    text = content[: 4 * SHOWN].decode("utf-8", "backslashreplace")
+    if known is not None:
+        text = encode(known).decode()
+    text = redacted(text)
+    more = f"… ({len(content)} bytes)" if len(text) > SHOWN else ""
+    return printable(text[:SHOWN] + more)

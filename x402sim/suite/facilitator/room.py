@@ -1,0 +1,380 @@
+"""A room: one world with one started facilitator, in which cases are played in turn.
+
+The world is a chain, its node with whatever a case makes of its answers, and the accounts: payers
+that have tokens, the token's owner, and the relayer, whose key the facilitator has. Money and gas
+are counted on the chain itself.
+"""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import httpx
+
+from x402sim.chain.base import Call, Chain, Controls, LogFilter, TxReceipt
+from x402sim.chain.fees import PLENTY_WEI
+from x402sim.clock import Clock, stopwatch
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
+from x402sim.suite.facilitator.node import Node
+from x402sim.suite.facilitator.start import CLOCK, AtUrl, Facilitator, Given, Running, free_port
+from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.wire import listening
+from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
+from x402sim.world.server.local import certificates
+
+PAYERS = 400
+"""How many payers a ledger has that have a thousand tokens each; a node gets them one by one."""
+BALANCE_BASE = 1000 * 10**6
+HEARTBEAT_S = 1.0
+"""Seconds between blocks of their own, besides one for each transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What a room is like; the rooms of one kind are alike, and are used again.
+
+    name
+        Its name, in the plan and in the names of keys.
+    chain
+        A "ledger", or an "anvil", which runs any bytecode; its cases are inconclusive without one.
+    block_s
+        Seconds between blocks; None is a block for each transaction, and one every second.
+    ahead_s
+        How many seconds the chain's clock is ahead of ours; below 0 it is behind.
+    is_shared
+        Whether cases are played in it one after the other without a look in between: those that
+        leave the world as it was. Otherwise a good payment is made after each case, and a room in
+        which it fails is not used again.
+    """
+
+    name: str
+    chain: Literal["ledger", "anvil"] = "ledger"
+    block_s: float | None = None
+    ahead_s: float = 0
+    is_shared: bool = False
+
+
+PLAIN = Floor(name="plain", is_shared=True)
+"""The room of cases that only ask, and leave the world as it was."""
+ROUGH = Floor(name="rough")
+"""A room of cases that break something: the node, a transaction, the relayer's account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A transfer of the token, or of another that has the event."""
+
+    sender: Address
+    to: Address
+    amount_base: int
+    token: Address
+    tx_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTx:
+    """A transaction of the relayer: `ok` is None until it is mined."""
+
+    tx_hash: str
+    to: Address
+    nonce: int
+    ok: bool | None = None
+    gas_wei: int = 0
+    why: str = ""
+    """Why it was reverted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """What moved on the chain, and what the relayer sent, since a case began."""
+
+    moved: tuple[Moved, ...]
+    sent: tuple[SentTx, ...]
+
+    @property
+    def gas_wei(self) -> int:
+        """What the relayer has paid for gas."""
+        return sum(each.gas_wei for each in self.sent)
+
+    @property
+    def burnt_wei(self) -> int:
+        """What of it was for transactions that were reverted."""
+        return sum(each.gas_wei for each in self.sent if each.ok is False)
+
+    @property
+    def reverted(self) -> tuple[SentTx, ...]:
+        """The transactions that were mined without effect."""
+        return tuple(each for each in self.sent if each.ok is False)
+
+    @property
+    def told(self) -> str:
+        """What the chain says, in a sentence."""
+        base = sum(each.amount_base for each in self.moved)
+        gas = f", {self.gas_wei} wei of gas" if self.sent else ""
+        bad = f", {len(self.reverted)} reverted" if self.reverted else ""
+        waits = sum(each.ok is None for each in self.sent)
+        waiting = f", {waits} not mined" if waits else ""
+        return (
+            f"on the chain: {len(self.moved)} transfers of {base} base units; "
+            f"{len(self.sent)} transactions of the relayer{bad}{waiting}{gas}"
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room:
+    """A world with a facilitator in it."""
+
+    floor: Floor
+    network: Network
+    facilitator: Facilitator
+    rng: Rng
+    name: str
+    clock: Clock
+    """The chain's: `advance` turns it, and nobody else's."""
+    chain: Chain
+    node: Node
+    rpc_url: str
+    owner: Wallet
+    """The token's owner: mints, pauses, blacklists (`chain.send` needs no key of it)."""
+    relayer: Wallet
+    payers: list[Wallet]
+    """Those that nobody has paid with yet."""
+    http: httpx.AsyncClient
+    folder: Path
+    running: Running | None = None
+    start_s: float = 0
+    """How long its last start took."""
+    starts: int = 0
+    _stack: AsyncExitStack
+    _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _drawn: int = 0
+
+    # --- the facilitator --------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the facilitator, again if it was stopped; raises `NotReady`."""
+        elapsed = stopwatch()
+        given = Given(
+            port=free_port(),
+            rpc_url=self.rpc_url,
+            private_key=self.relayer.private_key,
+            address=self.relayer.address,
+            network=self.network,
+        )
+        folder = self.folder / str(self.starts)
+        folder.mkdir()
+        self.starts += 1
+        self.running = await self._subject.enter_async_context(
+            self.facilitator.start(given, folder)
+        )
+        self.start_s = elapsed()
+
+    async def stop(self) -> None:
+        """Stop the facilitator, as a supervisor does: SIGTERM, and then SIGKILL.
+
+        Raises `Inconclusive` for one that runs already.
+        """
+        if isinstance(self.facilitator, AtUrl):
+            raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
+        await self._stop()
+
+    async def _stop(self) -> None:
+        self.running = None
+        await self._subject.aclose()
+
+    async def give_coins(self, account: str) -> None:
+        """Give an account coins for gas, if it has none."""
+        with suppress(ValueError):
+            address = parse_address(account)
+            if not await self.chain.native_balance(address):
+                await self.controls.set_native_balance(address, PLENTY_WEI)
+
+    @property
+    def url(self) -> str:
+        """The facilitator's base URL."""
+        assert self.running is not None
+        return self.running.url
+
+    @property
+    def has_ended(self) -> str:
+        """How the facilitator ended by itself; empty while it runs."""
+        return self.running.has_ended if self.running else "it was stopped"
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self._stop()
+        await self._stack.aclose()
+
+    # --- the chain --------------------------------------------------------------------------
+
+    @property
+    def controls(self) -> Controls:
+        """Control over the chain: mine, drop, reorg and so on."""
+        found = self.chain.controls
+        assert found is not None
+        return found
+
+    async def payer(self, balance_base: int | None = None) -> Wallet:
+        """Return the wallet of a payer that nobody has used: it has a thousand tokens, or so many
+        base units.
+        """
+        if balance_base is None and self.payers:
+            return self.payers.pop()
+        self._drawn += 1
+        wallet = Wallet(self.rng.secret(f"another payer {self._drawn} of {self.name}"))
+        if balance_base != 0:
+            has = BALANCE_BASE if balance_base is None else balance_base
+            await self.chain.fund(wallet.address_bytes, has)
+        return wallet
+
+    async def transact(self, sender: Address, to: Address, data: bytes) -> TxReceipt | None:
+        """Send a transaction of any account but the relayer's; return its receipt, if it is mined
+        at once. Raises `ChainError`.
+        """
+        return await self.chain.receipt(await self.chain.send(Call(sender, to, data)))
+
+    async def money(self, since: int, sent_before: int) -> Money:
+        """Return what moved after a block, and what the relayer sent beyond so many."""
+        wanted = LogFilter(since + 1, await self.chain.height(), (), ((abi.TRANSFER_EVENT,),))
+        moved = [
+            Moved(
+                sender=Address(log.topics[1][12:]),
+                to=Address(log.topics[2][12:]),
+                amount_base=int.from_bytes(log.data[:32]),
+                token=log.address,
+                tx_hash=to_hex(log.tx_hash),
+            )
+            for log in await self.chain.logs(wanted)
+            if len(log.topics) == 3 and log.topics[1][12:] != ZERO_ADDRESS
+        ]
+        hashes = list(dict.fromkeys(self.node.sent[sent_before:]))
+        return Money(
+            moved=tuple(moved),
+            sent=tuple([await self._sent(each) for each in hashes]),
+        )
+
+    async def _sent(self, tx_hash: str) -> SentTx:
+        key = Hash(bytes.fromhex(tx_hash.removeprefix("0x")))
+        tx, receipt = await self.chain.transaction(key), await self.chain.receipt(key)
+        to, nonce = (tx.call.to, tx.nonce) if tx else (ZERO_ADDRESS, -1)
+        if receipt is None:
+            return SentTx(tx_hash=tx_hash, to=to, nonce=nonce)
+        return SentTx(
+            tx_hash=tx_hash,
+            to=to,
+            nonce=nonce,
+            ok=receipt.succeeded,
+            gas_wei=receipt.gas_used * receipt.gas_price,
+            why=receipt.revert_reason or "",
+        )
+
+    async def tidy(self) -> None:
+        """Take away what a case has made of the node and of mining."""
+        self.node.twists.clear()
+        controls = self.controls
+        if controls.automine != (self.floor.block_s is None):
+            await controls.set_automine(self.floor.block_s is None)
+        if await self.chain.waiting():
+            await controls.mine()
+
+
+async def opened(
+    facilitator: Facilitator,
+    floor: Floor,
+    network: Network,
+    seed: int,
+    name: str,
+    patience_s: float,
+    port: int = 0,
+) -> Room:
+    """Open a room, and start the facilitator in it.
+
+    `port` is that of its node, 0 for any. Raises `NotReady`, and `ChainError` without an anvil.
+    """
+    rng = Rng(seed)
+    clock = Clock(lambda: CLOCK.now() + floor.ahead_s)
+    is_ledger = floor.chain == "ledger"
+    owner, relayer = (Wallet(rng.secret(f"{who} of {name}")) for who in ("owner", "relayer"))
+    count = PAYERS if is_ledger else 8
+    payers = [Wallet(rng.secret(f"payer {number} of {name}")) for number in range(count)]
+    request = ChainRequest(
+        network=network,
+        clock=clock,
+        accounts=Accounts(
+            funded=tuple(payers),
+            mnemonic=None,
+            owner=owner,
+            facilitators={"facilitator": relayer},
+            held_wei={},
+        ),
+        secret=rng.secret(f"chain of {name}"),
+        has_payments=False,
+        file=None,
+        has_block_time=floor.block_s is not None,
+        unlocked=False,
+    )
+    backend = Ledger() if is_ledger else Anvil()
+    async with AsyncExitStack() as stack:
+        open_chain = await asyncio.to_thread(backend.open, request)
+        stack.callback(open_chain.chain.close)
+        controls = open_chain.chain.controls
+        assert controls is not None
+        await controls.set_automine(floor.block_s is None)
+        await controls.mine()  # a call sees the time of the newest block, which is now
+        node = Node(open_chain.rpc_app)
+        bound = await stack.enter_async_context(listening(node.answer, port))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-facilitator-"))
+        http = httpx.AsyncClient(
+            trust_env=False,
+            verify=certificates(),
+            timeout=patience_s,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
+        )
+        await stack.enter_async_context(http)
+        beat = asyncio.create_task(_beat(controls, floor))
+        stack.push_async_callback(_ended, beat)
+        room = Room(
+            floor=floor,
+            network=open_chain.network,
+            facilitator=facilitator,
+            rng=rng,
+            name=name,
+            clock=clock,
+            chain=open_chain.chain,
+            node=node,
+            rpc_url=f"http://127.0.0.1:{bound}",
+            owner=owner,
+            relayer=relayer,
+            payers=payers[::-1],
+            http=http,
+            folder=Path(folder),
+            _stack=stack.pop_all(),
+        )
+    if isinstance(facilitator, AtUrl):
+        node.on_account = room.give_coins  # nobody has told us its key
+    try:
+        await room.start()
+    except BaseException:
+        await room.close()
+        raise
+    return room
+
+
+async def _beat(controls: Controls, floor: Floor) -> None:
+    """Mine a block at each interval; while a case has switched mining off, none."""
+    while True:
+        await CLOCK.sleep(floor.block_s or HEARTBEAT_S)
+        if floor.block_s is not None or controls.automine:
+            await controls.mine()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

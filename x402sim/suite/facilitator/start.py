@@ -1,0 +1,300 @@
+"""How a facilitator is started: a command, an application of Python; or it runs already, at a URL.
+
+The environment of a command is documented in the guide, "Judging facilitators". Inherited keys of
+wallets and URLs of nodes are taken out of it, as they are of a payer's.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import uvicorn
+from starlette.types import ASGIApp
+
+from x402sim.clock import Clock, stopwatch
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import Network
+from x402sim.rng import Rng
+from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.subjects import instead
+from x402sim.suite.verdict import NotReady
+from x402sim.world.server.local import certificates
+
+START_S = 60.0
+"""How long a facilitator may take until it answers."""
+LOOK_S = 0.05
+STOP_S = 3.0
+"""How long it may take to end when it is asked to."""
+CLOCK = Clock()
+DEFAULT_URL = "http://127.0.0.1:{port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a facilitator is given: its port, its node, and the key of the account that pays gas."""
+
+    port: int
+    rpc_url: str
+    private_key: str = field(repr=False)
+    address: str
+    network: Network
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a command gets."""
+        network = self.network
+        return {
+            "PORT": str(self.port),
+            **dict.fromkeys(("RPC_URL", "EVM_RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
+            **dict.fromkeys(
+                ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY"), self.private_key
+            ),
+            "X402SIM_NETWORK": network.caip2,
+            "X402SIM_NETWORK_NAME": network.name,
+            "X402SIM_CHAIN_ID": str(network.chain_id),
+            "X402SIM_ASSET": checksum(network.asset),
+            "X402SIM_ASSET_NAME": network.token_name,
+            "X402SIM_ASSET_VERSION": network.token_version,
+        }
+
+
+class Running(Protocol):
+    """A facilitator that runs."""
+
+    @property
+    def url(self) -> str:
+        """Its base URL, without a slash at the end."""
+
+    @property
+    def has_ended(self) -> str:
+        """How it ended by itself; empty while it runs."""
+
+    def log(self) -> str:
+        """Return what it wrote."""
+
+
+class Facilitator(Protocol):
+    """A facilitator that can be started, as often as there are worlds for it."""
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+
+    @property
+    def most_at_once(self) -> int | None:
+        """How many of it can run side by side; None if any number."""
+
+    def start(self, given: Given, folder: Path) -> AbstractAsyncContextManager[Running]:
+        """Start it; raises `NotReady`. Leaving it stops it."""
+
+
+_ports = Rng().stream("ports")
+FIRST_PORT, LAST_PORT = 10_000, 32_000
+"""Where ports are looked for: those above are given to whoever asks for any, and a facilitator
+takes seconds until it listens.
+"""
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    while True:
+        port = _ports.randrange(FIRST_PORT, LAST_PORT)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+
+
+SUPPORTED = ("/supported", "/v2/x402/supported")
+"""Where a facilitator says what it settles."""
+
+
+async def answers(url: str) -> bool:
+    """Tell whether a facilitator says what it supports."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        for path in SUPPORTED:
+            with suppress(httpx.HTTPError):
+                if (await http.get(url + path)).status_code == 200:
+                    return True
+    return False
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """A command that runs."""
+
+    url: str
+    process: asyncio.subprocess.Process
+    file: Path
+
+    @property
+    def has_ended(self) -> str:
+        code = self.process.returncode
+        return "" if code is None else f"it ended by itself, exit code {code}"
+
+    def log(self) -> str:
+        return self.file.read_bytes()[-100_000:].decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A facilitator that is a command; `url` is where it listens, with {port} for its port.
+
+    A URL with a port of its own is a fixed port: then one runs at a time.
+    """
+
+    words: tuple[str, ...]
+    url: str = DEFAULT_URL
+    shown: str = ""
+
+    @property
+    def most_at_once(self) -> int | None:
+        """One, at a fixed port."""
+        return None if "{port}" in self.url else 1
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        url, file = self.url.replace("{port}", str(given.port)), folder / "log"
+        with file.open("wb") as log:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self.words,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=inherited(os.environ) | given.environment(),
+                    start_new_session=True,
+                )
+            except OSError as wrong:
+                raise NotReady(f"{' '.join(self.words)} cannot be started: {wrong}") from wrong
+        running = _Process(url, process, file)
+        try:
+            await _until_it_answers(running)
+            yield running
+        finally:
+            end_group(process.pid, gently=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await process.wait()
+            end_group(process.pid)
+            await process.wait()
+
+
+async def _until_it_answers(running: Running) -> None:
+    elapsed = stopwatch()
+    while elapsed() < START_S and not running.has_ended:
+        if await answers(running.url) and not running.has_ended:  # else another answers there
+            return
+        await CLOCK.sleep(LOOK_S)
+    how = running.has_ended or f"it did not answer within {START_S:g} s"
+    raise NotReady(
+        f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
+        f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
+    )
+
+
+Make = Callable[[Given], ASGIApp]
+
+
+@dataclass(slots=True, eq=False)
+class _Served:
+    url: str
+    has_ended: str = ""
+
+    def log(self) -> str:
+        return self.has_ended
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A facilitator that is an ASGI application, made by a function of what it is given.
+
+    It runs in a thread of its own: what it waits for in a blocking way stops nobody else.
+    """
+
+    make: Make
+    most_at_once: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return getattr(self.make, "__qualname__", repr(self.make))
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
+        made: Any = self.make(given)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                made,
+                port=given.port,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive() and not server.started:
+                await CLOCK.sleep(LOOK_S / 5)
+            if not server.started:
+                raise NotReady(f"{self.shown} does not start: see what it logged")
+            yield _Served(f"http://127.0.0.1:{given.port}")
+        finally:
+            server.should_exit = True
+            await asyncio.to_thread(thread.join)
+
+
+@dataclass(frozen=True, slots=True)
+class AtUrl:
+    """A facilitator that runs already; its owner has told it which node it uses."""
+
+    url: str
+    most_at_once: int | None = 1
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return self.url
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Wait until it answers; raises `NotReady` for what is no facilitator."""
+        elapsed = stopwatch()
+        while (why := await _why_not(self.url)) and elapsed() < WAIT_S:
+            if not why.startswith(NOBODY):
+                raise NotReady(f"{self.url}: {why}")
+            await CLOCK.sleep(10 * LOOK_S)
+        if why:
+            raise NotReady(f"{self.url}: {why}. One that the judge is to start: --start COMMAND")
+        yield _Served(self.url)
+
+
+NOBODY = "nobody answers"
+WAIT_S = 30.0
+"""How long somebody may take to start a facilitator whose node the judge is."""
+
+
+async def _why_not(url: str) -> str:
+    """Return why no facilitator answers at a URL; "" if one does."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        try:
+            seen = [await http.get(url + path) for path in SUPPORTED]
+            if any(each.status_code == 200 and "kinds" in each.text for each in seen):
+                return ""
+            itself = await http.get(url)
+        except httpx.HTTPError as error:
+            return f"{NOBODY} ({type(error).__name__})"
+    if itself.status_code == 402:
+        return f"it asks for a payment, so it is a service: {instead('service')} {url}"
+    return (
+        f"GET /supported is {seen[0].status_code} and lists no kinds, so it is no facilitator. "
+        "The path of its API belongs to the URL, without /supported"
+    )

@@ -1,0 +1,329 @@
+"""Whether what a facilitator says of settlements is what the chain says: for plays in which the
+chain, its node or other payments come in between.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from x402sim.chain.base import Call
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
+from x402sim.protocol.eip3009 import cancel_digest
+from x402sim.suite.facilitator import texts
+from x402sim.suite.facilitator.answers import Answer
+from x402sim.suite.facilitator.case import Demand, Fault, gas, no_server_error, tokens
+from x402sim.suite.facilitator.payment import Draft, Way
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import Money, Moved
+from x402sim.suite.facilitator.start import CLOCK
+from x402sim.suite.verdict import Inconclusive
+
+LONG_S = 200.0
+"""How long a settlement may take whose receipt does not come: the public ones wait up to 180 s."""
+SENDS_S = 5.0
+"""How long a play waits for the relayer's transaction before it goes on without."""
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Payments, what was answered to each request, and what the chain says in the end.
+
+    `early` is what it said when the first answer had come, if that is another time; `note` is what
+    a play has seen besides.
+    """
+
+    pairs: tuple[tuple[Draft, Answer], ...]
+    money: Money
+    early: Money | None = None
+    verified: Answer | None = None
+    note: str = ""
+    more: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def said(self) -> list[Answer]:
+        """What was answered."""
+        return [answer for _, answer in self.pairs]
+
+    @property
+    def told(self) -> str:
+        """What was answered, and what the chain says."""
+        hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
+        more = [f"and {len(self.pairs) - 4} answers more"] if len(self.pairs) > 4 else []
+        return "; ".join([*hows, *more, self.money.told])
+
+    @property
+    def drafts(self) -> list[Draft]:
+        """The payments, each once."""
+        found: list[Draft] = []
+        for draft, _ in self.pairs:
+            if all(draft.auth != each.auth for each in found):
+                found.append(draft)
+        return found
+
+    def answers(self, draft: Draft) -> list[Answer]:
+        """Return what was answered to a payment."""
+        return [answer for each, answer in self.pairs if each.auth == draft.auth]
+
+    def moved(self, draft: Draft, money: Money | None = None) -> list[Moved]:
+        """Return the transfers of a payment."""
+        return [each for each in (money or self.money).moved if is_of(each, draft)]
+
+
+async def seen(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Seen:
+    """Return what was answered, and what the chain says now."""
+    money = await play.money()
+    play.say(money.told)
+    return Seen(pairs=pairs, money=money, early=early)
+
+
+def is_of(moved: Moved, draft: Draft) -> bool:
+    """Tell whether a transfer is that of a payment."""
+    auth = draft.auth
+    return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
+
+
+def is_final_no(answer: Answer) -> bool:
+    """Tell whether an answer says that a payment has failed, and will not be settled."""
+    if answer.status // 100 != 2 or answer.is_pending:
+        return False
+    if answer.way is Way.CRONOS:
+        return answer.fields.get("event") == "payment.failed"
+    return answer.fields.get("success") is False
+
+
+# --- what is demanded of any of them ---------------------------------------------------------
+
+
+def truthful(play: Play, seen: Seen) -> Fault | None:
+    """Tell whether each success is this transfer by the hash it names, and each failure is none.
+
+    If `early` says what was on the chain at the first answer, a success must have been there.
+    """
+    sent = {each.tx_hash for each in seen.money.sent}
+    for draft in seen.drafts:
+        moved, answers = seen.moved(draft), seen.answers(draft)
+        hashes = {each.tx_hash for each in moved}
+        for answer in answers:
+            if not answer.succeeded:
+                continue
+            then = seen.early if seen.early and answer is seen.pairs[0][1] else seen.money
+            if not moved or not seen.moved(draft, then):
+                return Fault(
+                    expected="success only if this payment is on the chain",
+                    actual=f"settle: {answer.how}; {then.told}",
+                    loss=tokens(play, draft.auth.value, "served for nothing: nothing had moved"),
+                )
+            if answer.transaction not in hashes:
+                return Fault(
+                    expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
+                    actual=f"settle: {answer.how}; {seen.money.told}",
+                    why="who looks the hash up finds another payment, or none",
+                )
+        is_told = any(each.succeeded or each.transaction in hashes for each in answers)
+        if hashes & sent and not is_told and any(map(is_final_no, answers)):
+            return Fault(
+                expected="no failure without a hash of a payment that it has settled",
+                actual=seen.told,
+                loss=tokens(play, draft.auth.value, "paid, and told that it failed"),
+            )
+    return None
+
+
+def success_is_this_transfer(title: str) -> Demand:
+    """Return the demand that a success is this transfer, once, and a failure is none."""
+    return Demand(
+        title=title,
+        ground=texts.derived(
+            texts.SUCCESS,
+            texts.TRANSACTION,
+            texts.ONE_TRANSFER,
+            so="whether a settlement was successful is what the chain says of this transfer; one "
+            "that has succeeded, or still can, has not failed, and has a hash",
+        ),
+        test=truthful,
+    )
+
+
+def names_the_hash(_: Play, seen: Seen) -> Fault | None:
+    """Tell whether somebody was told the hash of each transaction that moved a payment."""
+    sent = {each.tx_hash for each in seen.money.sent}
+    for draft in seen.drafts:
+        hashes = {each.tx_hash for each in seen.moved(draft)} & sent
+        said = {each.transaction for each in seen.answers(draft)}
+        if hashes and not hashes & said:
+            return Fault(
+                expected="the hash of what it has sent, in some answer",
+                actual=seen.told,
+                why="nobody can find out whether the payment was made",
+            )
+    return None
+
+
+def hash_is_said(title: str) -> Demand:
+    """Return the demand that who has sent a transaction names it."""
+    return Demand(
+        title=title,
+        ground=texts.ours(
+            texts.TRANSACTION,
+            because="without the hash a server that asks again cannot tell it from a failure, and "
+            "the payer signs another (x402-foundation/x402#1062, #3083)",
+        ),
+        test=names_the_hash,
+        suffix="hash",
+    )
+
+
+def wastes_nothing(_: Play, seen: Seen) -> Fault | None:
+    """Tell whether the relayer sent no more transactions than payments, and none was reverted."""
+    money = seen.money
+    if money.reverted:
+        return Fault(
+            expected="no transaction of the relayer that reverts",
+            actual=seen.told,
+            loss=gas(money.burnt_wei, "gas for what could not succeed")
+            if money.burnt_wei
+            else None,
+        )
+    if len(money.sent) > len(seen.drafts):
+        return Fault(expected="one transaction for a payment", actual=seen.told)
+    return None
+
+
+def wastes_no_gas(title: str, because: str) -> Demand:
+    """Return the demand that no gas is spent on what cannot succeed, or twice."""
+    return Demand(
+        title=title,
+        ground=texts.ours(texts.SIMULATE, texts.SAFETY, because=because),
+        test=wastes_nothing,
+        suffix="gas",
+    )
+
+
+def everything_settles(play: Play, seen: Seen) -> Fault | None:
+    """Tell whether each payment moved once, and was said to have, or to be pending by its hash."""
+    bad = [
+        (draft, answer)
+        for draft, answer in seen.pairs
+        if answer.status not in (429, 503)  # too busy is no verdict
+        and not (answer.succeeded or (answer.is_pending and answer.transaction))
+    ]
+    if not bad:
+        return None
+    _, answer = bad[0]
+    return Fault(
+        expected=f"{len(seen.pairs)} good payments settle",
+        actual=f"{len(bad)} of {len(seen.pairs)} do not, such as: {answer.how}; {seen.money.told}",
+        why="a shop turns away who has paid rightly",
+    )
+
+
+def must_not_settle(play: Play, seen: Seen) -> Fault | None:
+    """Tell whether nobody called a payment settled that cannot be."""
+    for draft, answer in seen.pairs:
+        if answer.succeeded:
+            return Fault(
+                expected="no success of settle",
+                actual=seen.told,
+                loss=None
+                if seen.moved(draft)
+                else tokens(play, draft.auth.value, "served for nothing: nothing moved"),
+                why="one payment buys twice" if seen.moved(draft) else "",
+            )
+    return None
+
+
+def is_not_valid(_: Play, seen: Seen) -> Fault | None:
+    """Tell whether verify did not call it valid; the dialect of Cronos need not look."""
+    answer = seen.verified
+    if answer is None or answer.way is Way.CRONOS or not answer.is_valid:
+        return None
+    return Fault(
+        expected="isValid false",
+        actual=f"verify: {answer.how}",
+        why="a shop serves on it before it settles, and is not paid",
+    )
+
+
+def no_server_errors(_: Play, seen: Seen) -> Fault | None:
+    """Tell whether each answer is one, and no 5xx."""
+    for answer in [*seen.said, *([seen.verified] if seen.verified else [])]:
+        if fault := no_server_error(answer):
+            return fault
+    return None
+
+
+# --- what plays do ---------------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
+    """Wait until something is so; return whether it is."""
+    for _ in range(int(most_s / LOOK_S)):
+        if condition():
+            return True
+        await CLOCK.sleep(LOOK_S)
+    return condition()
+
+
+async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -> bool:
+    """Wait until the relayer has sent so many transactions since the play began, or every task is
+    done; return whether it has.
+    """
+
+    def is_sent() -> bool:
+        return len(play.room.node.sent) - play.sent_before >= count
+
+    await until(lambda: is_sent() or all(task.done() for task in tasks))
+    return is_sent()
+
+
+@asynccontextmanager
+async def unmined(play: Play) -> AsyncIterator[None]:
+    """Mine nothing within a block; afterwards what waits is mined."""
+    controls = play.room.controls
+    await controls.set_automine(False)
+    try:
+        yield
+    finally:
+        await play.room.tidy()
+
+
+async def settled_once(play: Play, draft: Draft) -> Answer:
+    """Let a good payment be settled; raises `Inconclusive` if it is not."""
+    answer = await play.settle(draft)
+    if not answer.succeeded:
+        raise Inconclusive(f"the first settlement failed: {answer.how}")
+    return answer
+
+
+async def valid_first(play: Play, draft: Draft) -> Answer:
+    """Let a payment be verified; raises `Inconclusive` if it is not valid to begin with."""
+    answer = await play.verify(draft)
+    if not answer.is_valid:
+        raise Inconclusive(f"the payment was not valid to begin with: {answer.how}")
+    return answer
+
+
+async def drained(play: Play, draft: Draft, sink: Address) -> None:
+    """Let the payer send all of its tokens away."""
+    room, payer, asset = play.room, draft.auth.from_, draft.network.asset
+    await room.controls.set_native_balance(payer, 10**18)
+    held = await room.chain.call(Call(payer, asset, abi.balance_of(payer)))
+    await room.transact(payer, asset, abi.transfer(sink, int.from_bytes(held)))
+
+
+async def used_by_another(play: Play, draft: Draft) -> None:
+    """Let a stranger have the payment's transfer made: anybody may submit it."""
+    data = abi.transfer_with_authorization(draft.auth, draft.signature)
+    await play.room.transact(play.room.owner.address_bytes, draft.network.asset, data)
+
+
+async def cancelled(play: Play, draft: Draft) -> None:
+    """Let the payer cancel the payment's nonce."""
+    auth, network = draft.auth, draft.network
+    key = PrivateKey(from_hex(draft.wallet.private_key, 32))
+    signature = sign(cancel_digest(auth.from_, auth.nonce, network.domain), key)
+    data = abi.cancel_authorization(auth.from_, auth.nonce, signature)
+    await play.room.transact(play.room.owner.address_bytes, network.asset, data)
