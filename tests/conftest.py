@@ -50,9 +50,14 @@ READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.cr
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist there is no such hook
-def pytest_xdist_auto_num_workers() -> int:
+def pytest_xdist_auto_num_workers() -> int | None:
     """Let `-n auto` be one more than the CPUs: tests that wait for programs leave one without work."""
-    return len(os.sched_getaffinity(0)) + 1
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:  # xdist reads it
+        return None
+    cpus = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    return len(cpus) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
