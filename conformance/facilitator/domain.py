@@ -17,7 +17,6 @@ from x402sim.suite.facilitator.case import (
     must_refuse,
     observed,
     only,
-    refuses,
     refuses_each,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Draft, Way
@@ -47,18 +46,18 @@ def _extra(**parts: object) -> Change:
     return lambda draft: draft.demanding("extra", {**draft.get("requirements.extra"), **parts})
 
 
-_OTHERS: dict[str, dict[str, object]] = {
-    "name": {"name": "Another Coin"},
-    "version": {"version": "7"},
-    "chain": {"chain_id": 8453},
-    "contract": {"verifying_contract": OTHER},
+_OTHERS: dict[str, dict[str, Change]] = {
+    "name": {"another name": _for(name="Another Coin")},
+    "version": {"another version": _for(version="7")},
+    "chain": {"no chain's id": _for(chain_id=424_242), "Base's id": _for(chain_id=8453)},
+    "contract": {"another contract": _for(verifying_contract=OTHER)},
 }
 ROWS = [
     *(
         Row(
             section="domain",
             slug=slug,
-            play=refuses(_for(**parts)),
+            play=refuses_each(changes),
             demands=must_refuse(
                 f"A payment is refused that was signed for another {slug}",
                 texts.SIGNATURE,
@@ -66,7 +65,7 @@ ROWS = [
                 so=_IS_WHOSE,
             ),
         )
-        for slug, parts in _OTHERS.items()
+        for slug, changes in _OTHERS.items()
     ),
     Row(
         section="domain",

@@ -4,7 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
+from x402sim.protocol.networks import BASE, BASE_SEPOLIA
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.case import (
     Change,
@@ -42,12 +44,17 @@ def _lacks(name: str) -> dict[str, Change]:
     }
 
 
+def _another(draft: Draft) -> tuple[str, int]:
+    """Return another network: its name in this way of asking, and its chain."""
+    other = BASE_SEPOLIA if draft.network == BASE else BASE
+    return x402.network_name(draft.way.version, other), other.chain_id
+
+
 def _other_network(draft: Draft) -> Draft:
     """Ask for a payment on another network, and sign for its chain."""
-    chain = 8453
-    names = {Way.V2: f"eip155:{chain}"}
+    name, chain = _another(draft)
     domain = replace(draft.network.domain, chain_id=chain)
-    return draft.demanding("network", names.get(draft.way, "base")).signed(domain=domain)
+    return draft.demanding("network", name).signed(domain=domain)
 
 
 def _unknown_network(name: str) -> Change:
@@ -121,14 +128,16 @@ ROWS = [
     Row(
         section="fields",
         slug="amount-zero",
-        play=refuses(lambda draft: draft.demanding("amount", "0").signed(value=0)),
+        play=settles(lambda draft: draft.demanding("amount", "0").signed(value=0)),
         demands=[
             Demand(
-                title="A payment of nothing is refused",
-                ground=texts.ours(
-                    texts.SAFETY, because="it is worth nothing, and costs the relayer its gas (SR5)"
+                title="A payment of nothing, where nothing is required: is it taken?",
+                ground=texts.silent(
+                    texts.SAFETY,
+                    why="it is worth nothing and costs the relayer its gas (SR5), and it is what "
+                    "was asked for",
                 ),
-                test=must_refuse("", texts.AMOUNT)[0].test,
+                test=observed,
             )
         ],
     ),
@@ -179,11 +188,7 @@ ROWS = [
     Row(
         section="fields",
         slug="network-of-payment",
-        play=refuses(
-            lambda draft: draft.said(
-                "accepted.network", "eip155:8453" if draft.way is Way.V2 else "base"
-            )
-        ),
+        play=refuses(lambda draft: draft.said("accepted.network", _another(draft)[0])),
         demands=must_refuse(
             "A payment that names another network than the requirements is refused",
             texts.TOKEN_AND_NETWORK,

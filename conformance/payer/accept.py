@@ -102,6 +102,13 @@ ROWS = [
         only(STANDARD, "its 402 has no `extra`"),
     ),
     _odd(
+        "null-schema",
+        "An `outputSchema` that is null",
+        "the example of version 1's text has it so; x402-fetch and x402-axios refuse it",
+        Story(null_schema=True),
+        only([PaymentFlow.V1], "only version 1 has the field"),
+    ),
+    _odd(
         "an-hour",
         "An hour to pay",
         "the time is what the shop allows at most",

@@ -48,6 +48,12 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
 
 
 def _ends(played: Played) -> Violation | None:
+    if crashed := [ended.how for ended in played.starts if ended.crashed]:
+        return Violation(
+            expected="no answer ends its process by a signal",
+            actual=f"{len(crashed)} of {len(played.starts)} starts: {crashed[0]}",
+            why="whatever else the process did is lost, and what it has signed is not written down",
+        )
     late = [ended for ended in played.starts if ended.timed_out]
     if late:
         return Violation(

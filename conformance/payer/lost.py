@@ -15,9 +15,9 @@ from x402sim.suite.payer.case import (
     Row,
     committed_at_most,
     gets_what_it_paid,
-    is_bought,
     one_price,
     only,
+    served,
 )
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE
 from x402sim.suite.payer.shop import (
@@ -49,6 +49,11 @@ GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
 
 
 BUSY = "a payer that gives up at a 503 with Retry-After buys nothing where shops are busy"
+
+
+_asked_again = Demand(
+    title="A busy shop is asked again", ground=texts.ours(because=BUSY), test=served
+)
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
@@ -176,7 +181,7 @@ def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title:
             one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
             # an empty 200 may be all that was sold
             *([gets_what_it_paid(GAVE_UP)] if settles and reply is not _empty else []),
-            *([is_bought("A busy shop is asked again", BUSY)] if reply is _busy else []),
+            *([_asked_again] if reply is _busy else []),
         ],
     )
 

@@ -149,6 +149,20 @@ ROWS = [
     Row(
         section="sign",
         starts=REFUSED,
+        slug="domain-in-extra",
+        story=one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN)),
+        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        demands=[
+            one_price(
+                "An `extra` that names another chain and contract does not change what is signed",
+                "the offer's network and asset say where money moves, and so does the task",
+                texts.DOMAIN,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        starts=REFUSED,
         slug="name-of-domain",
         story=Story(
             offers=lambda _, right: [

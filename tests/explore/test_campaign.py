@@ -28,6 +28,7 @@ def test_a_short_campaign_of_a_fresh_seed_holds(adversary: bool) -> None:
     assert (found.runs, found.outcomes["served"] > 0) == (BATCH, True)
 
 
+@pytest.mark.thorough
 def test_the_command_plays_the_same_worlds_in_its_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,18 @@ def test_the_same_call_judges_a_service() -> None:
     assert (verdict.frame["outcome"] == "passed").any()
 
 
+def test_the_same_call_judges_a_facilitator() -> None:
+    with LocalServer(network="base-sepolia", has_service=False) as server:
+        verdict = judge(
+            "facilitator",
+            server.facilitator_url,
+            only=["facilitator/body/no-json", "facilitator/supported/fields"],
+        )
+    assert verdict.outcome is Outcome.PASSED, verdict
+    assert set(verdict.frame["section"]) == {"body", "supported"}
+    assert "passed body" in {bar.get_gid() for bar in verdict.plot().patches}
+
+
 def result(number: int, outcome: Outcome, **more: Any) -> Result:
     case = CaseResult(title="a title", outcome=outcome)
     return Result(

@@ -33,7 +33,7 @@ NONE = [
 ]  # fmt: skip
 """What no case is about, and why."""
 RIGHT = {
-    "facilitator/body": "the text: a request that is wrong has an answer of its own; the example passes on what its library raises",
+    "facilitator/body": "the text: a request that is wrong has an answer of its own; the example passes on what its library raises, or ends",
     "facilitator/many/eight": "the text: each payment is valid by itself. A library cannot serialise what several processes send, but this is one",
     "facilitator/many/after-refusals": "the text: a good payment is executed. The nonce that was reserved for a refusal is not given back",
     "facilitator/many/one-reverts": "the text: a good payment is executed",
@@ -56,8 +56,22 @@ RIGHT = {
 """Who is right in a difference, by the beginning of its ids; the longest that fits counts."""
 
 
-def _right(check_id: str) -> str:
-    fits = [name for name in RIGHT if check_id.startswith(name)]
+JAM = (
+    "the text: a good payment is executed. What came before keeps the relayer's nonce, and nothing "
+    "that is sent later is mined"
+)
+NO_ANSWER = (
+    "the text: a request that is wrong has an answer of its own; the example passes on what its "
+    "library raises"
+)
+
+
+def _right(each: dict[str, Any]) -> str:
+    if "not mined" in each["actual"] and "no answer" in each["actual"]:
+        return JAM
+    if each["id"].rpartition("-")[0].endswith("-answer"):
+        return NO_ANSWER
+    fits = [name for name in RIGHT if each["id"].startswith(name)]
     return RIGHT[max(fits, key=len)]
 
 
@@ -87,8 +101,8 @@ def _verdicts() -> Iterator[str]:
     yield from textwrap.wrap(
         "Judged by `python -m tests.suite_facilitator.published`, each as the example of its "
         "repository serves it (the programs are in `tests/interop`), in the ways in which its good "
-        "payment settles. A difference is a failed MUST, or a failed SHOULD in short. x402-rs is in "
-        "no package registry that can be reached from here, and is not judged.",
+        "payment settles. A difference is a failed MUST, or a failed SHOULD in short. x402-rs is no "
+        "package of PyPI, npm or Debian, and is not judged.",
         100,
     )
     yield ""
@@ -120,7 +134,7 @@ def _differences(it: dict[str, Any]) -> Iterator[str]:
         sentence = each["ground"]["sentences"][0]
         said = f"“{sentence['text']}” ({sentence['section']})"
         did = _cell(f"{each['actual']}")
-        yield f"| {each['id']} | {did} | {_cell(said, 400)} | {_right(each['id'])} |"
+        yield f"| {each['id']} | {did} | {_cell(said, 400)} | {_right(each)} |"
     shoulds = [each for each in it["failed"] if each["level"] != "MUST"]
     if shoulds:
         yield from ("", f"SHOULD, {RIGHT['kit']}:", "")

@@ -162,9 +162,9 @@ def summary(name: str, report: dict[str, Any], tx_hash: str) -> dict[str, Any]:
 def main(names: Sequence[str]) -> None:
     """Judge these, or all, and keep what came of it."""
     for name in names or PUBLISHED:
-        done = kept() | {name: summary(name, judgement(name), transaction(name))}
-        FILE.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
-        print(name, done[name]["counts"], flush=True)
+        found = summary(name, judgement(name), transaction(name))
+        FILE.write_text(json.dumps(kept() | {name: found}, indent=1, sort_keys=True) + "\n")
+        print(name, found["counts"], flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,13 @@ def conformance(*args: str) -> Any:
     return CliRunner().invoke(app, ["conformance", "facilitator", *args], env={"COLUMNS": "300"})
 
 
+def until(is_so: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
 def words(done: Any) -> str:
     return " ".join((done.output + getattr(done, "stderr", "")).split())
 
@@ -72,7 +83,25 @@ def test_a_command_that_ends_is_told_with_its_last_line() -> None:
     ends = f"{sys.executable} -c \"import sys; sys.exit('no port today')\""
     done = conformance("--start", ends)
     assert done.exit_code == 2
-    assert "it ended by itself, exit code 1; it wrote: no port today" in words(done)
+    assert "it ended by itself, exit code 1 (a payer, which ends, is judged by" in words(done)
+    assert "it wrote: no port today" in words(done)
+
+
+def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
+    waits, file = tmp_path / "waits.py", tmp_path / "pid"
+    waits.write_text(
+        f"import os, time; open({str(file)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(60)"
+    )
+    command = [sys.executable, "-m", "x402sim", "conformance", "facilitator", "--start"]
+    judge = subprocess.Popen([*command, f"{sys.executable} {waits}"], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: file.exists() and file.read_text().endswith(" "))
+        judge.terminate()
+        assert judge.wait(10) == 130
+    finally:
+        judge.kill()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
 
 
 @pytest.mark.parametrize(

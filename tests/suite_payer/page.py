@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.suite_payer.published import DOCUMENTS, known
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 
@@ -27,6 +28,48 @@ NONE = [
     ("the work of a language model", "prompts and prose are in the cases, but a case is judged by the money alone"),
 ]  # fmt: skip
 """What no case is about, and why."""
+
+
+def published() -> list[str]:
+    """Return what came of payers that others have published: a table, then each in words."""
+    told = known()
+    if not told:
+        return []
+    failed = {
+        name: [each for each, it in payer["ids"].items() if it["outcome"] == "failed"]
+        for name, payer in told.items()
+    }
+    lines = [
+        "## Published payers",
+        "",
+        "Judged by `python -m tests.suite_payer.published`, as programs of `tests/interop` that use each package as its",
+        "guide says, with the caps and choices that it offers; between the starts of a purchase its client object is kept,",
+        "so that what a package remembers is remembered. Each failure happened twice. Whoever calls a client that pays has",
+        "to repeat a call that failed: the failures of `lost` are what a second call of the same client does.",
+        "",
+        "| payer | package | flows | MUST failed of | SHOULD failed of | lost |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, payer in told.items():
+        cells = [name, f"{payer['package']} {payer['version']}", payer["flows"].replace(",", ", ")]
+        for document in DOCUMENTS:
+            of = [each for each in payer["ids"] if each.startswith(f"{document}/")]
+            cells.append(f"{len({*of} & {*failed[name]})} of {len(of)}")
+        lines.append(f"| {' | '.join([*cells, ', '.join(payer['lost']) or 'nothing'])} |")
+    for name, payer in told.items():
+        lines += ["", f"### {name}", ""]
+        if not failed[name]:
+            lines.append("Nothing failed.")
+            continue
+        by_end: dict[str, list[str]] = {}
+        for each in failed[name]:
+            by_end.setdefault(payer["ids"][each].get("actual", ""), []).append(f"`{each}`")
+        lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
+        if payer["command"]:
+            first = failed[name][0]
+            repeats = f"x402sim conformance payer --flows {payer['flows']} --only {first}"
+            lines += ["", f"`{repeats} -- {payer['command']}`"]
+    return lines
 
 
 def page() -> str:
@@ -72,6 +115,7 @@ def page() -> str:
     lines += [f"| {row} | {what} | {ids} |" for row, what, ids in PAINS]
     lines += ["", "## What no case is about", "", "| what | why |", "| --- | --- |"]
     lines += [f"| {what} | {why} |" for what, why in NONE]
+    lines += ["", *published()]
     rows_named = {name.rpartition("-")[0] for name in told}
     for _, _, ids in PAINS:
         for each in ids.replace(";", ",").split(","):

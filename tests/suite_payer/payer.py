@@ -508,6 +508,8 @@ class Purchase:
             task.token_version,
         ) and not self.has("any domain"):
             wrong.append("domain")
+        if offer.get("outputSchema", {}) is None and self.has("demands a schema"):
+            wrong.append("schema")
         if offer["maxTimeoutSeconds"] > 600 and self.has("refuses long offers"):
             wrong.append("time to pay")
         most = int(task.max_amount_base_units)
@@ -566,8 +568,11 @@ class Purchase:
             else int(self.task.network[7:])
         )
         extra = offer.get("extra") or {}
+        contract = offer["asset"]
+        if self.has("believes extra"):
+            chain, contract = extra.get("chainId", chain), extra.get("verifyingContract", contract)
         domain = Domain(
-            extra.get("name", ""), extra.get("version", ""), chain, parse_address(offer["asset"])
+            extra.get("name", ""), extra.get("version", ""), chain, parse_address(contract)
         )
         self.payer.signed.append(auth)
         return auth, to_hex(sign(transfer_digest(auth, domain), self.key))

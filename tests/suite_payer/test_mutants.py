@@ -40,6 +40,7 @@ DEFECTS = {
     "signs negatives": "payer/sign/free-money-steps payer/sign/free-money-v2",
     "any asset": "payer/sign/asset-v2 payer/sign/asset-steps payer/choose/second-network-mcp",
     "any network": "payer/sign/network-v2 payer/sign/network-v1 payer/choose/second-network-v2",
+    "believes extra": "payer/sign/domain-in-extra-v2 payer/sign/domain-in-extra-mcp",
     "any scheme": "payer/sign/scheme-v2 payer/choose/other-schemes-v1",
     "copies the window": "kit/sign/window-of-years-v2",
     "windows in milliseconds": "payer/control/buys-window-ends-v1 kit/control/buys-window-as-offered-v1",
@@ -76,6 +77,7 @@ DEFECTS = {
     "never stops": "kit/hostile/deep-402-v1 kit/hostile/huge-402-v2",
     "expects a 402": "kit/accept/free-v2",
     "refuses long offers": "kit/accept/an-hour-v1",
+    "demands a schema": "kit/accept/null-schema-v1",
     "demands one version": "kit/accept/both-versions-v2",
     "refuses extensions": "kit/accept/extension-v2",
     "opens sessions for ever": "payer/budget/session-spent-session payer/budget/session-short-session "

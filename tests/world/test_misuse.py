@@ -139,7 +139,7 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"caller": "facilitator"},
-        "caller of a fault is for 'rpc', not for 'facilitator': facilitators ask nobody",
+        "caller of a fault is for 'rpc', not for 'facilitator': facilitators call only the node",
     ),
     ({"victim": "service", "caller": "all"}, "facilitators call only the node"),
     (

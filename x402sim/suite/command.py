@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,7 +79,20 @@ async def judged(
 
 def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
     """Judge a subject on a loop of its own: the arguments, and what is returned, are `judged`'s."""
-    return asyncio.run(judged(*given, **named))
+
+    async def main() -> tuple[list[Result], str]:
+        _ends_in_order()
+        return await judged(*given, **named)
+
+    return asyncio.run(main())
+
+
+def _ends_in_order() -> None:
+    """Let SIGTERM end this task as Ctrl-C does: what a subject has started ends with it."""
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def conclude(results: list[Result], strict: bool) -> int:
@@ -135,7 +150,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
             results = interrupted(found, cases, options.rerun)
             done = (

@@ -31,7 +31,9 @@ BATCH = 10
 START = "the judge must start the facilitator: --start COMMAND"
 JAMS = 2
 """How many jams are played again: one more of them has repeated already."""
-LEAST_S, TIMES = 5.0, 20
+MOST_JAMS = 12
+"""How many plays that jam it are looked for one by one: more of them tell nothing new."""
+LEAST_S, TIMES = 3.0, 20
 """How long a good payment may take, at least, and how many times as long as the first did."""
 BESIDE = 8
 """How many plays that mostly wait run beside the others."""
@@ -88,6 +90,8 @@ class Judge:
     plays: int = 0
     jams: int = 0
     """How many plays have jammed it twice."""
+    culprits: int = 0
+    """How many plays have jammed it."""
     lost: str = ""
     """Why nothing can be told any more of one that runs already."""
     _idle: dict[Floor, list[Room]] = field(default_factory=dict)
@@ -141,9 +145,7 @@ class Judge:
         self.start_s = max(self.start_s, room.start_s)
         if floor.chain == "anvil" and (wrong := await self.sound(room, self.ways[:1])):
             await self.leave(room, keep=False)  # a jam there would be no finding of a case
-            raise ChainError(
-                f"on anvil, whose token takes a signature as (v, r, s) only, it fails: {wrong}"
-            )
+            raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
 
     async def leave(self, room: Room, *, keep: bool) -> None:
@@ -268,12 +270,17 @@ class Judge:
             await self.leave(room, keep=not broken)
             if broken and self.is_fixed:
                 self.lost = f"nothing can be told any more, as {broken}"
-            elif broken and not is_careful and len(done) > 1:
+            elif broken and not is_careful and len(done) > 1 and self.culprits < MOST_JAMS:
                 is_careful = True
+                continue
+            elif broken and not is_careful and len(done) > 1:
+                todo = todo[len(done) :]
+                results += [each for group, _ in done for each in _doubtful(group)]
                 continue
             todo = todo[len(done) :]
             for place, (group, played) in enumerate(done, 1):
                 is_culprit = bool(broken) and place == len(done)
+                self.culprits += is_culprit
                 results += await self._certain(
                     group, _with(played, group, _after(broken)) if is_culprit else played
                 )
@@ -347,6 +354,14 @@ def _after(broken: str) -> Fault:
         actual=f"after this, {broken}",
         why="it serves nobody any more",
     )
+
+
+def _doubtful(group: Sequence[FacilitatorCase]) -> Outcomes:
+    """Return the results of plays one of which has jammed it, as so many others have: whatever
+    they found may follow from that.
+    """
+    why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
+    return [(case, unclear(case, why)) for case in group]
 
 
 def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:

@@ -22,6 +22,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.suite.facilitator import overloads
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.facilitator.start import CLOCK, AtUrl, Facilitator, Given, Running, free_port
 from x402sim.suite.verdict import Inconclusive
@@ -327,6 +328,8 @@ async def opened(
         controls = open_chain.chain.controls
         assert controls is not None
         await controls.set_automine(floor.block_s is None)
+        if not is_ledger:
+            await overloads.add(open_chain.chain, controls)
         await controls.mine()  # a call sees the time of the newest block, which is now
         node = Node(open_chain.rpc_app)
         bound = await stack.enter_async_context(listening(node.answer, port))

@@ -10,9 +10,10 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 import uvicorn
@@ -160,6 +161,8 @@ class Command:
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        if self.most_at_once:
+            given = replace(given, port=urlsplit(self.url).port or 80)
         url, file = self.url.replace("{port}", str(given.port)), folder / "log"
         with file.open("wb") as log:
             try:
@@ -193,6 +196,8 @@ async def _until_it_answers(running: Running) -> None:
             return
         await CLOCK.sleep(LOOK_S)
     how = running.has_ended or f"it did not answer within {START_S:g} s"
+    if running.has_ended:
+        how += " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)"
     raise NotReady(
         f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
         f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"

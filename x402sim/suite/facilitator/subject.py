@@ -50,6 +50,8 @@ NOT_ITS_WAY = (
     "it is about a way of asking that this facilitator has not, as its control shows, or that "
     "--ways leaves out"
 )
+_PAYMENTS, _STARTS = 2.5, 10
+"""How many good payments a play takes as long as, and how often it is started, as measured."""
 BLIND = (
     "it needs a chain of ours: give --start COMMAND, or the --rpc address that the facilitator "
     "uses as its node"
@@ -304,7 +306,12 @@ def _plan(
         mine = [case for case in mine if Need.OBSERVE_CHAIN not in case.needs]
     plays = {case.played_as: case for case in mine}
     shared = sum(case.floor.is_shared for case in plays.values())
-    seconds = 1.0 * len(plays)
+    waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
+    busy_s = (
+        len(plays) * _PAYMENTS * judge.control_s
+        + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
+    )
+    seconds = busy_s / judge.jobs + waits_s
     cores = os.cpu_count() or 1
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays, {shared} of them {BATCH} to a room, "
@@ -312,6 +319,12 @@ def _plan(
         f"{judge.start_s:.1f} s. What fails is played again. Time-outs of the facilitator come on "
         f"top: up to {judge.patience_s:g} s an answer"
     ]
+    if judge.is_fixed:
+        lines.append(
+            f"One world, in turn: {options.shown} runs already, and cannot be started anew"
+        )
+    elif judge.facilitator.most_at_once:
+        lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {way.about} ({way}): {why}" for way, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 

@@ -177,7 +177,13 @@ SUPPORTED = _said(
     "7.3",
     "Returns the list of payment schemes, networks, and extensions supported by the facilitator",
 )
-SUPPORTED_FIELDS = _said("v2", "7.3.1", "`kinds`, `extensions`, `signers`: each is required")
+SUPPORTED_FIELDS = _said(
+    "v2",
+    "7.3.1",
+    "`kinds`: Required, Array of supported payment kind objects; `extensions`: Required, Array of "
+    "extension identifiers the facilitator has implemented; `signers`: Required, Map of CAIP-2 "
+    "patterns (e.g., `eip155:*`) to public signer addresses",
+)
 SIGNERS = _said(
     "v2", "7.3.1", "`signers`: Map of CAIP-2 patterns (e.g., `eip155:*`) to public signer addresses"
 )

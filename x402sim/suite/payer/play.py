@@ -304,6 +304,10 @@ class _Case:
                     (self.network.token_name, self.network.token_version),
                 ):
                     domains.append(_domain(offer.network, asset, name, version, self.network))
+            if isinstance(chain_id := offer.extra.get("chainId"), int):  # who believes `extra`
+                contract = str(offer.extra.get("verifyingContract", offer.asset))
+                name, version = offer.extra.get("name"), offer.extra.get("version")
+                domains.append(_domain(f"eip155:{chain_id}", contract, name, version, self.network))
         return list(dict.fromkeys(domains))
 
     def told(self, request: Request, found: Sequence[Signed], reply: Reply) -> None:

@@ -128,6 +128,8 @@ class Story:
         that a payer that asks at once has all offers at once.
     debits
         How much a session loses by each request, in prices.
+    null_schema
+        Whether an offer of version 1 has `"outputSchema": null`.
     as_events
         Whether a tool is answered by a stream of events, as MCP allows.
     takes_anything
@@ -151,6 +153,7 @@ class Story:
     gathers: bool = False
     debits: int = 1
     as_events: bool = False
+    null_schema: bool = False
     skew_s: float = 0
 
 
@@ -359,7 +362,7 @@ class Shop:
             "resource": self.story.resource(self, url or self.url),
             "description": self.story.description,
             "mimeType": "application/json",
-            "outputSchema": None,
+            **({"outputSchema": None} if self.story.null_schema else {}),
             "extra": dict(offer.extra),
         }
 

@@ -109,6 +109,8 @@ class Ended:
     output: str = ""
     log: str = ""
     timed_out: bool = False
+    crashed: bool = False
+    """Whether a signal ended it that the judge has not sent."""
 
 
 class Payer(Protocol):
@@ -158,8 +160,14 @@ class Command:
                 await process.wait()
         code = process.returncode
         how = f"ended by the judge after {patience_s:g} s" if timed_out else f"exit code {code}"
-        ok = code == 0 and not timed_out
-        return Ended(ok=ok, how=how, output=_read(out), log=_read(log), timed_out=timed_out)
+        return Ended(
+            ok=code == 0 and not timed_out,
+            how=how,
+            output=_read(out),
+            log=_read(log),
+            timed_out=timed_out,
+            crashed=not timed_out and code is not None and code < 0,
+        )
 
 
 def _read(file: Path) -> str:
