@@ -68,10 +68,9 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         names, found = list(changes(it, await it.draft())), []
         for about in names:  # each is a new payment: a nonce is kept with the first change
             payment = changes(it, await it.draft())[about]
-            before = await it.room.height()
             it.say(f"{about}:")
             answer = await it.pay(payment)
-            moved = tuple(await it.room.moved(before))
+            moved = tuple(await it.moved(payment))
             found.append(Refusal(about=about, payment=payment, answer=answer, moved=moved))
             if it.is_silent:
                 break
@@ -82,14 +81,12 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
 
 async def _headers(play: Play) -> list[Refusal]:
     found = []
-    before = await play.room.height()
     for about, text in HEADERS.items():
         answer = await play.ask(headers=[(play.dialect.payment_header, text)])
         found.append(Refusal(about=about, payment=None, answer=answer, moved=()))
         if play.is_silent:
             break
-    moved = tuple(await play.room.moved(before))
-    return [*found[:-1], Refusal(about=found[-1].about, payment=None, answer=answer, moved=moved)]
+    return found
 
 
 def not_served(play: Play, seen: list[Refusal]) -> Found:
@@ -169,7 +166,8 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
             suffix="answer",
         ),
     ]
-    if is_header:
+    if is_header:  # nothing is signed in them that could move
+        del found[1]
         found.append(
             Demand(
                 title=f"{title}: which other status it is",

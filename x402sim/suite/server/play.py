@@ -62,6 +62,8 @@ class Play:
     answers: list[Answer] = field(default_factory=list)
     since: int = 0
     """The height of the chain when it began."""
+    nonces: set[str] = field(default_factory=set)
+    """Those of its payments, in small letters."""
     _drawn: int = 0
     _rng: Rng = field(init=False)
 
@@ -132,7 +134,7 @@ class Play:
         if answer.status != 402 or offer is None:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
-        return paying(
+        payment = paying(
             self.dialect,
             self.room.network,
             self.room.payer,
@@ -141,6 +143,8 @@ class Play:
             CLOCK.now_s(),
             self.draw(),
         )
+        self.nonces.add(payment.nonce.lower())
+        return payment
 
     async def pay(self, payment: Payment, item: Item | None = None, **how: Any) -> Answer:
         """Ask for an item with a payment."""
@@ -179,10 +183,13 @@ class Play:
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         return same and got is None
 
-    async def moved(self) -> list[Moved]:
-        """Return what left the payer since the case began."""
-        mine = self.room.payer.address.lower()
-        found = [each for each in await self.room.moved(self.since) if each.sender.lower() == mine]
+    async def moved(self, payment: Payment | None = None) -> list[Moved]:
+        """Return what moved by the payments of this case, or by one of them.
+
+        Some servers settle what others have bought while this case is played.
+        """
+        mine = self.nonces if payment is None else {payment.nonce.lower()}
+        found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
         self.say(f"on the chain: {len(found)} transfers of {sum(m.amount_base for m in found)}")
         return found
 

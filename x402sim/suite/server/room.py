@@ -26,6 +26,7 @@ from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
+USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
 ACCOUNTS = 4
 """How many payers have a thousand tokens each; the cases of a room pay with the first."""
 
@@ -38,6 +39,8 @@ class Moved:
     to: str
     amount_base: int
     tx_hash: str
+    nonce: str
+    """That of the authorization by which it moved, in small letters; empty without one."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -123,18 +126,24 @@ class Room:
             "fromBlock": hex(since + 1),
             "toBlock": "latest",
             "address": checksum(self.network.asset),
-            "topics": [to_hex(abi.TRANSFER_EVENT)],
         }
         if await self.height() <= since:
             return []
-        logs = await self._rpc("eth_getLogs", wanted)
-        assert isinstance(logs, list)
+        every = await self._rpc("eth_getLogs", wanted)
+        assert isinstance(every, list)
+        logs = [log for log in every if log["topics"][0] == to_hex(abi.TRANSFER_EVENT)]
+        nonces = {
+            log["transactionHash"]: log["topics"][2].lower()
+            for log in every
+            if log["topics"][0] == to_hex(USED_EVENT)
+        }
         return [
             Moved(
                 sender="0x" + log["topics"][1][-40:],
                 to="0x" + log["topics"][2][-40:],
                 amount_base=int(log["data"], 16),
                 tx_hash=log["transactionHash"],
+                nonce=nonces.get(log["transactionHash"], ""),
             )
             for log in logs
         ]
