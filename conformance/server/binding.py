@@ -285,10 +285,12 @@ ROWS = [
             Demand(
                 title="One payment in five requests at once buys one thing, though the "
                 "facilitator says success to each",
-                ground=texts.ours(
+                ground=texts.derived(
                     texts.UNIQUE,
-                    because="settle may be called more than once for one payment, and answers "
-                    "what it did: who keeps no claims serves each (x402-foundation/x402 803, 1805)",
+                    texts.SUCCESS,
+                    so="settle may be called more than once for one payment, and answers what it "
+                    "did: five successes with one transaction are one settlement, and four that "
+                    "were served for nothing",
                 ),
                 test=one_release,
             )

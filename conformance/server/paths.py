@@ -170,6 +170,18 @@ def _head_is_402(_: Play, seen: Tries) -> Found:
     )
 
 
+def _head_tells_nothing(play: Play, seen: Tries) -> Found:
+    answer = seen.tries[0].answer
+    length = answer.headers.get("content-length", "0")
+    if not answer.is_2xx or play.item.method != "GET" or length in ("", "0"):
+        return None
+    return Violation(
+        expected="HEAD without payment is 402, or not allowed, or tells no length",
+        actual=f"{answer.told}; Content-Length: {length}, of the goods {len(seen.goods.body)}",
+        why="the handler works for nothing, as often as anybody likes",
+    )
+
+
 def _head_is_free(play: Play, seen: Charged) -> Found:
     if not seen.moved or play.item.method != "GET" or seen.get.is_2xx:
         return None
@@ -235,7 +247,18 @@ ROWS = [
                     because="HEAD runs the handler for nothing where only GET is guarded",
                 ),
                 test=_head_is_402,
-            )
+                suffix="success",
+            ),
+            Demand(
+                title="HEAD without payment tells nothing of what is sold",
+                ground=texts.derived(
+                    texts.NO_VALID_PAYMENT,
+                    texts.HEAD,
+                    so="a HEAD asks for what a GET asks for, so it needs the payment, too: an "
+                    "answer that has the length of the goods was made by the handler, unpaid",
+                ),
+                test=_head_tells_nothing,
+            ),
         ],
     ),
     Row(

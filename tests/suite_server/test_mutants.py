@@ -22,14 +22,14 @@ DEFECTS = {
     "server/header/other-answer-v2",
     "forgets what it was for, serves again, does not compare": "server/binding/elsewhere-v2 server/binding/query-v1 "
     "server/binding/body-v2 server/many/again-v1",
-    "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
+    "claims late, keeps nothing": "server/many/at-once-told-again-v2",
     "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
     "decodes behind the wall": "server/path/spelling-v2",
     "merges slashes behind the wall": "server/path/spelling-v2",
     "small letters behind the wall": "server/path/spelling-v2",
     "any method behind the wall": "server/path/method-v2",
     "overrides behind the wall": "server/path/headers-v2",
-    "head is free": "kit/path/head-v2",
+    "head is free": "server/path/head-v2 kit/path/head-success-v2",
     "unknown is refused": "server/order/settled-lost-v2 server/order/settled-cut-v1 "
     "server/order/settled-gateway-v2 kit/order/settled-lost-first-v1 "
     "server/order/settled-twice-v1",

@@ -64,6 +64,13 @@ REASON = _said(
     "`errorReason`: Error reason if settlement failed (omitted if successful)",
 )
 
+HEAD = _said(
+    "rfc-9110",
+    "9.3.2",
+    "The HEAD method is identical to GET except that the server MUST NOT send content in the "
+    "response",
+)
+
 # --- the offer -----------------------------------------------------------------------------
 
 FIELDS = _said(
