@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.protocol.messages import encode
+from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json
 
 VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
@@ -61,6 +61,8 @@ class Double:
     _settled: dict[str, Reply] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     """The nonces that settle was asked about."""
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    """By nonce: who settles it now; the same payment meanwhile waits, and is told the same."""
 
     @contextmanager
     def twisted(self, *twists: Twist) -> Iterator[None]:
@@ -95,26 +97,30 @@ class Double:
         return asked.reply
 
     async def _forward(self, request: Request, asked: Asked) -> Reply:
-        is_settle = asked.path == SETTLE and asked.nonce
-        if is_settle and self.strict and asked.nonce in self._taken:
+        if asked.path != SETTLE or not asked.nonce:
+            return await self._sent_on(request)
+        if self.strict and asked.nonce in self._taken:
             return USED
-        if is_settle and asked.nonce in self._settled:
+        self._taken.add(asked.nonce)
+        async with self._turns.setdefault(asked.nonce, asyncio.Lock()):
+            if asked.nonce not in self._settled:
+                reply = await self._sent_on(request)
+                said = decoded(reply.body)
+                if not isinstance(said, dict) or said.get("success") is not True:
+                    return reply
+                self._settled[asked.nonce] = reply
             return self._settled[asked.nonce]
-        if is_settle:
-            self._taken.add(asked.nonce)
+
+    async def _sent_on(self, request: Request) -> Reply:
         content = {"Content-Type": request.headers.get("content-type", "application/json")}
         got = await self.http.request(
             request.method, self.url + request.target, content=request.body, headers=content
         )
-        reply = Reply(
+        return Reply(
             status=got.status_code,
             headers={"Content-Type": got.headers.get("content-type", "application/json")},
             body=got.content,
         )
-        said = got.json() if is_settle and got.status_code == 200 else {}
-        if isinstance(said, dict) and said.get("success") is True:
-            self._settled[asked.nonce] = reply
-        return reply
 
 
 # --- twists ------------------------------------------------------------------------------
