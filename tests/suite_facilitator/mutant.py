@@ -38,7 +38,7 @@ from x402sim.protocol.crypto import (
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, Network
 
-MARGIN_S, ASK_S, RECEIPT_S, POLL_S = 6, 2.0, 3.0, 0.05
+MARGIN_S, ASK_S, RECEIPT_S, POLL_S = 6, 6.0, 3.0, 0.05
 """The least validity that is left, and how long it waits for the node, and for a receipt."""
 MOST_GAS, MOST_PRICE_WEI = 400_000, 10**13
 _DIGITS, _ADDRESS, _BYTES = (
