@@ -36,8 +36,8 @@ async def pending_settlement(world: LiveWorld) -> None:
         await world.mine()
         mined = await world.ask_facilitator("settle", alice, required, header, version=version)
         world.expect(mined["success"], True, "4.1/settle-on-chain")
-        for told in ("transaction", "network", "payer"):
-            world.expect(mined[told], pending[told], "4.1/settle-on-chain")
+        for field in ("transaction", "network", "payer"):
+            world.expect(mined[field], pending[field], "4.1/settle-on-chain")
         paid = (await world.transfers(alice))[-1]
         world.expect(paid.tx_hash, mined["transaction"], "4.1/settle-on-chain")
 

@@ -29,9 +29,9 @@ async def upfront_flow(world: LiveWorld) -> None:
     failed = await alice.ask(header=header, order=BAD)
     world.expect(failed, 400, "5/stored-records")
     world.expect(await world.earned(second), required.price_base, "5/exact-amount")
-    told = json.loads(base64.b64decode(failed.header("PAYMENT-RESPONSE") or ""))
+    settlement = json.loads(base64.b64decode(failed.header("PAYMENT-RESPONSE") or ""))
     (paid,) = await world.transfers(alice)
-    world.expect(told["transaction"], paid.tx_hash, "5/stored-records")
+    world.expect(settlement["transaction"], paid.tx_hash, "5/stored-records")
 
     await world.crash(second)
     served = await alice.ask(header=header)

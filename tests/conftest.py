@@ -49,6 +49,17 @@ READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.cr
 """A client reads the system's certificates for 25 ms, and the tests open thousands of clients."""
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist there is no such hook
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Let `-n auto` be one more than the CPUs: tests that wait for programs leave one without work."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:  # xdist reads it
+        return None
+    cpus = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    return len(cpus) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     READ_ONCE.start()
     # Workers of xdist, and the processes that tests start, would compile everything each time.
@@ -95,8 +106,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[BY_FILE] = {file: sorted(clauses) for file, clauses in found.items()}
     if wanted := config.getoption("--clause"):
         items[:] = [item for item in items if wanted in clauses_of(item)]
+    if config.option.markexpr == "thorough and waits":
+        # all would wait for a long one that begins last
+        items.sort(key=patience_s, reverse=True)
     if file := config.getoption("--clause-map"):
         Path(file).write_text(json.dumps(config.stash[BY_FILE]))
+
+
+def patience_s(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("timeout")
+    return mark.args[0] if mark else 0
 
 
 def clauses_of(item: pytest.Item) -> set[str]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from x402sim.world.live import LiveWorld as LiveWorld
     from x402sim.world.payer import Answer as Answer, Payer as Payer
     from x402sim.world.scenario import Scenario as Scenario, scenario as scenario
-    from x402sim.world.server.serve import LocalServer as LocalServer
+    from x402sim.world.server.local import LocalServer as LocalServer
     from x402sim.world.transport.faults import Fault as Fault
     from x402sim.world.world import World as World
 
@@ -59,7 +59,7 @@ _HOME = {
     "Fault": "world.transport.faults",
     "Journal": "journal",
     "LiveWorld": "world.live",
-    "LocalServer": "world.server.serve",
+    "LocalServer": "world.server.local",
     "Network": "protocol.networks",
     "PaidNotServed": "payer.core",
     "Payer": "world.payer",

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from x402sim.suite.facilitator.start import Make
     from x402sim.suite.payer.start import Buy
 
-JUDGED = "x402_payer(ways, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+JUDGED = (
+    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
+)
 JUDGED_TOO = (
     "x402_facilitator(ways, only, strict): the cases of `x402_facilitator_case`; as x402_payer's"
 )
@@ -71,6 +73,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from x402sim.suite.payer.fixture import plays
 
         mark = metafunc.definition.get_closest_marker("x402_payer")
+        if mark and "ways" in mark.kwargs:
+            raise pytest.UsageError("@pytest.mark.x402_payer: ways=... is flows=... now")
         chosen = plays(**mark.kwargs) if mark else plays()
         metafunc.parametrize("x402_payer_case", chosen, ids=lambda play: play.name, indirect=True)
 
@@ -175,7 +179,7 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     import httpx
 
     from x402sim import PaymentAuth
-    from x402sim.world.server.serve import certificates
+    from x402sim.world.server.local import certificates
 
     wallet, all_it_has = x402_server.wallets[0], "1000"
     auth = PaymentAuth(

@@ -13,19 +13,24 @@ from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     STANDARD,
     Demand,
-    Fault,
     Row,
+    Violation,
+    bought,
     is_bought,
     only,
     served,
 )
 from x402sim.suite.payer.play import Played
-from x402sim.suite.payer.shop import Offer, Shop, Story, Way
+from x402sim.suite.payer.shop import Offer, PaymentFlow, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
 
 def _odd(
-    slug: str, title: str, because: str, story: Story, absent: Mapping[Way, str] | None = None
+    slug: str,
+    title: str,
+    because: str,
+    story: Story,
+    absent: Mapping[PaymentFlow, str] | None = None,
 ) -> Row:
     return Row(
         section="accept",
@@ -51,7 +56,7 @@ def _https(shop: Shop, url: str) -> str:
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
-def _echoes(played: Played) -> Fault | None:
+def _echoes(played: Played) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
         if name != "payment-signature" or not isinstance(said, dict):
@@ -59,7 +64,7 @@ def _echoes(played: Played) -> Fault | None:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
-            return Fault(
+            return Violation(
                 expected="extensions of the payment with the info of the 402's",
                 actual=f"{got!r}"[:200],
                 why="a server that needs its info back refuses the payment",
@@ -68,7 +73,7 @@ def _echoes(played: Played) -> Fault | None:
 
 
 def _free(shop: Shop, request: Request) -> Reply | None:
-    if shop.way is Way.MCP:
+    if shop.flow is PaymentFlow.MCP:
         return None
     shop.served += 1
     return as_json({"report": shop.goods})
@@ -81,7 +86,7 @@ ROWS = [
         "behind a proxy a shop does not know its own scheme (x402-foundation/x402#636, #924); who "
         "demands equality refuses valid offers",
         Story(resource=_https),
-        only([Way.V1, Way.V2], "its resource has no scheme"),
+        only([PaymentFlow.V1, PaymentFlow.V2], "its resource has no scheme"),
     ),
     _odd(
         "small-letters",
@@ -97,6 +102,13 @@ ROWS = [
         only(STANDARD, "its 402 has no `extra`"),
     ),
     _odd(
+        "null-schema",
+        "An `outputSchema` that is null",
+        "the example of version 1's text has it so; x402-fetch and x402-axios refuse it",
+        Story(null_schema=True),
+        only([PaymentFlow.V1], "only version 1 has the field"),
+    ),
+    _odd(
         "an-hour",
         "An hour to pay",
         "the time is what the shop allows at most",
@@ -107,20 +119,22 @@ ROWS = [
         "A 402 of both versions",
         "shops serve old and new clients with one answer (x402-foundation/x402#2418)",
         Story(both_versions=True),
-        only([Way.V2], "it is version 2 with version 1 in its body"),
+        only([PaymentFlow.V2], "it is version 2 with version 1 in its body"),
     ),
     _odd(
         "extension",
         "An extension that nobody knows",
         "extensions are optional, and new ones come",
         Story(extensions=lambda _: _DEMO),
-        only([Way.V2, Way.MCP], "extensions are of version 2"),
+        only([PaymentFlow.V2, PaymentFlow.MCP], "extensions are of version 2"),
     ),
     Row(
         section="accept",
         slug="extension-echoed",
         story=Story(extensions=lambda _: _DEMO),
-        absent=only([Way.V2], "extensions are of version 2, and only its header shows them"),
+        absent=only(
+            [PaymentFlow.V2], "extensions are of version 2, and only its header shows them"
+        ),
         demands=[
             Demand(
                 title="The info of an extension is sent back",
@@ -132,11 +146,24 @@ ROWS = [
     ),
     Row(
         section="accept",
+        slug="events",
+        story=Story(as_events=True),
+        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        demands=[
+            Demand(
+                title="A tool that answers by a stream of events",
+                ground=texts.explicit(texts.MCP_EVENTS),
+                test=bought,
+            )
+        ],
+    ),
+    Row(
+        section="accept",
         slug="free",
         story=Story(first=_free),
         absent={
-            Way.MCP: "a tool that is free is no matter of payment",
-            Way.SESSION: "who opens a session has not asked for the price",
+            PaymentFlow.MCP: "a tool that is free is no matter of payment",
+            PaymentFlow.SESSION: "who opens a session has not asked for the price",
         },
         demands=[
             Demand(

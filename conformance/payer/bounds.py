@@ -1,34 +1,39 @@
 """Bounds of a whole purchase: instalments, clocks that differ, endless and hostile answers."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
+    REFUSED,
     Demand,
-    Fault,
     Row,
+    Violation,
     committed_at_most,
     is_bought,
     nothing,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, Played
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Played
 from x402sim.suite.payer.shop import (
+    CREATE_PATH,
     GOODS_PATH,
+    PAYMENT_ID,
     SESSION_ID,
     Offer,
-    Outcome,
+    Paid,
+    PaymentFlow,
     Shop,
     Story,
-    Way,
+    Strike,
     in_base64,
 )
-from x402sim.suite.wire import How, Reply, Request
+from x402sim.suite.wire import How, Reply, Request, as_json
 
-_STANDARD_HTTP = (Way.V1, Way.V2)
+_STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
 
@@ -42,10 +47,16 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
     return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
 
 
-def _ends(played: Played) -> Fault | None:
+def _ends(played: Played) -> Violation | None:
+    if crashed := [ended.how for ended in played.starts if ended.crashed]:
+        return Violation(
+            expected="no answer ends its process by a signal",
+            actual=f"{len(crashed)} of {len(played.starts)} starts: {crashed[0]}",
+            why="whatever else the process did is lost, and what it has signed is not written down",
+        )
     late = [ended for ended in played.starts if ended.timed_out]
     if late:
-        return Fault(
+        return Violation(
             expected="each start ends by itself",
             actual=f"{len(late)} of {len(played.starts)} did not",
             why="whoever waits for it waits for ever",
@@ -53,9 +64,9 @@ def _ends(played: Played) -> Fault | None:
     return None
 
 
-def _few_requests(played: Played) -> Fault | None:
+def _few_requests(played: Played) -> Violation | None:
     if played.requests > MOST_REQUESTS:
-        return Fault(
+        return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
             actual=f"{played.requests} requests",
             why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
@@ -109,6 +120,88 @@ def _spent(shop: Shop, request: Request) -> Reply | None:
     return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
 
 
+def _as_opened(shop: Shop, request: Request) -> Paid | None:
+    """Return the payment of a request that opens its session; None for any other request."""
+    if request.path != CREATE_PATH:
+        return None
+    return shop.by_id.get(request.headers.get(PAYMENT_ID, ""))
+
+
+def _session(name: str, base: int) -> Reply:
+    view = {"sessionId": name, "deposited": str(base), "released": "0", "remaining": str(base)}
+    return as_json({**view, "status": "active", "expiresAt": 2**41}, 201)
+
+
+def _short(shop: Shop, request: Request) -> Reply | None:
+    """Open a session with less than a price of what was deposited."""
+    paid = _as_opened(shop, request)
+    if paid is None:
+        return None
+    name = f"session_{paid.payment_id}"
+    shop.sessions.setdefault(name, PRICE_BASE // 2)
+    return _session(name, PRICE_BASE // 2)
+
+
+def _ended(shop: Shop, request: Request) -> Reply | None:
+    """Say that a session has ended, and that it was refunded, which it was not."""
+    if SESSION_ID not in request.headers:
+        return None
+    refund = {"status": "refunded", "refunded": "50000", "refundTxHash": "0x" + "ef" * 32}
+    asked = shop.ask("the session has expired")
+    return replace(asked, body=json.dumps({**json.loads(asked.body), **refund}).encode())
+
+
+def _renamed(shop: Shop, request: Request) -> Reply | None:
+    """Know a session by the id only that is told when it is opened with its payment once more."""
+    paid = _as_opened(shop, request)
+    if paid is None:
+        named = request.headers.get(SESSION_ID, "").startswith("session_first")
+        return as_json({"error": "Session not found"}, 404) if named else None
+    opened = shop.ids.setdefault(paid.payment_id, "session_first")
+    shop.ids[paid.payment_id] = f"session_{paid.payment_id}"
+    shop.sessions.setdefault(f"session_{paid.payment_id}", paid.amount)
+    return _session(opened, paid.amount)
+
+
+def _one_deposit(slug: str, title: str, story: Story) -> Row:
+    return Row(
+        section="budget",
+        slug=slug,
+        story=story,
+        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
+        demands=[
+            one_price(title, "one deposit is what the task allows, and the shop has taken it")
+        ],
+    )
+
+
+def _counts_all(played: Played) -> str:
+    """Tell whether a payer buys several things."""
+    if played.is_served:
+        return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
+    return f"it buys not all of {len(played.shop.all_goods)} that X402SIM_URLS names"
+
+
+def _within(slug: str, title: str, because: str, story: Story) -> Row:
+    """Several purchases within one cap: only so many of them can be made."""
+    return Row(
+        section="budget",
+        slug=slug,
+        story=story,
+        absent=_ONE_TOOL | {PaymentFlow.SESSION: "a session's deposit is its budget"},
+        demands=[
+            Demand(
+                title=title,
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
+    )
+
+
 def _deep(shop: Shop, _: Request) -> Reply | None:
     deep = b'{"x402Version":1,"accepts":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     return Reply(status=402, headers={"Content-Type": "application/json"}, body=deep)
@@ -121,8 +214,8 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
     """Say version 2 in a body that has version 1's fields, without the header."""
-    said = shop.required() | {"x402Version": 3 - (shop.way.version or 1)}
-    if shop.way is Way.V2:
+    said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
+    if shop.flow is PaymentFlow.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(
         status=402, headers={"Content-Type": "application/json"}, body=b'{"x402Version":2}'
@@ -135,12 +228,16 @@ def _made_of_it(played: Played) -> str:
 
 
 _BIG = 24 << 20
+_MANY = 8
+"""Things to buy, of which five are within the cap."""
+_ONE_TOOL = {PaymentFlow.MCP: "a task names one tool"}
+_LOSES = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
 _HTTP_ONLY = only(_STANDARD_HTTP, "its first answer is not read as a 402 of the standard")
 ROWS = [
     Row(
         section="budget",
         slug="instalments",
-        story=Story(offers=_instalment, outcomes=(Outcome(settles=True, reply=_next_part),) * 10),
+        story=Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
@@ -158,7 +255,7 @@ ROWS = [
     Row(
         section="budget",
         slug="paid-and-asked-for-ever",
-        story=Story(outcomes=(Outcome(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
+        story=Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100),
         demands=[
             one_price(
                 "A shop that takes every payment and asks for another gets one",
@@ -177,11 +274,73 @@ ROWS = [
         section="budget",
         slug="session-spent",
         story=Story(first=_spent),
-        absent=only([Way.SESSION], "only a session is paid for before it is spent"),
+        absent=only([PaymentFlow.SESSION], "only a session is paid for before it is spent"),
         demands=[
             one_price(
                 "A session that buys nothing is not followed by another",
                 "one deposit is what the task allows; the shop has taken it and served nothing",
+            )
+        ],
+    ),
+    _one_deposit(
+        "session-short",
+        "A session that is opened with less than was deposited is not followed by another",
+        Story(first=_short),
+    ),
+    _one_deposit(
+        "session-refund-claimed",
+        "A session that is said to be refunded, and is not, is not followed by another",
+        Story(first=_ended),
+    ),
+    _one_deposit(
+        "session-renamed",
+        "A session whose id is not known any more is not followed by another",
+        Story(first=_renamed),
+    ),
+    Row(
+        section="budget",
+        slug="several",
+        story=Story(urls=3),
+        absent=_ONE_TOOL,
+        demands=[
+            Demand(
+                title="Three things within one budget: are they bought?",
+                ground=texts.silent(why="a payer may buy one thing at a start"),
+                test=_counts_all,
+            )
+        ],
+    ),
+    _within(
+        "calls",
+        "Eight purchases within one budget cost no more than it has",
+        "each by itself is within it",
+        Story(urls=_MANY),
+    ),
+    _within(
+        "parallel",
+        "Eight purchases that are asked for at once cost no more than their budget",
+        "who looks at what is left before signing, and takes it off after, signs all of them",
+        Story(urls=_MANY, gathers=True),
+    ),
+    _within(
+        "calls-unanswered",
+        "Purchases whose answers are lost count against the budget",
+        "what was signed can be taken, whatever was answered",
+        Story(urls=_MANY, strikes=(_LOSES,) * 60),
+    ),
+    Row(
+        section="budget",
+        slug="session-over-debited",
+        story=Story(urls=3, debits=3),
+        absent=only([PaymentFlow.SESSION], "only a session is debited"),
+        demands=[
+            Demand(
+                title="A session that is debited three prices for each request is not topped up",
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for all three",
+                ),
+                test=committed_at_most(CAP_BASE),
             )
         ],
     ),
@@ -195,6 +354,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="huge-402",
+        starts=REFUSED,
         story=Story(first=_big(How.WHOLE, _BIG)),
         absent=_HTTP_ONLY,
         demands=[
@@ -214,9 +374,7 @@ ROWS = [
         section="hostile",
         slug="endless-goods",
         story=Story(
-            outcomes=(
-                Outcome(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),
-            )
+            strikes=(Strike(settles=True, reply=lambda _, right: replace(right, how=How.ENDLESS)),)
         ),
         waits_s=60,
         starts=2,
@@ -230,6 +388,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="deep-402",
+        starts=REFUSED,
         story=Story(first=_deep),
         absent=_HTTP_ONLY,
         demands=[
@@ -239,6 +398,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="page",
+        starts=REFUSED,
         story=Story(first=_page),
         absent=_HTTP_ONLY,
         demands=[
@@ -252,6 +412,7 @@ ROWS = [
     Row(
         section="hostile",
         slug="mixed-versions",
+        starts=REFUSED,
         story=Story(first=_mixed),
         absent=_HTTP_ONLY,
         demands=[

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import STANDARD, Demand, Fault, Row, is_bought, one_price, only
+from x402sim.suite.payer.case import STANDARD, Demand, Row, Violation, is_bought, one_price, only
 from x402sim.suite.payer.play import PRICE_BASE, Played
-from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 _ONE_OFFER = only(STANDARD, "a 402 of the specification has one offer")
 BECAUSE = (
@@ -25,7 +25,7 @@ def _schemes(_: Shop, right: Offer) -> list[Offer]:
 
 
 def _networks(shop: Shop, right: Offer) -> list[Offer]:
-    solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp" if shop.way.version == 2 else "solana"
+    solana = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp" if shop.flow.version == 2 else "solana"
     mint = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkwyTDt1v"
     return [
         replace(right, network=solana, asset=mint, pay_to=mint, extra={"feePayer": mint}),
@@ -64,7 +64,7 @@ def _price_paid(played: Played) -> str | None:
     )
 
 
-def _flow(played: Played) -> Fault | None:
+def _flow(played: Played) -> Violation | None:
     """Look at which flow was chosen: the offers differ in the time to pay, too."""
     for name, text in played.headers:
         said = x402.json_in(text)
@@ -72,7 +72,7 @@ def _flow(played: Played) -> Fault | None:
         if name == "payment-signature" and isinstance(accepted, dict):
             flow = (accepted.get("extra") or {}).get("paymentFlow", "authorization")
             if flow != "authorization":
-                return Fault(
+                return Violation(
                     expected="the offer that is settled after serving",
                     actual=f"it took {flow}",
                     why="where the shop fails after it was paid, nothing is refunded",
@@ -156,7 +156,7 @@ ROWS = [
         slug="flow",
         story=Story(offers=_flows),
         absent=only(
-            [Way.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
+            [PaymentFlow.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
         ),
         demands=[
             Demand(

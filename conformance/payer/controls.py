@@ -1,27 +1,27 @@
-"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged in this way.
+"""Controls: a shop that nothing is wrong with. Who cannot buy here is not judged in this flow.
 
 What a payer signs is looked at here, too: the amount, the nonce, the window, and what it accepted.
 """
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import Demand, Fault, Row, committed_at_most, only, served
+from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
-from x402sim.suite.payer.shop import Story, Way
+from x402sim.suite.payer.shop import PaymentFlow, Story
 
 DAY_S = 86_400
 SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
 
 
-def _buys(played: Played) -> Fault | str | None:
+def _buys(played: Played) -> Violation | str | None:
     return served(played) or committed_at_most(PRICE_BASE)(played)
 
 
-def _random_nonce(played: Played) -> Fault | None:
+def _random_nonce(played: Played) -> Violation | None:
     for nonce in {each.auth.nonce for each in played.signed.values()}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
-            return Fault(
+            return Violation(
                 expected="a nonce of 32 random bytes",
                 actual=f"0x{nonce.hex()}",
                 why="a nonce that is used again is refused, and one that is known can be cancelled",
@@ -30,11 +30,11 @@ def _random_nonce(played: Played) -> Fault | None:
 
 
 def _window(most_s: int, expected: str) -> Demand:
-    def test(played: Played) -> Fault | None:
+    def test(played: Played) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
-                return Fault(
+                return Violation(
                     expected=expected,
                     actual=f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)",
                     why="whoever holds it can take the money until then",
@@ -63,7 +63,7 @@ def _window(most_s: int, expected: str) -> Demand:
     )
 
 
-def _accepted(played: Played) -> Fault | None:
+def _accepted(played: Played) -> Violation | None:
     right = played.shop.right
     for name, text in played.headers:
         said = x402.json_in(text)
@@ -80,7 +80,7 @@ def _accepted(played: Played) -> Fault | None:
         }
         wrong = {key: got.get(key) for key, value in wanted.items() if got.get(key) != value}
         if wrong:
-            return Fault(
+            return Violation(
                 expected="accepted is the offer that is paid",
                 actual=f"{wrong}, offered {wanted}",
                 why="a server that compares them refuses the payment",
@@ -118,7 +118,7 @@ ROWS = [
         section="control",
         slug="accepted",
         story=Story(),
-        absent=only([Way.V2], "only version 2 over HTTP repeats the offer in a header"),
+        absent=only([PaymentFlow.V2], "only version 2 over HTTP repeats the offer in a header"),
         demands=[
             Demand(
                 title="`accepted` is the offer that the payment is for",

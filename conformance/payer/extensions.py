@@ -6,9 +6,9 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import Demand, Fault, Row, gets_what_it_paid, one_price, only
+from x402sim.suite.payer.case import Demand, Row, Violation, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.play import Played
-from x402sim.suite.payer.shop import Outcome, Shop, Story, Way
+from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SIGN_IN = "sign-in-with-x"
@@ -33,11 +33,11 @@ def _foreign(shop: Shop) -> Mapping[str, Any]:
     return _challenge(shop, VICTIM, f"https://{VICTIM}/login")
 
 
-def _signed_for_another(played: Played) -> Fault | None:
+def _signed_for_another(played: Played) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
-            return Fault(
+            return Violation(
                 expected="no sign-in for a site other than the shop",
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
                 why="the shop can sign in there as the payer",
@@ -81,7 +81,7 @@ def _strict(shop: Shop, request: Request) -> Reply | None:
     return None if known == payload else as_json({"error": "id is taken"}, 409)
 
 
-def _same_id(played: Played) -> Fault | None:
+def _same_id(played: Played) -> Violation | None:
     """An id stands for one payload, and a payment that is sent again keeps its id."""
     by_id: dict[str, str] = {}
     by_payload: dict[str, str] = {}
@@ -95,11 +95,11 @@ def _same_id(played: Played) -> Fault | None:
             continue
         payload = json.dumps(said.get("payload"), sort_keys=True)
         if by_payload.setdefault(payload, named) != named:
-            return Fault(
+            return Violation(
                 expected="a payment sent again with its id", actual="the same with another id"
             )
         if by_id.setdefault(named, payload) != payload:
-            return Fault(
+            return Violation(
                 expected="an id for each payment",
                 actual="the same id for another payment, which a server answers with 409",
                 why="x402-foundation/x402#1332",
@@ -107,8 +107,8 @@ def _same_id(played: Played) -> Fault | None:
     return None
 
 
-_LOST = Outcome(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
-_V2 = only([Way.V2], "extensions are of version 2, and are looked at in its headers")
+_LOST = Strike(settles=True, reply=lambda _, right: type(right)(status=right.status, how=How.LOST))
+_V2 = only([PaymentFlow.V2], "extensions are of version 2, and are looked at in its headers")
 ROWS = [
     Row(
         section="extension",
@@ -142,7 +142,7 @@ ROWS = [
     Row(
         section="extension",
         slug="identifier",
-        story=Story(extensions=_identifier, paying=_strict, outcomes=(_LOST,)),
+        story=Story(extensions=_identifier, paying=_strict, strikes=(_LOST,)),
         absent=_V2,
         demands=[
             Demand(

@@ -9,8 +9,29 @@ from dataclasses import replace
 
 from x402sim.protocol import x402
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import OURS, Row, gets_what_it_paid, one_price, only
-from x402sim.suite.payer.shop import RECORDS, Offer, Outcome, Shop, Story, Way, in_base64
+from x402sim.suite.payer.case import (
+    OURS,
+    Demand,
+    Row,
+    committed_at_most,
+    gets_what_it_paid,
+    one_price,
+    only,
+    served,
+)
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE
+from x402sim.suite.payer.shop import (
+    EVENTS,
+    OTHER_TOKEN,
+    PROGRESS,
+    RECORDS,
+    Offer,
+    PaymentFlow,
+    Shop,
+    Story,
+    Strike,
+    in_base64,
+)
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SLOW_S = 7.0
@@ -27,11 +48,19 @@ SO = (
 GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
 
 
+BUSY = "a payer that gives up at a 503 with Retry-After buys nothing where shops are busy"
+
+
+_asked_again = Demand(
+    title="A busy shop is asked again", ground=texts.ours(because=BUSY), test=served
+)
+
+
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
     """Return the right answer with another receipt; None leaves it out."""
-    if shop.way.version is None:
+    if shop.flow.version is None:
         return right
-    name = x402.RESPONSE_HEADERS[shop.way.version]
+    name = x402.RESPONSE_HEADERS[shop.flow.version]
     headers = {key: value for key, value in right.headers.items() if key != name}
     return replace(right, headers=headers if text is None else {**headers, name: text})
 
@@ -54,7 +83,7 @@ def _again(shop: Shop, _: Reply) -> Reply:
 
 def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply]:
     def reply(shop: Shop, _: Reply) -> Reply:
-        if shop.way.is_ours:
+        if shop.flow.is_ours:
             return as_json({"error": "Payment failed", "reason": reason}, 402)
         said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
         return _receipt(shop, shop.ask(reason), in_base64(said))
@@ -64,7 +93,7 @@ def _failed(reason: str, transaction: str = "") -> Callable[[Shop, Reply], Reply
 
 def _unsure(shop: Shop, _: Reply) -> Reply:
     """Say that it may still be made."""
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return as_json({"error": "Settlement pending", "final": False}, 503)
     reason, transaction = "settlement_pending", "0x" + "cd" * 32
     said = shop.receipt(success=False, transaction=transaction, errorReason=reason)
@@ -84,19 +113,24 @@ def _empty(_: Shop, right: Reply) -> Reply:
 
 
 def _without_receipt(shop: Shop, right: Reply) -> Reply:
-    return as_json({}) if shop.way.is_ours else _receipt(shop, right, None)
+    return as_json({}) if shop.flow.is_ours else _receipt(shop, right, None)
 
 
 def _false_receipt(shop: Shop, right: Reply) -> Reply:
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return as_json({"success": False, "txHash": ""})
     return _receipt(shop, right, in_base64(shop.receipt(success=False, transaction="")))
 
 
 def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
-    if shop.way.is_ours:
+    if shop.flow.is_ours:
         return Reply(headers={"Content-Type": "text/html"}, body=b"<html>thank you</html>")
     return _receipt(shop, right, "%%%")
+
+
+def _only_progress(_: Shop, right: Reply) -> Reply:
+    """Leave the result out of a stream: what stays tells that the tool works."""
+    return replace(right, body=PROGRESS, headers=EVENTS)
 
 
 def _conflict(_: Shop, __: Reply) -> Reply:
@@ -124,7 +158,9 @@ _BROKEN = [
     ("unreadable-receipt", True, _unreadable_receipt, "A receipt that cannot be read"),
     ("conflict", True, _conflict, "The payment settles, and the answer is 409"),
 ]
-_NO_HEADERS = {Way.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"}
+_NO_HEADERS = {
+    PaymentFlow.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"
+}
 _ABSENT = {
     "no-receipt": _NO_HEADERS,
     "false-receipt": _NO_HEADERS,
@@ -134,27 +170,28 @@ _ONE_REQUEST = "the request that pays asks for the goods, too: see the row witho
 
 
 def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
-    outcome = Outcome(settles=settles, reply=reply)
+    strike = Strike(settles=settles, reply=reply)
     return Row(
         section="lost",
         slug=slug,
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         absent=_ABSENT.get(slug, {}),
         waits_s=SLOW_S if reply is _slow else 0,
         demands=[
             one_price(f"{title}: still one payment", SO, texts.RESEND, texts.UNIQUE),
             # an empty 200 may be all that was sold
             *([gets_what_it_paid(GAVE_UP)] if settles and reply is not _empty else []),
+            *([_asked_again] if reply is _busy else []),
         ],
     )
 
 
 def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
-    outcome = Outcome(settles=False, reply=reply, at_goods=True)
+    strike = Strike(settles=False, reply=reply, at_goods=True)
     return Row(
         section="lost",
         slug=f"goods-{slug}",
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         absent=only(OURS, _ONE_REQUEST),
         waits_s=SLOW_S if reply is _slow else 0,
         demands=[
@@ -167,6 +204,14 @@ def _goods(slug: str, reply: Callable[[Shop, Reply], Reply], title: str) -> Row:
     )
 
 
+NAMED = {PaymentFlow.SESSION: "a deposit is what the payer names, so no price can change"}
+
+
+def _over_cap_then(shop: Shop, right: Offer) -> list[Offer]:
+    """Offer the price, and once a payment has come, more than the cap."""
+    return [replace(right, amount=str(CAP_BASE + PRICE_BASE)) if shop.paying else right]
+
+
 def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> Row:
     """A shop that settles, answers 402 again, and wants something else from then on."""
 
@@ -177,9 +222,9 @@ def _changed(slug: str, title: str, change: Callable[[Shop, Offer], Offer]) -> R
         section="lost",
         slug=slug,
         story=Story(
-            offers=offers, outcomes=(Outcome(settles=True, reply=_again),), takes_anything=True
+            offers=offers, strikes=(Strike(settles=True, reply=_again),), takes_anything=True
         ),
-        absent={Way.SESSION: "a deposit is what the payer names, so no price can change"},
+        absent=NAMED,
         demands=[one_price(title, SO, texts.PARAMETERS)],
     )
 
@@ -191,14 +236,29 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> Row:
     return Row(
         section="lost",
         slug=f"record-{slug}",
-        story=Story(first=first, outcomes=(Outcome(settles=True, reply=_lost),)),
-        absent=only([Way.STEPS], "only the two steps have a record that can be asked for"),
+        story=Story(first=first, strikes=(Strike(settles=True, reply=_lost),)),
+        absent=only([PaymentFlow.STEPS], "only the two steps have a record that can be asked for"),
         demands=[one_price(f"The receipt is lost, and {title}: still one payment", SO)],
     )
 
 
 ROWS = [
     *(_row(*each) for each in _BROKEN),
+    Row(
+        section="lost",
+        slug="events-break-off",
+        story=Story(as_events=True, strikes=(Strike(settles=True, reply=_only_progress),)),
+        absent=only([PaymentFlow.MCP], "only tools are answered by a stream of events"),
+        demands=[
+            one_price(
+                "A stream of events ends before the tool's result: still one payment",
+                SO,
+                texts.RESEND,
+                texts.UNIQUE,
+            ),
+            gets_what_it_paid(GAVE_UP),
+        ],
+    ),
     _goods("no-answer", _lost, "the connection breaks"),
     _goods("error", _error, "502"),
     _goods("asked-again", _again, "402"),
@@ -215,20 +275,46 @@ ROWS = [
         "The 402 that follows a payment names another payee",
         lambda shop, right: replace(right, pay_to=shop.thief),
     ),
+    _changed(
+        "again-other-asset",
+        "The 402 that follows a payment names another token",
+        lambda _, right: replace(right, asset=OTHER_TOKEN),
+    ),
+    Row(
+        section="lost",
+        slug="again-over-cap",
+        story=Story(
+            offers=_over_cap_then,
+            strikes=(Strike(settles=False, reply=_again),),
+            takes_anything=True,
+        ),
+        absent=NAMED,
+        demands=[
+            Demand(
+                title="The 402 that follows a payment asks for more than the cap",
+                ground=texts.derived(
+                    texts.INTENT,
+                    texts.PARAMETERS,
+                    so="the cap is that of the purchase, whichever 402 asks",
+                ),
+                test=committed_at_most(CAP_BASE),
+            )
+        ],
+    ),
     _record("missing", lambda _: as_json({"error": "Payment not found"}, 404), "its record is 404"),
     _record("error", lambda _: as_json({"error": "oops"}, 500), "its record is a 500"),
     _record("oversized", lambda _: Reply(body=b"[" * (4 << 20)), "its record is 4 MB of brackets"),
     Row(
         section="lost",
         slug="for-good",
-        story=Story(outcomes=(Outcome(settles=True, reply=_lost),) * ENOUGH),
+        story=Story(strikes=(Strike(settles=True, reply=_lost),) * ENOUGH),
         demands=[one_price("No payment is ever answered: still one payment", SO)],
     ),
     Row(
         section="lost",
         slug="refused-for-good",
         story=Story(
-            outcomes=(Outcome(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
+            strikes=(Strike(settles=False, reply=_failed("invalid_exact_evm_payload_signature")),)
             * ENOUGH
         ),
         demands=[

@@ -8,14 +8,23 @@ import socket
 from collections.abc import Callable
 
 from x402sim.suite.payer import texts
-from x402sim.suite.payer.case import OURS, Demand, Row, committed_at_most, nothing, one_price, only
+from x402sim.suite.payer.case import (
+    OURS,
+    REFUSED,
+    Demand,
+    Row,
+    committed_at_most,
+    nothing,
+    one_price,
+    only,
+)
 from x402sim.suite.payer.shop import (
     PAYMENT_ID,
     SESSION_ID,
-    Outcome,
+    PaymentFlow,
     Shop,
     Story,
-    Way,
+    Strike,
 )
 from x402sim.suite.wire import Reply, Request, as_json
 
@@ -73,13 +82,14 @@ def _before(slug: str, title: str, status: int, where: Where) -> Row:
     return Row(
         section="send",
         slug=slug,
+        starts=REFUSED,
         story=Story(first=first, elsewhere=_asks_for_the_thief),
         demands=[nothing(title, SO, texts.CONTROLS)],
     )
 
 
 def _paid(status: int) -> Row:
-    outcome = Outcome(
+    strike = Strike(
         settles=True,
         reply=lambda shop, _: Reply(
             status=status, headers={"Location": shop.other + shop.url[len(shop.origin) :]}
@@ -88,7 +98,7 @@ def _paid(status: int) -> Row:
     return Row(
         section="send",
         slug=f"paid-and-redirected-{status}",
-        story=Story(outcomes=(outcome,)),
+        story=Story(strikes=(strike,)),
         demands=[
             one_price(
                 f"A payment that is answered with a redirect ({status}) goes to no other host",
@@ -115,6 +125,10 @@ PROSE = (
 
 def _prose(shop: Shop) -> str:
     return PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
+
+
+def _elsewhere(shop: Shop, url: str) -> str:
+    return url.replace(shop.origin, shop.other)
 
 
 def _in_prose(shop: Shop, _: Request) -> Reply:
@@ -162,7 +176,21 @@ ROWS = [
     ),
     Row(
         section="send",
+        slug="resource-elsewhere",
+        story=Story(resource=_elsewhere, elsewhere=_asks_for_the_thief),
+        absent=only([PaymentFlow.V1, PaymentFlow.V2], "its resource is no URL"),
+        demands=[
+            one_price(
+                "A resource that the 402 names at another host is not paid there",
+                SO,
+                texts.CONTROLS,
+            )
+        ],
+    ),
+    Row(
+        section="send",
         slug="asked-in-prose",
+        starts=REFUSED,
         story=Story(first=_in_prose, elsewhere=_asks_for_the_thief),
         demands=[
             nothing(
@@ -195,8 +223,9 @@ ROWS = [
         Row(
             section="send",
             slug=f"asked-with-{status}",
+            starts=REFUSED,
             story=Story(first=_refused(status)),
-            absent=only([Way.V1, Way.V2], "it is the status of the standard's 402"),
+            absent=only([PaymentFlow.V1, PaymentFlow.V2], "it is the status of the standard's 402"),
             demands=[
                 Demand(
                     title=f"Requirements in a {status} are not paid: 402 asks for a payment",

@@ -10,19 +10,20 @@ from dataclasses import replace
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     OURS,
+    REFUSED,
     Demand,
-    Fault,
     Row,
+    Violation,
     nothing,
     one_price,
 )
 from x402sim.suite.payer.play import CAP_BASE, Played
-from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story, Way
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
 DAY_S = 86_400
 NAMED = "a deposit is what the payer names, not what the shop asks"
-_OUTSIDE = {Way.SESSION: NAMED}
+_OUTSIDE = {PaymentFlow.SESSION: NAMED}
 
 
 def one(change: Callable[[Shop, Offer], Offer]) -> Story:
@@ -34,11 +35,11 @@ def _extra(right: Offer, **more: object) -> Offer:
     return replace(right, extra={**right.extra, **more})
 
 
-def _ends_within_a_day(played: Played) -> Fault | None:
+def _ends_within_a_day(played: Played) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
         if ends_s > DAY_S:
-            return Fault(
+            return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
                 loss_base=0,
@@ -57,6 +58,7 @@ _NO_EXTRA = "the specification's 402 has no `extra`"
 ROWS = [
     Row(
         section="sign",
+        starts=REFUSED,
         slug="price-over-cap",
         story=one(lambda _, right: replace(right, amount=str(CAP_BASE + 1))),
         absent=_OUTSIDE,
@@ -64,6 +66,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="price-huge",
         story=one(lambda _, right: replace(right, amount=str(2**255))),
         absent=_OUTSIDE,
@@ -71,6 +74,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="decimals",
         story=one(lambda _, right: _extra(replace(right, amount=str(10**16)), decimals=18)),
         absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
@@ -84,6 +88,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="whole-tokens",
         story=one(
             lambda _, right: replace(right, amount="1", extra={**right.extra, "unit": "USDC"})
@@ -100,6 +105,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="fraction",
         story=one(lambda _, right: replace(right, amount="1.5")),
         absent=_OUTSIDE,
@@ -114,6 +120,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="asset",
         story=one(lambda _, right: replace(right, asset=OTHER_TOKEN)),
         absent=_OUTSIDE,
@@ -127,6 +134,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="network",
         story=one(lambda shop, right: replace(right, network=shop.other_chain)),
         absent=_OUTSIDE,
@@ -140,6 +148,21 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
+        slug="domain-in-extra",
+        story=one(lambda _, right: _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN)),
+        absent=_OUTSIDE | dict.fromkeys(OURS, _NO_EXTRA),
+        demands=[
+            one_price(
+                "An `extra` that names another chain and contract does not change what is signed",
+                "the offer's network and asset say where money moves, and so does the task",
+                texts.DOMAIN,
+            )
+        ],
+    ),
+    Row(
+        section="sign",
+        starts=REFUSED,
         slug="name-of-domain",
         story=Story(
             offers=lambda _, right: [
@@ -159,6 +182,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="window-of-years",
         story=one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S)),
         absent=_OUTSIDE,
@@ -176,6 +200,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="scheme",
         story=one(lambda _, right: replace(right, scheme="upto")),
         absent=_OUTSIDE,
@@ -190,6 +215,7 @@ ROWS = [
     ),
     Row(
         section="sign",
+        starts=REFUSED,
         slug="free-money",
         story=one(lambda _, right: replace(right, amount="-10000")),
         absent=_OUTSIDE,

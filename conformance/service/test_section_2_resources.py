@@ -96,8 +96,8 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
             str(record.get(name)).lower() for name in ("from_address", "tx_hash")
         )
         expect("from_address", from_address, paid.payer.address.lower())
-        told = str(paid.receipt.at(probe.target.receipt.tx_hash)).lower()
-        expect("tx_hash", tx_hash, told)
+        in_receipt = str(paid.receipt.at(probe.target.receipt.tx_hash)).lower()
+        expect("tx_hash", tx_hash, in_receipt)
 
 
 @check(

@@ -370,10 +370,10 @@ async def requirements_end(probe: Probe) -> None:
 
 
 def _timeout_s(challenge: Challenge) -> int:
-    told = challenge.requirements.get("maxTimeoutSeconds")
-    seconds = whole(told)
+    offered = challenge.requirements.get("maxTimeoutSeconds")
+    seconds = whole(offered)
     if seconds is None or seconds <= SOON_S:
-        raise Inconclusive(f"the requirements are valid for {told!r} seconds")
+        raise Inconclusive(f"the requirements are valid for {offered!r} seconds")
     return seconds
 
 

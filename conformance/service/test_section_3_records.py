@@ -101,5 +101,5 @@ async def the_indexer_updates_block_and_status(probe: Probe) -> None:
 
     look = partial(record_of, probe, paid)
     record = await probe.eventually(look, turn_s(probe.setting), is_indexed)
-    told = {name: record.get(name) for name in ("block_number", "status")}
-    require("a block_number and a status", is_indexed(record), told)
+    fields = {name: record.get(name) for name in ("block_number", "status")}
+    require("a block_number and a status", is_indexed(record), fields)

@@ -1,7 +1,7 @@
 """Every reader of answers, in a process of its own, against every hostile habit.
 
-`python -m tests.bounded.readers READERS URL DEADLINE_S [HABIT...]` prints one JSON line a reader
-(of those with these prefixes) and habit: what was raised, the seconds, and the peak of memory so far.
+`python -m tests.bounded.readers URL DEADLINE_S [READER HABIT...]` prints one JSON line for each pair:
+what was raised, the seconds, and the peak of memory so far.
 A reader that raises anything that it does not document ends the process.
 """
 
@@ -17,7 +17,6 @@ from typing import Any
 
 import httpx
 
-from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Settings, Wallet, World
 from x402sim.http.bounded import Limits
@@ -157,37 +156,31 @@ DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Incon
               NotReady, ConnectionError)  # fmt: skip
 
 
-def chosen(names: str) -> list[str]:
-    """Return the readers with these prefixes, which commas separate."""
-    return [reader for reader in READERS if reader.startswith(tuple(names.split(",")))]
-
-
 def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(reader: str, url: str, deadline_s: float, habits: list[str]) -> None:
-    for habit in habits:
-        started = time.monotonic()
-        raised = "nothing"
-        try:
-            done = READERS[reader](f"{url}/{habit}", deadline_s)
-            if inspect.isawaitable(done):
-                asyncio.run(done)  # type: ignore[arg-type]
-        except DOCUMENTED as error:
-            raised = f"{type(error).__name__}: {error}"[:300]
-        told = {
-            "reader": reader,
-            "habit": habit,
-            "raised": raised,
-            "seconds": round(time.monotonic() - started, 2),
-            "peak_mib": peak_mib(),
-        }
-        print(json.dumps(told), flush=True)
+def measure(reader: str, url: str, deadline_s: float, habit: str) -> None:
+    started = time.monotonic()
+    raised = "nothing"
+    try:
+        done = READERS[reader](f"{url}/{habit}", deadline_s)
+        if inspect.isawaitable(done):
+            asyncio.run(done)  # type: ignore[arg-type]
+    except DOCUMENTED as error:
+        raised = f"{type(error).__name__}: {error}"[:300]
+    told = {
+        "reader": reader,
+        "habit": habit,
+        "raised": raised,
+        "seconds": round(time.monotonic() - started, 2),
+        "peak_mib": peak_mib(),
+    }
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
-    names, at, within_s, *some = sys.argv[1:]
+    at, within_s, *pairs = sys.argv[1:]
     print(json.dumps({"peak_mib": peak_mib()}), flush=True)
-    for each in chosen(names):
-        measure(each, at, float(within_s), some or list(HABITS))
+    for each, habit in zip(pairs[::2], pairs[1::2], strict=True):
+        measure(each, at, float(within_s), habit)

@@ -65,7 +65,10 @@ WRONG = [
     ("serve --accounts x", "'--accounts': a whole number is wanted, not 'x'"),
     ("serve --allow-origin localhost:3000", "--allow-origin 'localhost:3000'"),
     ("serve --allow-origin null", "--allow-origin 'null'"),
-    *((f"serve --block-time {x}", "time is 0.01 to 86400") for x in ("0", "-1", "nan", "inf")),
+    *(
+        (f"serve --block-time {x}", "a number from 0.01 to 86400")
+        for x in ("0", "-1", "nan", "inf")
+    ),
     ("serve --control-token ''", "the control token is empty"),
     ("serve --db /", "--db /: a file is wanted, and this is a folder"),
     ("serve --db no/such/folder.db", "--db no/such/folder.db: there is no folder no/such"),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.runner import assert_misuse, run
 from tests.serve.driver import Running
-from tests.serve.test_page import told
+from tests.serve.test_page import next_message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "replay.ndjson"
 
@@ -30,7 +30,7 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
             assert http.get(url, headers={"Host": "evil.example"}).status_code == 403
             with http.stream("GET", f"{url}/events") as answer:
                 lines = answer.iter_lines()
-                _, (_, events) = told(lines), told(lines)
+                _, (_, events) = next_message(lines), next_message(lines)
                 assert (events[0]["event"], events[-1]["event"]) == ("begin", "end")
                 assert running.end(signal.SIGINT) == 0
         assert running.errors() == ""

@@ -612,7 +612,7 @@ def control(chains: BothChains) -> None:
 MUST_FAIL = (*FORGERIES, "the other type", "another nonce", "ended a second ago")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(at_length(600, 3600))
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
 @pytest.mark.parametrize(
     "runs",

@@ -84,15 +84,15 @@ def test_the_pending_state_is_that_after_the_waiting_transactions(pool: Pool) ->
     pool.send(2, to=checksum(TOKEN), value=0, data=payment(value=7), gas=200_000)
     pool.send(5)
 
-    def told(tag: str) -> tuple[int, ...]:
+    def by_tag(tag: str) -> tuple[int, ...]:
         asked = ("eth_getBalance", TO, tag), ("eth_call", BALANCE, tag)
         return (*(int(pool.ask(*each), 16) for each in asked),)
 
-    assert (told("latest"), told("pending")) == ((0, 0), (3, 7))
+    assert (by_tag("latest"), by_tag("pending")) == ((0, 0), (3, 7))
     assert pool.counts() == (4, 1, 0, 4)
     assert len(pool.ask("eth_getBlockByNumber", "pending", False)["transactions"]) == 4
     pool.driver.mine()
-    assert (told("latest"), told("pending")) == ((3, 7), (3, 7))
+    assert (by_tag("latest"), by_tag("pending")) == ((3, 7), (3, 7))
 
 
 def test_what_waits_is_told_by_sender_and_nonce(pool: Pool) -> None:

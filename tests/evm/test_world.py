@@ -38,7 +38,7 @@ def anvil_at_hand(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(program))
 
 
-def told(run: Run) -> list[str]:
+def journal_lines(run: Run) -> list[str]:
     """Return a journal as lines that do not depend on whose chain and token it was.
 
     Hashes are numbered in the order they appear. The gas is left out, and a revert reason is only
@@ -82,7 +82,7 @@ def test_a_scenario_is_the_same_on_anvil_event_by_event(scenario: Scenario):
         assert run.reason.startswith("in-process on anvil does not offer Circle's token")
         return
     assert run.outcome == "passed", run.reason
-    assert told(run) == told(World(chain="ledger").play(scenario))
+    assert journal_lines(run) == journal_lines(World(chain="ledger").play(scenario))
 
 
 def test_the_same_seed_gives_the_same_journal():
@@ -99,7 +99,7 @@ def test_blocks_on_a_pace_of_their_own():
 
     runs = [World(chain=chain, block_time_s=5).play(story) for chain in ("anvil", "ledger")]
     assert [run.outcome for run in runs] == ["passed", "passed"]
-    assert told(runs[0]) == told(runs[1])
+    assert journal_lines(runs[0]) == journal_lines(runs[1])
 
 
 @pytest.mark.parametrize("by", ["/_sim/mining", "evm_setAutomine"])
@@ -179,9 +179,9 @@ def test_a_websocket_tells_of_the_nodes_blocks(server: LocalServer):
         names = {to.ask("eth_subscribe", kind)["result"]: kind for kind in kinds}
         head = other.ask("eth_subscribe", "newHeads")["result"]
         receipt = pay(server, 4).receipts[0]
-        told = [to.next() for _ in range(4)]
-        assert sorted(names[name] for name, _ in told) == sorted([*kinds, "logs"])
-        by_kind = {names[name]: it for name, it in told}
+        sent = [to.next() for _ in range(4)]
+        assert sorted(names[name] for name, _ in sent) == sorted([*kinds, "logs"])
+        by_kind = {names[name]: it for name, it in sent}
         assert by_kind["newPendingTransactions"] == by_kind["logs"]["transactionHash"]
         assert by_kind["logs"]["transactionHash"] == receipt.tx_hash
         assert by_kind["logs"]["blockHash"] == by_kind["newHeads"]["hash"]

@@ -15,7 +15,10 @@ from x402sim.cli import app
 from x402sim.experiments import drive
 
 GRID: dict[str, Any] = {"n": [1, 2]}
-pytestmark = pytest.mark.filterwarnings("ignore::Warning")  # of distributed's own
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::Warning"),  # of distributed's own
+    pytest.mark.thorough,  # a cluster of two processes takes seconds to start
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,6 @@ def client() -> Iterator[Any]:
         yield client
 
 
-@pytest.mark.thorough
 def test_a_worker_that_is_killed_midway_changes_nothing(client: Any, tmp_path: Path) -> None:
     """A worker is killed after it has played a point, before it can say so."""
     made, killed = tmp_path / "made", tmp_path / "killed"

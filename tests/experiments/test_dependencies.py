@@ -251,6 +251,7 @@ def test_a_story_in_a_file_that_is_named_counts(tmp_path: Path) -> None:
         played(ran(source), out)
 
 
+@pytest.mark.thorough
 def test_the_guides_own_study_with_another_policy(tmp_path: Path) -> None:
     (study,) = re.findall(r"```python\n(.*?unserved.*?)```", GUIDE.read_text(), re.DOTALL)[:1]
     head = study.partition("if __name__")[0]
@@ -317,6 +318,7 @@ def experiment(n, seed): return len(VALUES)
 """
 
 
+@pytest.mark.thorough
 def test_digests_do_not_depend_on_the_process(tmp_path: Path) -> None:
     file = tmp_path / "study.py"
     file.write_text(

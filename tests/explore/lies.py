@@ -16,23 +16,23 @@ _ON_CHAIN = {"blockNumber": "0x1", "status": "0x1", "blockHash": "0x" + "ab" * 3
 def fault_of(world: LiveWorld, book: Book, payer: str, lie: Lie) -> Fault:
     """Return the fault that tells a lie; `payer` is the address that it is about."""
 
-    def told(victim: str, body: Any, contains: str = "", path: str = "", **how: Any) -> Fault:
+    def fault(victim: str, body: Any, contains: str = "", path: str = "", **how: Any) -> Fault:
         text = encode(body).decode()
         common = {"does": "answer", "status": 200, "body": text, "times": lie.times}
         return Fault(victim=victim, path=path, contains=contains, **common, **how)
 
     def on_chain(action: str, result: Any) -> Fault:
-        return told("explorer", {"jsonrpc": "2.0", "id": 1, "result": result}, action)
+        return fault("explorer", {"jsonrpc": "2.0", "id": 1, "result": result}, action)
 
     match lie.lie:
         case "valid is invalid":
             answer = cronos.VerifyAnswer(False, "Invalid EIP-3009 signature")
-            return told("facilitator", answer, path="/verify")
+            return fault("facilitator", answer, path="/verify")
         case "invalid is valid":
-            return told("facilitator", cronos.VerifyAnswer(True, None), path="/verify")
+            return fault("facilitator", cronos.VerifyAnswer(True, None), path="/verify")
         case "invented hash" | "hash of another payment":
             settled = _settled(world, book, payer, lie)
-            return told("facilitator", settled, f'"{lie.amount_base}"', "/settle")
+            return fault("facilitator", settled, f'"{lie.amount_base}"', "/settle")
         case "failed though moved" | "failed and not moved":
             failed = cronos.Failed(
                 x402_version=cronos.VERSION,
@@ -41,7 +41,7 @@ def fault_of(world: LiveWorld, book: Book, payer: str, lie: Lie) -> Fault:
                 error=lie.error,
             )
             moved = lie.lie == "failed though moved"
-            return told("facilitator", failed, path="/settle", work_done=moved)
+            return fault("facilitator", failed, path="/settle", work_done=moved)
         case "transaction unknown":
             return on_chain("eth_get", None)
         case "transaction reverted":

@@ -17,17 +17,18 @@ from tests.explore.worlds import worlds
 from tests.money import Law
 
 
-def told(found: Found) -> str:
+def describe(found: Found) -> str:
     return "\n".join(failure(*each) for each in found.failures.values())
 
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_short_campaign_of_a_fresh_seed_holds(adversary: bool) -> None:
     found = run(Batch(random.getrandbits(32), BATCH, adversary))
-    assert not found.failures, told(found)
+    assert not found.failures, describe(found)
     assert (found.runs, found.outcomes["served"] > 0) == (BATCH, True)
 
 
+@pytest.mark.thorough
 def test_the_command_plays_the_same_worlds_in_its_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

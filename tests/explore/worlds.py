@@ -32,7 +32,7 @@ from tests.explore.case import (
 )
 from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
-from x402sim.world.transport.faults import Callers, Fault, FaultKind
+from x402sim.world.transport.faults import Callers, Fault, FaultType
 
 _OFFSETS_S = (0.0, 0.01, 0.06, 0.2, 0.5, 1.0, 3.0, 6.0, 12.0, 20.0, 40.0, 70.0, 150.0, 299.0, 310.0)
 """How long after a purchase something happens to it: within its exchanges, and much later."""
@@ -164,7 +164,7 @@ def _happening(draw: DrawFn, town: _Town, purchases: list[Purchase]) -> list[Ste
 def _fault(draw: DrawFn, at_s: float, about: Purchase, _: _Town) -> Step:
     part = draw(often({"facilitator": 8, "service": 5, "rpc": 5, "explorer": 2}))
     does = draw(
-        one_of(*(kind for kind in get_args(FaultKind) if part != "service" or kind != "answer"))
+        one_of(*(kind for kind in get_args(FaultType) if part != "service" or kind != "answer"))
     )
     details: dict[str, Any] = {}
     if does.startswith("delay"):

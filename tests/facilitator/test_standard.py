@@ -29,7 +29,7 @@ from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import MAINNET, TESTNET
-from x402sim.protocol.rules import STANDARD, Invalid
+from x402sim.protocol.rules import STANDARD, InvalidReason
 from x402sim.protocol.x402 import exact_payload
 from x402sim.protocol.x402_reasons import (
     INVALID_PAYLOAD,
@@ -141,31 +141,31 @@ OTHER_SIGNER = (
     f"signer: wanted {ALICE.address}, got {MALLORY.address}, in the domain name "
     f"{TESTNET.token_name}, version 1, chainId 338, verifyingContract {OURS}"
 )
-UNFIT: list[tuple[dict[str, Any], Invalid, str]] = [
-    ({"scheme": "upto"}, Invalid.SCHEME, "scheme: wanted exact, got upto"),
-    ({"paid": {"scheme": "upto"}}, Invalid.SCHEME, "scheme: wanted exact, got upto"),
-    ({"network": "eip155:1"}, Invalid.NETWORK, "network: wanted {network}, got eip155:1"),
-    ({"paid": {"network": "base"}}, Invalid.NETWORK, "network: wanted {network}, got base"),
-    ({"asset": MAINNETS}, Invalid.ASSET, f"asset: wanted {OURS}, got {MAINNETS}"),
-    ({"payTo": OTHER}, Invalid.RECIPIENT, f"to: wanted {OTHER}, got {SHOP.address}"),
-    (asks("10001"), Invalid.AMOUNT, "value: wanted 10001, got 10000"),
-    ({"by": MALLORY}, Invalid.SIGNATURE, OTHER_SIGNER),
-    ({"signature": b"\x01" * 64}, Invalid.SIGNATURE, "ECRecover: invalid signature length"),
-    ({"extra": None}, Invalid.DOMAIN, "extra: wanted name and version, got neither"),
-    (in_domain(version=None), Invalid.DOMAIN, "extra: wanted name and version, got name"),
+UNFIT: list[tuple[dict[str, Any], InvalidReason, str]] = [
+    ({"scheme": "upto"}, InvalidReason.SCHEME, "scheme: wanted exact, got upto"),
+    ({"paid": {"scheme": "upto"}}, InvalidReason.SCHEME, "scheme: wanted exact, got upto"),
+    ({"network": "eip155:1"}, InvalidReason.NETWORK, "network: wanted {network}, got eip155:1"),
+    ({"paid": {"network": "base"}}, InvalidReason.NETWORK, "network: wanted {network}, got base"),
+    ({"asset": MAINNETS}, InvalidReason.ASSET, f"asset: wanted {OURS}, got {MAINNETS}"),
+    ({"payTo": OTHER}, InvalidReason.RECIPIENT, f"to: wanted {OTHER}, got {SHOP.address}"),
+    (asks("10001"), InvalidReason.AMOUNT, "value: wanted 10001, got 10000"),
+    ({"by": MALLORY}, InvalidReason.SIGNATURE, OTHER_SIGNER),
+    ({"signature": b"\x01" * 64}, InvalidReason.SIGNATURE, "ECRecover: invalid signature length"),
+    ({"extra": None}, InvalidReason.DOMAIN, "extra: wanted name and version, got neither"),
+    (in_domain(version=None), InvalidReason.DOMAIN, "extra: wanted name and version, got name"),
     (
         in_domain(name="USDC"),
-        Invalid.DOMAIN_NAME,
+        InvalidReason.DOMAIN_NAME,
         f"extra.name: wanted {TESTNET.token_name}, got USDC",
     ),
-    (in_domain(version="2"), Invalid.DOMAIN_VERSION, "extra.version: wanted 1, got 2"),
+    (in_domain(version="2"), InvalidReason.DOMAIN_VERSION, "extra.version: wanted 1, got 2"),
     (
         {"auth": LATE},
-        Invalid.LATE,
+        InvalidReason.LATE,
         f"validBefore is {NOW_S + 5}, {CLOCK}; at least 6 s must be left",
     ),
-    ({"auth": EARLY}, Invalid.EARLY, f"validAfter is {NOW_S}, {CLOCK}"),
-    ({"signature": WRAPPED}, Invalid.UNDEPLOYED, Invalid.UNDEPLOYED.value),
+    ({"auth": EARLY}, InvalidReason.EARLY, f"validAfter is {NOW_S}, {CLOCK}"),
+    ({"signature": WRAPPED}, InvalidReason.UNDEPLOYED, InvalidReason.UNDEPLOYED.value),
 ]
 """What does not fit, why, and what is said of it."""
 
@@ -174,7 +174,7 @@ UNFIT: list[tuple[dict[str, Any], Invalid, str]] = [
 @VERSIONS
 @pytest.mark.parametrize(("changes", "why", "told"), UNFIT)
 def test_what_does_not_fit_is_refused_in_200(
-    desk: Desk, changes: dict[str, Any], why: Invalid, told: str, version: int, path: str
+    desk: Desk, changes: dict[str, Any], why: InvalidReason, told: str, version: int, path: str
 ) -> None:
     answer = desk.post(path, asking(version, **changes))
     told = told.format(network=WANTED[version]["network"])
@@ -383,7 +383,7 @@ def test_the_words_are_those_of_section_9_in_version_1() -> None:
             "undeployed_smart_wallet",  # of the list of version 1's libraries
         )),
     }  # fmt: skip
-    said = {x402_reasons.invalid_reason(1, why) for why in Invalid}
+    said = {x402_reasons.invalid_reason(1, why) for why in InvalidReason}
     said |= {x402_reasons.NONCE_USED[1], x402_reasons.FUNDS, x402_reasons.STATE}
     assert said <= known
 

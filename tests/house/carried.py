@@ -18,7 +18,7 @@ OF_DOCSTRINGS = "python"
 """The page of the guide that shows the first sentences of docstrings."""
 
 
-def told() -> dict[str, Any]:
+def facts() -> dict[str, Any]:
     """Return commands, frames, pages, scenarios, checks and clauses, in words."""
     frames = {name: table(Journal()) for name, table in TABLES.items()}
     return {
@@ -34,12 +34,12 @@ def told() -> dict[str, Any]:
             (each.name, each.title, each.covers, each.needs, each.description) for each in shipped()
         ],
         "checks": [
-            (each.name, each.title, each.level, each.ground.told, each.needs)
+            (each.name, each.title, each.level, each.ground.lines, each.needs)
             for each in all_checks()
         ],
-        "clauses": [(each.id, each.text, each.kept_by, each.ground.told) for each in CLAUSES],
+        "clauses": [(each.id, each.text, each.kept_by, each.ground.lines) for each in CLAUSES],
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(told(), indent=1))
+    print(json.dumps(facts(), indent=1))

@@ -111,7 +111,7 @@ def clauses() -> str:
     """Return every clause with the sentences that it comes from and its code."""
     about = "The clauses of the specification in our words, by section, each with its code."
     rows = [
-        (f"`{c.id}`", c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), f"`{c.kept_by}`")
+        (f"`{c.id}`", c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.lines)), f"`{c.kept_by}`")
         for c in CLAUSES
     ]  # fmt: skip
     titles = ("clause", "level", "text", "ground", "kept by")

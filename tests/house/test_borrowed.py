@@ -10,9 +10,9 @@ import inspect
 import json
 import pkgutil
 import re
-import textwrap
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -32,21 +32,19 @@ INSTALLED = {".venv", "node_modules"}
 """What the interop tests install for the programs of others."""
 
 
-def sources() -> dict[str, ast.Module]:
-    """Return what we wrote in Python, by its path: the package and all that comes with it.
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """Yield what we wrote in Python, with its path: the package and all that comes with it.
 
     Nothing keeps them: a million nodes are five seconds to parse, and more for each collector's walk.
     """
-    found = {}
     for folder in ("x402sim", "scenarios", "conformance", "tests"):
         for file in (ROOT / folder).rglob("*.py"):
             if not INSTALLED & set(file.parts):
-                found[str(file.relative_to(ROOT))] = ast.parse(file.read_text(encoding="utf-8"))
+                yield str(file.relative_to(ROOT)), ast.parse(file.read_text(encoding="utf-8"))
     for file in (ROOT / "notebooks").glob("*.ipynb"):
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        found[f"notebooks/{file.name}"] = ast.parse("\n".join(code))
-    return found
+        yield f"notebooks/{file.name}", ast.parse("\n".join(code))
 
 
 def is_private(name: str) -> bool:
@@ -76,8 +74,8 @@ def borrowed(tree: ast.AST, ours: set[str], *, runs_code: bool = False) -> Itera
     for node in ast.walk(tree):
         names: list[str] = []
         match node:
-            case ast.Attribute(value=value, attr=name) if ast.unparse(value) not in ITSELF:
-                names = [name]
+            case ast.Attribute(value=value, attr=name) if is_private(name):
+                names = [] if ast.unparse(value) in ITSELF else [name]
             case ast.Import(names=imported):
                 names = [part for each in imported for part in each.name.split(".")]
             case ast.ImportFrom(module=module, names=imported):
@@ -110,14 +108,20 @@ def test_what_is_borrowed_is_seen(code: str) -> None:
 
 def test_no_private_name_of_others_is_used() -> None:
     """Tests may look into any file of the kit, and run code that they make."""
-    trees = sources()
-    all_ours = {name for tree in trees.values() for name in defined(tree)}
-    found = []
-    for path, tree in trees.items():
+    all_ours: set[str] = set()
+    taken: dict[str, list[str]] = {}
+    for path, tree in sources():
+        ours = set(defined(tree))
+        all_ours |= ours
         is_test = path.startswith("tests/")
-        ours = all_ours if is_test else set(defined(tree))
         runs_code = is_test or ROOT / path == PLAYS_FILES
-        found += [f"{path}:{each}" for each in borrowed(tree, ours, runs_code=runs_code)]
+        taken[path] = [*borrowed(tree, set() if is_test else ours, runs_code=runs_code)]
+    found = [
+        f"{path}:{each}"
+        for path, names in taken.items()
+        for each in names
+        if not (path.startswith("tests/") and each.rpartition(" ")[2] in all_ours)
+    ]
     assert found == []
 
 
@@ -125,16 +129,41 @@ def test_no_private_name_of_others_is_used() -> None:
 
 
 @cache
+def classes(file: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a file by their qualified names, the first of a name."""
+    found: dict[str, ast.ClassDef] = {}
+
+    def look(node: ast.AST, within: str) -> None:
+        for each in ast.iter_child_nodes(node):
+            match each:
+                case ast.ClassDef(name=name):
+                    found.setdefault(within + name, each)
+                    look(each, f"{within}{name}.")
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    look(each, f"{within}{name}.<locals>.")
+                case ast.stmt():
+                    look(each, within)
+
+    look(ast.parse(Path(file).read_bytes()), "")
+    return found
+
+
+@cache
 def named(kind: type) -> set[str]:
     """Return the private names in a class: its own and those of its objects."""
     try:
-        written = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError):  # it is written in C, or by another class
+        file = inspect.getsourcefile(kind)
+    except TypeError:  # it is written in C
+        file = None
+    written = file and classes(file).get(kind.__qualname__)
+    if not written:  # or by another class
         return set(filter(is_private, vars(kind)))
     of_self = {
         node.attr
         for node in ast.walk(written)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ITSELF
+        if isinstance(node, ast.Attribute)
+        and is_private(node.attr)
+        and ast.unparse(node.value) in ITSELF
     }
     return set(filter(is_private, of_self | set(defined(written))))
 

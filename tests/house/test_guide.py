@@ -33,7 +33,7 @@ def text(page: str, ending: str = ".md") -> str:
 
 TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
-    "judging-payers": ["tests/suite_payer/test_judging.py"],
+    "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,

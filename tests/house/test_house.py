@@ -27,7 +27,7 @@ def run(*command: str) -> str:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, x402sim, x402sim.cli, x402sim.world.server.serve; "
+    code = "import sys, x402sim, x402sim.cli, x402sim.world.server.local; "
     code += f"print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run(sys.executable, "-c", code).strip() == "[]"
 
@@ -88,9 +88,8 @@ READS = {
     "text/times.py": "times in text of other parties",
     "world/loop.py": "the line of a library that imports a user's file in the place of another",
     "world/server/connection.py": "header names",
-    "world/server/listen.py": "hosts and origins",
     "world/server/log.py": "messages, and secrets in headers",
-    "world/server/serve.py": "origins",
+    "world/server/origins.py": "hosts and origins",
     "world/play.py": "a warning of Python",
     "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",

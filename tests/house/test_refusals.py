@@ -16,10 +16,11 @@ from x402sim.spec.decisions import Decisions, alternatives
 TABLE = PACKAGE / "protocol" / "refusals.py"
 ERRORS = [*Refusal, *RequestError]
 OTHERS_WORDS = {
-    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py", PACKAGE / "suite" / "facilitator" / "texts.py", *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
+    PACKAGE / "spec", PACKAGE / "suite" / "facilitator" / "texts.py", PACKAGE / "protocol" / "cronos.py",
+    *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
 }  # fmt: skip
-"""Quotes of the specification and of other public texts, the errors of a facilitator that are worded like ours, and pages of the
-guide that are written from code, or compared with a log or a scenario."""
+"""Quotes of the specification and of other public texts, the errors of a facilitator that are worded
+like ours, and pages of the guide that are written from code, or compared with a log or a scenario."""
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
 

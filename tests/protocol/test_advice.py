@@ -5,7 +5,7 @@ import pytest
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol import cronos, x402_reasons
 from x402sim.protocol.advice import ADVICE, advice_for
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 
 
 def test_every_mistake_has_its_advice() -> None:
@@ -16,14 +16,14 @@ def test_every_mistake_has_its_advice() -> None:
 @pytest.mark.parametrize(
     ("told", "name"),
     [
-        (cronos.invalid_reason(Invalid.AMOUNT, "5000"), "amount"),
-        (x402_reasons.invalid_reason(1, Invalid.AMOUNT), "amount"),
-        (x402_reasons.invalid_reason(2, Invalid.AMOUNT), "amount"),
-        (x402_reasons.invalid_reason(2, Invalid.EARLY), "not-yet-valid"),
+        (cronos.invalid_reason(InvalidReason.AMOUNT, "5000"), "amount"),
+        (x402_reasons.invalid_reason(1, InvalidReason.AMOUNT), "amount"),
+        (x402_reasons.invalid_reason(2, InvalidReason.AMOUNT), "amount"),
+        (x402_reasons.invalid_reason(2, InvalidReason.EARLY), "not-yet-valid"),
         (x402_reasons.NONCE_USED[2], "replay"),
         ("Invalid EIP-3009 signature; signer: wanted 0x1, got 0x2", "signature"),
         ("Invalid EIP-3009 signature; signed in another domain: version", "domain"),
-        (x402_reasons.invalid_reason(1, Invalid.ASSET), None),  # or another domain
+        (x402_reasons.invalid_reason(1, InvalidReason.ASSET), None),  # or another domain
         (x402_reasons.NONCE_USED[1], None),  # or any other state
     ],
 )

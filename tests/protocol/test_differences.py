@@ -11,14 +11,16 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import difference
 from x402sim.protocol.eip3009 import Domain
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 
 OURS = TESTNET.domain
 
 
-def told(domain: Domain) -> str:
+def difference_to(domain: Domain) -> str:
     """What is said of a signature in this domain."""
-    return difference(Invalid.SIGNATURE, paying(signature=signed_elsewhere(AUTH, domain, KEY)))
+    return difference(
+        InvalidReason.SIGNATURE, paying(signature=signed_elsewhere(AUTH, domain, KEY))
+    )
 
 
 ELSEWHERE = {name: getattr(BASE_SEPOLIA.domain, name) for name in Domain.__struct_fields__}
@@ -40,7 +42,7 @@ def test_a_domain_that_wallets_sign_by_mistake_is_named(changes: dict[str, Any])
     signed = replace(OURS, **changes)
     pairs = zip(shown(OURS).items(), shown(signed).values(), strict=True)
     says = [f"{name}: wanted {ours}, got {got}" for (name, ours), got in pairs if ours != got]
-    assert told(signed) == f"signed in another domain: {', '.join(says)}"
+    assert difference_to(signed) == f"signed in another domain: {', '.join(says)}"
 
 
 def shown(domain: Domain) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def shown(domain: Domain) -> dict[str, Any]:
 
 
 def test_any_other_signature_is_told_with_its_signer_and_the_domain_that_was_wanted() -> None:
-    said = told(replace(OURS, name="Nobody's guess"))
+    said = difference_to(replace(OURS, name="Nobody's guess"))
     assert said.startswith(f"signer: wanted {checksum(AUTH.from_)}, got 0x")
     assert said.endswith(
         f", in the domain name {OURS.name}, version 1, chainId 338, "
@@ -58,10 +60,10 @@ def test_any_other_signature_is_told_with_its_signer_and_the_domain_that_was_wan
 
 def test_a_value_of_another_case_is_named_if_it_is_the_only_one() -> None:
     case = paying(scheme="Exact")
-    assert difference(Invalid.SCHEME, case) == "scheme: wanted exact, got Exact"
+    assert difference(InvalidReason.SCHEME, case) == "scheme: wanted exact, got Exact"
 
 
 def test_a_signature_of_a_wrong_form_says_which() -> None:
     case = paying(signature=PAYMENT.signature[:64] + b"\0")
-    assert difference(Invalid.SIGNATURE, case) == "ECRecover: invalid signature 'v' value"
+    assert difference(InvalidReason.SIGNATURE, case) == "ECRecover: invalid signature 'v' value"
     assert GOOD.is_signed_by_payer()

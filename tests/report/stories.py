@@ -148,7 +148,7 @@ class Truth:
         self.gas = sum([(await chain.receipt(tx)).gas_used for tx in moved])
 
 
-def told(story: Story, **wanted: Any) -> tuple[Run, Truth]:
+def play_story(story: Story, **wanted: Any) -> tuple[Run, Truth]:
     """Play a story; return its run, and the truth."""
     truth = Truth()
 
@@ -165,7 +165,7 @@ def told(story: Story, **wanted: Any) -> tuple[Run, Truth]:
 @cache
 def played(name: str) -> tuple[Run, Truth]:
     """Play a story of this module; return its run, and the truth."""
-    run, truth = told(STORIES[NAMES.index(name)], seed=1)
+    run, truth = play_story(STORIES[NAMES.index(name)], seed=1)
     return run.partial, truth
 
 

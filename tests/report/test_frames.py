@@ -22,14 +22,14 @@ _DTYPES = r"((?:Int64|float64|UTC|category|string|bool|, )+) \|"
 
 def documented(table: str) -> dict[str, str]:
     """Return the dtype of each column as the docstring has it; without any, all are Int64."""
-    told: dict[str, str] = {}
+    columns: dict[str, str] = {}
     text = frames.TABLES[table].__doc__ or ""
     for names, dtypes in re.findall(rf"^ *\| ([a-z_, ]+) \|(?: {_DTYPES})?", text, re.MULTILINE):
         default = "float64, UTC" if names == "t_s, at" else "Int64"
-        told.update(zip(names.split(", "), cycle((dtypes or default).split(", ")), strict=False))
-    del told["column"]
+        columns.update(zip(names.split(", "), cycle((dtypes or default).split(", ")), strict=False))
+    del columns["column"]
     return {
-        name: "datetime64[ms, UTC]" if dtype == "UTC" else dtype for name, dtype in told.items()
+        name: "datetime64[ms, UTC]" if dtype == "UTC" else dtype for name, dtype in columns.items()
     }
 
 
@@ -39,7 +39,7 @@ def raw(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def told(name: str) -> list[events.Event]:
+def events_of(name: str) -> list[events.Event]:
     """Return the events of a story."""
     return [entry.event for entry in run(name).journal]
 
@@ -59,11 +59,14 @@ def test_the_stories_went_as_they_should() -> None:
 def test_columns_and_dtypes_are_as_documented_whatever_happened(
     table: str, name: str | None
 ) -> None:
-    frame, told = frames.TABLES[table](run(name).journal if name else Journal()), documented(table)
+    frame, columns = (
+        frames.TABLES[table](run(name).journal if name else Journal()),
+        documented(table),
+    )
     if table == "costs":
-        del told["fee"]  # these worlds have no price of a coin
-    assert list(frame.columns) == list(told)
-    assert {str(column): str(dtype) for column, dtype in frame.dtypes.items()} == told
+        del columns["fee"]  # these worlds have no price of a coin
+    assert list(frame.columns) == list(columns)
+    assert {str(column): str(dtype) for column, dtype in frame.dtypes.items()} == columns
 
 
 def test_every_unit_is_in_the_attrs_of_its_frame() -> None:
@@ -191,13 +194,13 @@ def test_every_status_is_distinguished() -> None:
 
 def test_a_payment_that_can_never_be_mined_has_failed() -> None:
     payment_id = run("pending").payments["payment_id"][0]
-    journal = journal_of(*told("pending"), events.PaymentFailed(payment_id=payment_id))
+    journal = journal_of(*events_of("pending"), events.PaymentFailed(payment_id=payment_id))
     assert list(frames.payments(journal)["status"]) == ["failed", "pending"]
 
 
 def test_without_the_services_events_the_payers_are_believed() -> None:
     payers = ("world", "alice", "mallory")
-    journal = journal_of(*(each for each in told("replayed") if each.actor in payers))
+    journal = journal_of(*(each for each in events_of("replayed") if each.actor in payers))
     seen, known = frames.payments(journal), run("replayed").payments
     assert list(seen["status"]) == list(known["status"])
     assert list(seen["tx"].dropna()) == list(known["tx"].dropna())
@@ -220,7 +223,9 @@ def test_sessions_add_up_and_are_the_databases() -> None:
 
 
 def test_a_session_ends_with_its_deposit() -> None:
-    before = takewhile(lambda each: not isinstance(each, events.SessionDebited), told("sessions"))
+    before = takewhile(
+        lambda each: not isinstance(each, events.SessionDebited), events_of("sessions")
+    )
     failed = events.PaymentFailed(payment_id=run("sessions").payments["payment_id"][0])
     journal = journal_of(*before, failed, events.SessionsExpired(count=1), took_ms=1000)
     frame = frames.sessions(journal).iloc[2:]

@@ -7,7 +7,7 @@ from functools import cache
 import pandas as pd
 import pytest
 
-from tests.report.stories import Truth, run, told
+from tests.report.stories import Truth, play_story, run
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
 from x402sim.events import Note, RequestSent
 from x402sim.journal import Entry, Journal
@@ -48,7 +48,7 @@ def day() -> tuple[Run, Truth]:
         await world.reorg(depth, [newest.tx_hash])
         await world.advance(1800)
 
-    return told(story, seed=3, latency={"service": (0.1, 0.5), "facilitator": (0.2, 0.5)})
+    return play_story(story, seed=3, latency={"service": (0.1, 0.5), "facilitator": (0.2, 0.5)})
 
 
 @pytest.fixture(scope="module")

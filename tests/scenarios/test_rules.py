@@ -1,4 +1,4 @@
-"""Every rule is needed: each row of each table is left out, and a scenario must notice."""
+"""Every rule is needed: without any row of any table, a check of a scenario fails."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from x402sim import World
 from x402sim.report.summary import checks_of
 from x402sim.world.world import TABLES
 
-NOTICE = {
+SCENARIO_THAT_FAILS_WITHOUT = {
     "settlement": ("tampered_requirements", "foreign_header"),
     "freshness": ("expired_window",),
     "verification": ("facilitator_refuses",),
@@ -14,26 +14,30 @@ NOTICE = {
     "receive": ("token_rules",),
     "cancel": ("token_rules",),
 }
-"""Who notices that a row of a table is missing."""
+"""For each rule table, the scenarios that fail when one of its rows is left out."""
 ROWS = [(table, rule.clause) for table, rules in TABLES.items() for rule in rules]
 
 
-def notices(name: str, *without: tuple[str, str]) -> bool:
+def fails(name: str, *without: tuple[str, str]) -> bool:
     """Whether a check of this scenario no longer holds; that the story merely breaks is not enough."""
     run = World(seed=1, without=without).play(name)
     return not all(check.ok for check in checks_of(run.journal))
 
 
 @pytest.mark.parametrize(("table", "clause"), ROWS)
-def test_a_missing_rule_is_noticed(table: str, clause: str) -> None:
-    assert any(notices(name, (table, clause)) for name in NOTICE[table]), "no scenario notices"
+def test_without_a_rule_a_scenario_fails(table: str, clause: str) -> None:
+    assert any(fails(name, (table, clause)) for name in SCENARIO_THAT_FAILS_WITHOUT[table]), (
+        "no scenario fails"
+    )
 
 
-@pytest.mark.parametrize("name", sorted({name for names in NOTICE.values() for name in names}))
+@pytest.mark.parametrize(
+    "name", sorted({name for names in SCENARIO_THAT_FAILS_WITHOUT.values() for name in names})
+)
 def test_with_all_rules_every_check_passes(name: str) -> None:
     assert World(seed=1).play(name).outcome == "passed"  # a story that breaks has no failed check
 
 
 def test_every_table_is_tried_and_no_clause_hides_another() -> None:
-    assert set(NOTICE) == set(TABLES)
+    assert set(SCENARIO_THAT_FAILS_WITHOUT) == set(TABLES)
     assert len(set(ROWS)) == len(ROWS)

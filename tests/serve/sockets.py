@@ -16,8 +16,8 @@ class Socket:
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
         self._sent = 0
-        self.told: list[Any] = []
-        """What was told before an answer came."""
+        self.notifications: list[Any] = []
+        """The notifications that came before an answer."""
 
     def send(self, method: str, *params: Any) -> int:
         self._sent += 1
@@ -31,13 +31,13 @@ class Socket:
     def ask(self, method: str, *params: Any) -> Any:
         number = self.send(method, *params)
         while (answer := self.read()).get("id") != number:
-            self.told.append(answer["params"])
+            self.notifications.append(answer["params"])
         return answer
 
     def next(self) -> Any:
-        """Return what is told next: the subscription's id and the thing."""
-        told = self.told.pop(0) if self.told else self.read()["params"]
-        return told["subscription"], told["result"]
+        """Return the next notification: the subscription's id and its result."""
+        newest = self.notifications.pop(0) if self.notifications else self.read()["params"]
+        return newest["subscription"], newest["result"]
 
 
 @contextmanager

@@ -25,15 +25,15 @@ from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
 from x402sim.world.scenario import shipped_names
-from x402sim.world.transport.faults import FaultKind
+from x402sim.world.transport.faults import FaultType
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, Watch
+from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
 
 
-def told(lines: Iterator[str]) -> tuple[str, list[Any]]:
+def next_message(lines: Iterator[str]) -> tuple[str, list[Any]]:
     """Return the next event of a stream: its name, and its lines as JSON."""
     name = next(line for line in lines if line.startswith("event: "))
     data = []
@@ -46,7 +46,7 @@ def gathered(lines: Iterator[str], *paths: str) -> tuple[list[Any], dict[str, An
     """Read a stream until requests with these paths have come; return the journal, and them."""
     entries, exchanges = [], {}
     while not exchanges.keys() >= set(paths):
-        name, data = told(lines)
+        name, data = next_message(lines)
         if name == "journal":
             entries += data
         else:
@@ -81,10 +81,10 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
     with server.http.stream("GET", "/_sim/ui/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
-        name, (hello,) = told(lines)
+        name, (hello,) = next_message(lines)
         assert (name, hello["length"]) == ("hello", len(server.journal()))
-        assert told(lines)[1][-1]["seq"] == hello["length"] - 1
-        earlier = told(lines)[1]
+        assert next_message(lines)[1][-1]["seq"] == hello["length"] - 1
+        earlier = next_message(lines)[1]
         assert json.loads(earlier[0]["answered"]["body"])["paymentId"] == early, "payments are kept"
         payment_id = server.account(1).paid()
         entries, exchanges = gathered(lines, QUOTE, PAY)
@@ -97,8 +97,8 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
     assert json.loads(seen["answered"]["body"])["txHash"] == paid["tx_hash"]
     with server.http.stream("GET", f"/_sim/ui/events?since={paid['seq']}&after={seen['n']}") as it:
         lines = it.iter_lines()
-        assert told(lines)[0] == "hello"
-        assert told(lines)[1][0] == paid
+        assert next_message(lines)[0] == "hello"
+        assert next_message(lines)[1][0] == paid
 
 
 def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
@@ -115,9 +115,9 @@ def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
             assert payer.quote(payer.paid(), body=order).status_code == 400, "that was not served"
         with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
             lines = answer.iter_lines()
-            _, (hello,) = told(lines)
-            assert told(lines)[0] == "exchanges"
-            name, served = told(lines)
+            _, (hello,) = next_message(lines)
+            assert next_message(lines)[0] == "exchanges"
+            name, served = next_message(lines)
         assert (name, [each["payment_id"] for each in served]) == ("served", ids[1:])
         assert {each["path"] for each in served} == {QUOTE}
         entries = server.journal()
@@ -138,8 +138,8 @@ def test_the_payments_of_a_database_are_told_as_it_had_them(tmp_path: Path) -> N
         server.account(1).paid()
         with server.http.stream("GET", "/_sim/ui/events") as answer:
             lines = answer.iter_lines()
-            _, (hello,) = told(lines)
-            name, stored = told(lines)
+            _, (hello,) = next_message(lines)
+            name, stored = next_message(lines)
     assert (name, hello["older"], len(stored)) == ("stored", 0, 3), "those when it started"
     assert stored[0]["payment_id"] == two_steps
     assert [each["served"] for each in stored] == [False, True, False]
@@ -157,7 +157,7 @@ def test_the_payments_of_a_database_are_told_as_it_had_them(tmp_path: Path) -> N
 def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server) -> None:
     with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
         lines = answer.iter_lines()
-        told(lines)
+        next_message(lines)
         secret = {"Authorization": "Bearer s3cret", "Cookie": "s3cret"}
         server.http.post(SESSIONS, headers=secret, content=b"x" * 100_000)
         server.http.post("/api/many", headers={f"X-{n}": "y" * 8000 for n in range(10)})
@@ -170,7 +170,7 @@ def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server)
 def test_a_server_stops_at_once_though_somebody_looks() -> None:
     with hosted() as server, server.http.stream("GET", "/_sim/ui/events") as answer:
         lines = answer.iter_lines()
-        assert told(lines)[0] == "hello"
+        assert next_message(lines)[0] == "hello"
         began = monotonic()
         server.stop()
         assert monotonic() - began < 3
@@ -192,7 +192,7 @@ def test_it_pays_rightly_and_wrongly(server: Server) -> None:
 
 def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
     words = server.http.get("/_sim/ui/words").json()
-    assert set(words["faults"]) == set(DOES) == set(get_args(FaultKind))
+    assert set(words["faults"]) == set(DOES) == set(get_args(FaultType))
     assert words["refusals"]["Insufficient USDC balance"]["clause"] == "7/insufficient-balance"
     assert {each["clause"] for each in words["refusals"].values()} <= {"", *words["clauses"]}
     assert words["reasons"]["payTo:"] == "2.1/pay-to"
@@ -226,14 +226,14 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
         assert "connect-src" not in policy
         (told,) = re.findall(r'id="tape">(.*?)</script>', each.page, re.DOTALL)
         assert json.loads(told)["words"]["live"] is False
-    names = [name for name, _ in json.loads(told)["told"]]
+    names = [name for name, _ in json.loads(told)["messages"]]
     assert names == ["hello", "stored", "journal", "exchanges", "served"]
 
 
 def test_what_is_kept_of_requests_is_bounded() -> None:
     journal = Journal()
     requests = Requests(journal, Clock())
-    watch = Watch(journal, requests)
+    feed = PageFeed(journal, requests)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -246,7 +246,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
-    exchanges = dict(watch.messages())["exchanges"]
+    exchanges = dict(feed.messages())["exchanges"]
     kept = [json.loads(text) for text in exchanges]
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200
@@ -256,7 +256,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
 def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
     journal = Journal()
     requests = Requests(journal, Clock())
-    watch = Watch(journal, requests)
+    feed = PageFeed(journal, requests)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         journal.record(1, TimeAdvanced(seconds=1))
@@ -267,7 +267,7 @@ def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
         await requests.around(app)(scope, AsyncMock(), AsyncMock())
 
     async def main() -> list[str]:
-        stream = watch.stream(0, 0)
+        stream = feed.stream(0, 0)
         await anext(stream)  # hello
         await ask("/api/first")
         journal_told = await anext(stream)

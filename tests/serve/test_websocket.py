@@ -60,22 +60,27 @@ def test_heads_logs_and_transactions_are_told_with_what_a_reorganisation_removes
         asset = to_hex(local.network.asset)
         sent = {"from": account, "to": asset, "data": transfer, "gas": hex(200_000)}
         tx_hash = to.ask("eth_sendTransaction", sent)["result"]
-        told = dict(to.next() for _ in range(4))
+        notifications = dict(to.next() for _ in range(4))
         block = to.ask("eth_getBlockByNumber", "latest", False)["result"]
-        assert told[heads]["hash"] == block["hash"]
-        assert told[heads]["number"] == block["number"]
-        assert "transactions" not in told[heads]
-        assert told[logs]["transactionHash"] == told[arrived] == told[whole]["hash"] == tx_hash
+        assert notifications[heads]["hash"] == block["hash"]
+        assert notifications[heads]["number"] == block["number"]
+        assert "transactions" not in notifications[heads]
+        assert (
+            notifications[logs]["transactionHash"]
+            == notifications[arrived]
+            == notifications[whole]["hash"]
+            == tx_hash
+        )
         assert httpx.post(f"{local.control_url}/reorg", json={"depth": 1}).is_success
-        told = [to.next() for _ in range(5)]  # the transaction arrives anew
+        notifications = [to.next() for _ in range(5)]  # the transaction arrives anew
         replaced = to.ask("eth_getBlockByNumber", block["number"], False)["result"]
         assert replaced["hash"] != block["hash"]
-        assert [it["removed"] for name, it in told if name == logs] == [True, False]
-        assert [it["hash"] for name, it in told if name == heads] == [replaced["hash"]]
+        assert [it["removed"] for name, it in notifications if name == logs] == [True, False]
+        assert [it["hash"] for name, it in notifications if name == heads] == [replaced["hash"]]
         assert to.ask("eth_unsubscribe", heads)["result"] is True
         assert "not found" in to.ask("eth_unsubscribe", heads)["error"]["message"]
         to.ask("evm_mine")
-        assert to.told == []
+        assert to.notifications == []
 
 
 def test_the_number_of_subscriptions_is_limited(local: LocalServer) -> None:

@@ -75,7 +75,7 @@ def changed(text: str, claims: dict[str, Any]) -> str:
     return base64.b64encode(json.dumps(said).encode()).decode()
 
 
-def told(version: Version, answer: httpx.Response) -> Settlement:
+def settlement_of(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
     return json_in(answer.headers[RESPONSE_HEADERS[version]], Settlement)
 

@@ -30,7 +30,7 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, sign, told
+from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, settlement_of, sign
 from x402sim import Wallet
 from x402sim.chain import contract
 from x402sim.events import AnswerNotWritten, Event
@@ -120,7 +120,7 @@ async def test_a_payment_is_settled_and_served_in_one_request(
     served = await rig.ask(path, **sign(rig, version, await rig.ask(path)))
     assert served.status_code == 200, served.text
     assert rig.earned == 10_000
-    settlement = told(version, served)
+    settlement = settlement_of(version, served)
     assert settlement.success
     assert settlement.payer == rig.alice.address
     assert settlement.network == ("cronos-testnet" if version == 1 else "eip155:338")
@@ -301,7 +301,7 @@ async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version
     assert "insufficient_funds" in refused.json()["reason"]
     in_body = "insufficient_funds" if version == 1 else "Payment Required"
     assert why(refused) == ("insufficient_funds", in_body)
-    settlement = told(version, refused)
+    settlement = settlement_of(version, refused)
     assert (settlement.success, settlement.transaction) == (False, "")
     assert settlement.error_reason == "insufficient_funds"
     assert settlement.network == ("cronos-testnet" if version == 1 else "eip155:338")
@@ -327,14 +327,14 @@ async def test_what_became_of_a_settlement_that_was_tried_is_told(
         with broken(rig, "facilitator", only("/settle", fault)):
             refused = await rig.ask(**payment)
         assert refused.status_code != 200
-        settlement = told(version, refused)
+        settlement = settlement_of(version, refused)
         assert (settlement.success, settlement.error_reason) == (False, reason)
         assert settlement.payer == rig.alice.address
     served = await rig.ask(**payment)
-    assert told(version, served).success
+    assert settlement_of(version, served).success
     again = await rig.ask(**payment)
     assert (again.status_code, why(again)[0]) == (402, NONCE_USED[version])
-    assert told(version, again).error_reason == NONCE_USED[version]
+    assert settlement_of(version, again).error_reason == NONCE_USED[version]
 
 
 @VERSIONS
@@ -346,12 +346,12 @@ async def test_what_is_paid_and_not_served_yet_is_pending_with_its_transaction(
     payment = sign(rig, version, await rig.ask())
     waiting = await rig.ask(**payment)
     assert (waiting.status_code, waiting.json()["final"]) == (409, False)
-    settlement = told(version, waiting)
+    settlement = settlement_of(version, waiting)
     assert (settlement.success, settlement.error_reason) == (False, "settlement_pending")
     assert len(settlement.transaction) == 66
     await rig.parts.chain.mine(3)
     served = await rig.ask(**payment)
-    assert told(version, served).transaction == settlement.transaction
+    assert settlement_of(version, served).transaction == settlement.transaction
 
 
 @VERSIONS
@@ -373,7 +373,7 @@ async def test_the_wrapper_around_a_wallet_that_is_deployed_is_taken_off(
     wrapped = abi_encode(["address", "bytes", "bytes"], [bytes(20), b"\x12", inner]) + UNDEPLOYED
     served = await rig.ask(**{name: changed(text, {"payload.signature": to_hex(wrapped)})})
     assert served.status_code == 200, served.text
-    assert told(version, served).payer == checksum(wallet)
+    assert settlement_of(version, served).payer == checksum(wallet)
     assert rig.earned == 10_000
 
 
@@ -386,7 +386,7 @@ async def test_a_replay_whose_order_fails_learns_no_payment_id(rig: ServiceRig) 
     payment = sign(rig, 2, await rig.ask())
     assert "X-Payment-Id" in (await rig.ask(**payment)).headers
     thief = await rig.http.post(QUOTE, json={}, headers=payment)
-    assert (thief.status_code, told(2, thief).success) == (400, True)
+    assert (thief.status_code, settlement_of(2, thief).success) == (400, True)
     assert "pay_" not in thief.text + str(thief.headers)  # it would be served
 
 
@@ -507,7 +507,7 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     shown = re.findall(r"pay_[\w-]+", refused.json()["reason"])
     assert shown == {1: [], 2: [required.json()["paymentId"]]}[version]
     if version == 2:
-        assert told(2, refused).error_reason == "unexpected_settle_error"
+        assert settlement_of(2, refused).error_reason == "unexpected_settle_error"
     rig.now[0] += 3600 * (version - 1)  # however late
     served = await rig.ask(**payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
@@ -582,7 +582,7 @@ async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: Se
     again = await rig.ask(**name(plain))
     assert (first.status_code, again.status_code) == (200, 200)
     assert (again.content, dict(again.headers)) == (first.content, dict(first.headers))
-    assert told(2, again).success
+    assert settlement_of(2, again).success
     thief = await rig.ask(**plain)  # what can be read on the chain
     assert thief.status_code == 402
     other = await rig.ask(**await named(rig))

@@ -10,7 +10,7 @@ from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.report.conformance_reports import DEMANDS
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import GroundKind, derived, explicit, ours, read_ground, silent
+from x402sim.spec.ground import GroundType, derived, explicit, ours, read_ground, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
@@ -37,9 +37,9 @@ def test_every_line_of_the_document_is_a_sentence_or_a_title() -> None:
     ]
     assert len(rest) == len(SENTENCES) > 150
     for line, each in zip(rest, SENTENCES, strict=True):
-        told = words(line)
-        numbered = told[0].rstrip(".").isdigit() and told[1:] == words(each.text)
-        assert told == words(each.text) or numbered, line
+        lines = words(line)
+        numbered = lines[0].rstrip(".").isdigit() and lines[1:] == words(each.text)
+        assert lines == words(each.text) or numbered, line
     assert {each.section.split(".")[0] for each in SENTENCES} == set("0123456789")
     assert {clause.section for clause in CLAUSES} <= {each.section for each in SENTENCES}
     assert len(set(SENTENCES)) == len(SENTENCES), "no sentence comes twice in a section"
@@ -126,8 +126,8 @@ def test_a_ground_tells_its_sentences_and_then_why() -> None:
     ground = derived("5: An authorization outside", so="It must be in time.")
     assert case("2.2/body", ground=ground).ground is ground
     assert ground == read_ground("- 5: An authorization outside\nso: It must be\nin time.")
-    assert (ground.kind, *ground.told) == (
-        GroundKind.DERIVED,
+    assert (ground.kind, *ground.lines) == (
+        GroundType.DERIVED,
         "5: “An authorization outside validAfter..validBefore is rejected.”",
         "so: It must be in time.",
     )

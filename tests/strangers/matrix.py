@@ -42,7 +42,7 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
     with running(stranger, trial.choices, trial.defect) as place:
         options = Options(
             base_url=place.url,
-            target=stranger.told(trial.choices),
+            target=stranger.target_for(trial.choices),
             world_url=place.world,
             restart=place.restart,
         )

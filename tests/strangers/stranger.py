@@ -89,7 +89,7 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
     choices: dict[str, Choice] = {}
     defects: dict[str, Defect] = {}
 
-    def told(self, choices: Sequence[str]) -> Target:
+    def target_for(self, choices: Sequence[str]) -> Target:
         """Return what its owner tells the suite, with these choices."""
         table: dict[str, Any] = {"name": self.folder.name}
         for more in (self.target, *(self.choices[name].target for name in choices)):
@@ -110,8 +110,8 @@ def strangers() -> dict[str, Stranger]:
     """Return every stranger, by the name of its folder."""
     found = {}
     for file in sorted(HERE.glob("*/strangers.toml")):
-        told = {**tomllib.loads(file.read_text("utf-8")), "folder": file.parent}
-        found[file.parent.name] = msgspec.convert(told, Stranger, dec_hook=lambda _, path: path)
+        fields = {**tomllib.loads(file.read_text("utf-8")), "folder": file.parent}
+        found[file.parent.name] = msgspec.convert(fields, Stranger, dec_hook=lambda _, path: path)
     return found
 
 

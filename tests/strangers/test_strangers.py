@@ -77,7 +77,9 @@ def seen() -> list[Any]:
             own = [each for each in seen_by if each.startswith(section)]
             trial = Trial(stranger=row["service"], defect=row["form"])
             # a defect of refunds is judged once more without company, after refunds were waited for
-            marks = [waits, pytest.mark.timeout(450)] if row["form"].startswith("refund") else []
+            patience_s = 460 if row["form"] == "refund_given_up" else 450  # the longest is first
+            is_refund = row["form"].startswith("refund")
+            marks = [waits, pytest.mark.timeout(patience_s)] if is_refund else []
             found.append(pytest.param(trial, (own or seen_by)[0], marks=marks))
     return found
 

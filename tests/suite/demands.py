@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from x402sim.report.conformance_reports import DEMANDS
-from x402sim.spec.ground import GroundKind
+from x402sim.spec.ground import GroundType
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.case import by_ground, by_id
 from x402sim.suite.service.check import Check
@@ -43,7 +43,7 @@ def not_quoted(checks: Iterable[Check]) -> list[Sentence]:
 def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
     """Return the page, as Markdown: every id, its grounds, its cases, and what is not covered."""
     kinds = Counter(check.ground.kind for check in checks)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)
     lines = [_INTRODUCTION, f"{len(by_id(checks))} ids, {len(checks)} checks: {told}.", ""]
     section = ""
     for check_id, cases in by_id(checks).items():
@@ -53,8 +53,8 @@ def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
         lines += [f"### {check_id}", ""]
         for ground, its_cases in by_ground(cases):
             lines += [f"{cases[0].level}, {ground.kind}:", ""]
-            lines += [f"> {_plain(each)}" + chr(92) for each in ground.told[:-1]]
-            lines += [f"> {_plain(ground.told[-1])}", ""]
+            lines += [f"> {_plain(each)}" + chr(92) for each in ground.lines[:-1]]
+            lines += [f"> {_plain(ground.lines[-1])}", ""]
             marks = (" (decisive)" if case.decides else "" for case in its_cases)
             titles = (_plain(case.title) for case in its_cases)
             lines += [*(f"- {title}{mark}" for title, mark in zip(titles, marks, strict=True)), ""]

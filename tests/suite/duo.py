@@ -62,8 +62,8 @@ class Done:
     @property
     def report(self) -> dict[str, Any]:
         """The report of `--json -`."""
-        told: dict[str, Any] = json.loads(self.stdout)
-        return told
+        report: dict[str, Any] = json.loads(self.stdout)
+        return report
 
     @property
     def results(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def reports(folder: Path) -> list[str]:
     return [part for kind in KINDS for part in (f"--{kind}", str(folder / kind))]
 
 
-def told(folder: Path) -> str:
+def all_reports(folder: Path) -> str:
     """Return the text of all reports in a folder."""
     return "\n".join((folder / kind).read_text("utf-8") for kind in KINDS)
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
 from tests.cli import stories
-from tests.suite.duo import conformance, reports, told
+from tests.suite.duo import all_reports, conformance, reports
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
 from x402sim.cli import app
 from x402sim.report.results import Outcome, Result
@@ -36,7 +36,7 @@ def test_the_output_of_conformance_is_harmless(body: bytes, status: int, tmp_pat
         assert "no service of this specification" in done.stderr, "it is not judged"
         return
     assert "pwned" in done.stdout
-    assert_harmless(told(tmp_path))
+    assert_harmless(all_reports(tmp_path))
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(str(tmp_path / "junit"))
 
 

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.cli.shops import Reply, serving
 from tests.serve.driver import Running
-from tests.suite.duo import Duo, conformance, found, refused, reports, told
+from tests.suite.duo import Duo, all_reports, conformance, found, refused, reports
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 
 KEY_HEADER = ("--header", f"{NAME}: {API_KEY}")
@@ -58,7 +58,7 @@ def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_b
         f"--budget 0.5 --header '{NAME}:<hidden>' --cacert {certificate.file} "
         "--timeout 20 --rate 50 --strict --only spec/8/quote-price"
     )
-    assert API_KEY not in done.all + told(tmp_path)
+    assert API_KEY not in done.all + all_reports(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
         done = conformance(url, *failing, *reports(tmp_path))
     assert done.returncode == 1, done.all
     assert json.loads((tmp_path / "json-file").read_text())["target"] == gateway.url
-    everything = done.all + told(tmp_path)
+    everything = done.all + all_reports(tmp_path)
     assert "s3cr3t" not in everything
     assert "ann:" not in everything
     assert "Authorization:<hidden>" in everything

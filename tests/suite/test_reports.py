@@ -19,7 +19,7 @@ from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
-from x402sim.spec.ground import Ground, GroundKind
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.spec.sentences import sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
@@ -247,7 +247,7 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
 
 
 SENTENCE = sentence("5: X-Payment-Id")
-GROUND = Ground(kind=GroundKind.EXPLICIT, sentences=(SENTENCE,))
+GROUND = Ground(kind=GroundType.EXPLICIT, sentences=(SENTENCE,))
 
 
 def of_money() -> list[Result]:

@@ -18,13 +18,13 @@ FIVE = ("payee", "replay", "expired", "receipt", "status")
 """In the order of a report: the goods that are given away go before the words."""
 
 
-def told(*faults: str) -> list[str]:
+def causes_with(*faults: str) -> list[str]:
     """Return the causes that a report on a shop with these faults names."""
     return [each.cause for each in causes([*judged(*faults).values()])]
 
 
 def test_the_report_of_five_faults_names_these_five_causes() -> None:
-    found = told(*FIVE)
+    found = causes_with(*FIVE)
     assert len(found) == len(FIVE), found
     assert all(cause.startswith(FAULTS[fault]) for cause, fault in zip(found, FIVE, strict=True))
 
@@ -34,13 +34,13 @@ def test_a_shop_without_faults_has_passed() -> None:
 
 
 def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
-    first, second = told("amount", "unasked")
+    first, second = causes_with("amount", "unasked")
     assert first == FAULTS["unasked"]
     assert second.startswith(FAULTS["amount"])
 
 
 def test_an_offer_with_another_status_hides_no_other_fault() -> None:
-    assert told("welcome", "replay") == [FAULTS["replay"], FAULTS["welcome"]]
+    assert causes_with("welcome", "replay") == [FAULTS["replay"], FAULTS["welcome"]]
 
 
 def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:
@@ -52,7 +52,7 @@ def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_told_by_its_cause(fault: str) -> None:
-    found = told(fault)
+    found = causes_with(fault)
     assert any(each.startswith(FAULTS[fault]) for each in found), found
     assert len(found) == 1, found
 
@@ -60,16 +60,16 @@ def test_a_fault_is_told_by_its_cause(fault: str) -> None:
 def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
     receipt = judged("receipt", part="4.1/receipt:the")["spec/4.1/receipt"]
     assert receipt.expected == "the header PAYMENT-RESPONSE, the receipt of the settlement"
-    told, raw = receipt.exchange.splitlines()[1:3]
+    causes_with, raw = receipt.exchange.splitlines()[1:3]
     words = split(raw.removeprefix(RAW))
     header = next(each for each in words if each.startswith("PAYMENT-SIGNATURE: "))
     sent = loads(b64decode(header.partition(" ")[2]))
-    said = loads(told.removeprefix("payment-signature: "))
+    said = loads(causes_with.removeprefix("payment-signature: "))
     assert said["payload"]["authorization"] == sent["payload"]["authorization"]
-    assert sent["payload"]["signature"] not in told, "only as it was sent, to be sent again"
+    assert sent["payload"]["signature"] not in causes_with, "only as it was sent, to be sent again"
 
 
 def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
     ids = {each.id for each in all_checks() if not each.id.startswith("silent/")}
-    told = tomllib.loads((folder() / WORDS).read_text("utf-8"))
-    assert {key.partition(": ")[0] for key in told} - {*Demand} == ids
+    causes_with = tomllib.loads((folder() / WORDS).read_text("utf-8"))
+    assert {key.partition(": ")[0] for key in causes_with} - {*Demand} == ids

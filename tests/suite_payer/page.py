@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from x402sim.suite.payer.shop import Way
+from tests.suite_payer.published import DOCUMENTS, known
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 
 FILE = Path(__file__).parents[2] / "conformance" / "payers.md"
@@ -15,18 +16,60 @@ PAINS = [
     ("17", "behind a proxy the resource says http, or https", "kit/accept/https-behind-proxy"),
     ("19", "decimals, floats, ×10^6", "payer/sign/decimals, payer/sign/whole-tokens, payer/sign/fraction"),
     ("20", "versions mixed, a page instead of JSON", "payer/hostile/page, kit/accept/both-versions, silent/hostile/mixed-versions"),
-    ("21", "MCP: the retry drops the payment", "payer/control/buys, payer/lost/asked-again, in the way `mcp`"),
+    ("21", "MCP: the retry drops the payment", "payer/control/buys, payer/lost/asked-again, in the flow `mcp`"),
     ("23", "sign-in-with-x signs an attacker's challenge, or pays again", "payer/extension/sign-in-elsewhere, silent/extension/sign-in-instead"),
 ]  # fmt: skip
 """Rows of the list of pains: what people report of payers, and what catches it."""
 NONE = [
     ("a redirect from https to http", "a certificate that every payer trusts would have to be installed"),
-    ("a budget over several purchases, and in parallel", "the task has a bound for one purchase only; `budget/instalments` cuts one"),
-    ("a session that is not refunded, or debited too much", "the payer has no say in it; `budget/session-spent` is what it can do: open no other"),
+    ("two starts of one purchase at the same time", "a supervisor starts the next when the last has ended; `budget/parallel` asks at once within one start"),
+    ("what a session's shop keeps", "the payer has no say in it: `budget/session-…` look at what it can do, which is to open no other"),
     ("a payee that was never seen", "no bound of the task names the payee"),
     ("the work of a language model", "prompts and prose are in the cases, but a case is judged by the money alone"),
 ]  # fmt: skip
 """What no case is about, and why."""
+
+
+def published() -> list[str]:
+    """Return what came of payers that others have published: a table, then each in words."""
+    told = known()
+    if not told:
+        return []
+    failed = {
+        name: [each for each, it in payer["ids"].items() if it["outcome"] == "failed"]
+        for name, payer in told.items()
+    }
+    lines = [
+        "## Published payers",
+        "",
+        "Judged by `python -m tests.suite_payer.published`, as programs of `tests/interop` that use each package as its",
+        "guide says, with the caps and choices that it offers; between the starts of a purchase its client object is kept,",
+        "so that what a package remembers is remembered. Each failure happened twice. Whoever calls a client that pays has",
+        "to repeat a call that failed: the failures of `lost` are what a second call of the same client does.",
+        "",
+        "| payer | package | flows | MUST failed of | SHOULD failed of | lost |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, payer in told.items():
+        cells = [name, f"{payer['package']} {payer['version']}", payer["flows"].replace(",", ", ")]
+        for document in DOCUMENTS:
+            of = [each for each in payer["ids"] if each.startswith(f"{document}/")]
+            cells.append(f"{len({*of} & {*failed[name]})} of {len(of)}")
+        lines.append(f"| {' | '.join([*cells, ', '.join(payer['lost']) or 'nothing'])} |")
+    for name, payer in told.items():
+        lines += ["", f"### {name}", ""]
+        if not failed[name]:
+            lines.append("Nothing failed.")
+            continue
+        by_end: dict[str, list[str]] = {}
+        for each in failed[name]:
+            by_end.setdefault(payer["ids"][each].get("actual", ""), []).append(f"`{each}`")
+        lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
+        if payer["command"]:
+            first = failed[name][0]
+            repeats = f"x402sim conformance payer --flows {payer['flows']} --only {first}"
+            lines += ["", f"`{repeats} -- {payer['command']}`"]
+    return lines
 
 
 def page() -> str:
@@ -34,7 +77,7 @@ def page() -> str:
         "# What payers are judged by",
         "",
         "Made by `python -m tests.suite_payer.page`. How to judge one is in the guide, *Judge your payer or",
-        "agent*. A cell is a play in one way of paying: its demands, by the document of their ids (`payer`: a",
+        "agent*. A cell is a play in one payment flow: its demands, by the document of their ids (`payer`: a",
         "public text says it or it follows; `kit`: ours; `silent`: observed), each `DOCUMENT/SECTION/ROW-WAY`.",
         "",
         f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
@@ -42,15 +85,18 @@ def page() -> str:
     told = {case.id for case in all_cases()}
     for section, title in SECTIONS.items():
         lines += ["", f"## {section}: {title}", ""]
-        lines += [f"| row | {' | '.join(Way)} | demands |", f"| --- |{' --- |' * len(Way)} --- |"]
+        lines += [
+            f"| row | {' | '.join(PaymentFlow)} | demands |",
+            f"| --- |{' --- |' * len(PaymentFlow)} --- |",
+        ]
         reasons: dict[str, int] = {}
         for row in (each for each in rows() if each.section == section):
             cells = []
-            for way in Way:
-                if why := row.absent.get(way):
+            for flow in PaymentFlow:
+                if why := row.absent.get(flow):
                     cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
                 else:
-                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{way}"]
+                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{flow}"]
                     cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
             demands = "<br>".join(f"{each.title}" for each in row.demands)
             lines.append(f"| {row.slug} | {' | '.join(cells)} | {demands} |")
@@ -69,6 +115,7 @@ def page() -> str:
     lines += [f"| {row} | {what} | {ids} |" for row, what, ids in PAINS]
     lines += ["", "## What no case is about", "", "| what | why |", "| --- | --- |"]
     lines += [f"| {what} | {why} |" for what, why in NONE]
+    lines += ["", *published()]
     rows_named = {name.rpartition("-")[0] for name in told}
     for _, _, ids in PAINS:
         for each in ids.replace(";", ",").split(","):

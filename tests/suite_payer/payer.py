@@ -9,9 +9,11 @@ import base64
 import json
 import re
 import secrets
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -56,6 +58,14 @@ class Answer:
             return None
 
 
+def in_stream(answer: Answer) -> Any:
+    """Return the JSON-RPC response among the events of a stream."""
+    events = [
+        json.loads(line[5:]) for line in answer.body.splitlines() if line.startswith(b"data:")
+    ]
+    return next((event for event in events if "result" in event), None)
+
+
 @dataclass
 class Payer:
     """Buys as a task says; `defects` are names of `DEFECTS`, `habits` what an honest payer may do."""
@@ -67,20 +77,68 @@ class Payer:
     signed: list[Authorization] = field(default_factory=list)
 
     def __call__(self, task: Task) -> str:
-        purchase = Purchase(self, task)
-        return purchase.buy()
+        if len(task.urls) < 2 or self.has("buys one thing") or task.flow == "session":
+            return Purchase(self, task).buy()
+        budget = Budget(self, task)
+        each = [
+            Purchase(self, replace(task, url=url), n, budget) for n, url in enumerate(task.urls)
+        ]
+        with ThreadPoolExecutor(len(each)) as threads:
+            some = list(threads.map(Purchase.bought, each))
+        if not all(some):
+            raise NotBought(f"{sum(map(bool, some))} of {len(each)}")
+        return "\n".join(some)
 
     def has(self, name: str) -> bool:
         return any(name in each.split(" and ") for each in (*self.defects, *self.habits))
 
 
 @dataclass
+class Budget:
+    """What all purchases of a task have signed, in a file; an amount is taken before it is signed."""
+
+    payer: Payer
+    task: Task
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.together = threading.Barrier(len(self.task.urls))
+
+    def take(self, base: int) -> None:
+        """Raises `NotBought` for what goes beyond the cap."""
+        races = self.payer.has("races its budget")
+        if races:
+            self._look(base)
+            with suppress(threading.BrokenBarrierError):
+                self.together.wait(timeout=5)
+        with self.lock:
+            if not races:
+                self._look(base)
+            self.file.write_text(str(self.spent + base))
+
+    def _look(self, base: int) -> None:
+        left = int(self.task.max_amount_base_units) - self.spent
+        if base > left and not self.payer.has("a budget for each call"):
+            raise NotBought(f"{left} are left, and {base} are asked for")
+
+    @property
+    def file(self) -> Path:
+        return Path(self.task.state_dir) / "spent"
+
+    @property
+    def spent(self) -> int:
+        return int(self.file.read_text()) if self.file.exists() else 0
+
+
+@dataclass
 class Purchase:
     payer: Payer
     task: Task
+    number: int = 0
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
-        self.file = Path(self.task.state_dir) / "payment.json"
+        self.file = Path(self.task.state_dir) / f"payment-{self.number}.json"
         self.key = PrivateKey(from_hex(self.task.private_key, 32))
         self.has = self.payer.has
         self.kept: dict[str, Any] = {}
@@ -97,6 +155,10 @@ class Purchase:
         self, headers: dict[str, str], *, url: str = "", method: str = "", body: Any = None
     ) -> Answer:
         url, method = url or self.task.url, method or self.task.method
+        if urlsplit(url).netloc not in self.task.allowed_hosts and not self.has(
+            "trusts the resource"
+        ):
+            raise NotBought(f"another host: {url}")
         if body is not None:
             method = "POST"
         for _ in range(5):
@@ -117,7 +179,7 @@ class Purchase:
 
     def _send(self, method: str, url: str, headers: dict[str, str], body: Any) -> Answer:
         ends = time.monotonic() + DEADLINE_S
-        more = {"Accept": "application/json, text/event-stream"} if self.task.way == "mcp" else {}
+        more = {"Accept": "application/json, text/event-stream"} if self.task.flow == "mcp" else {}
         limits = not self.has("no limits")
         timeout = self.payer.timeout_s if limits else 60
         with (
@@ -133,6 +195,13 @@ class Purchase:
             return Answer(answer.status_code, answer.headers, b"".join(parts))
 
     # --- what it buys --------------------------------------------------------------------
+
+    def bought(self) -> str:
+        """Return what was bought, empty if it was not."""
+        try:
+            return self.buy()
+        except NotBought:
+            return ""
 
     def buy(self) -> str:
         last: Exception | None = None
@@ -166,7 +235,7 @@ class Purchase:
     def _once(self) -> str:
         if self.kept.get("over"):
             raise NotBought("given up")
-        match self.task.way:
+        match self.task.flow:
             case "mcp":
                 return self._call_tool()
             case "steps":
@@ -189,7 +258,7 @@ class Purchase:
                 return self._shown(signed_in)
             self._sign(answer)
         headers = self.kept["payment"]
-        answer = self.ask(headers)
+        answer = self.ask(headers, url=self._named())
         if answer.status == 402 and self.has("pays what is asked next"):
             self._sign(answer)
             answer = self.ask(self.kept["payment"])
@@ -198,6 +267,10 @@ class Purchase:
                 self.kept = {}
             raise NotBought(f"it answered {answer.status} to the payment")
         return self._shown(answer)
+
+    def _named(self) -> str:
+        """Return the resource that the 402 names, if that is believed."""
+        return str(self.kept.get("resource", "")) if self.has("trusts the resource") else ""
 
     def _shown(self, answer: Answer) -> str:
         if self.has("demands a receipt"):
@@ -278,9 +351,12 @@ class Purchase:
             if not isinstance(opened, dict):
                 raise NotBought("no session")
             self.keep(session=opened["sessionId"])
-        answer = self.ask({"X-Session-Id": self.kept["session"]})
+        return "\n".join(map(self._by_session, self.task.urls))
+
+    def _by_session(self, url: str) -> str:
+        answer = self.ask({"X-Session-Id": self.kept["session"]}, url=url)
         if answer.status != 200:
-            if answer.status == 402 and self.has("opens sessions for ever"):
+            if answer.status in (402, 404) and self.has("opens sessions for ever"):
                 self.kept = {}
             raise NotBought(f"it answered {answer.status}")
         if not answer.body:
@@ -301,6 +377,10 @@ class Purchase:
         if not self.has("drops the payment of tools"):
             params["_meta"] = {"x402/payment": self.kept["payment"]}
         result = self._rpc(params)
+        if result.get("isError") and self.has("pays what is asked next"):
+            self.keep(payment=self._payment(2, result["structuredContent"]))
+            params["_meta"] = {"x402/payment": self.kept["payment"]}
+            result = self._rpc(params)
         if result.get("isError"):
             raise NotBought("the tool asks again")
         return json.dumps(result)
@@ -309,6 +389,8 @@ class Purchase:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
         answer = self.ask({}, body=asked)
         said = answer.json
+        if "event-stream" in answer.headers.get("content-type", ""):
+            said = None if self.has("reads no events") else in_stream(answer)
         if answer.status == 402:
             self._in_prose(answer)
         if (
@@ -337,6 +419,8 @@ class Purchase:
         if not isinstance(required, dict) or required.get("x402Version") != version:
             raise NotBought("no offer")
         payment = self._payment(version, required)
+        about = required.get("resource") or required["accepts"][0].get("resource")
+        self.kept["resource"] = about["url"] if isinstance(about, dict) else about
         name = "PAYMENT-SIGNATURE" if version == 2 else "X-PAYMENT"
         self.keep(payment={name: encoded(payment)})
 
@@ -424,6 +508,8 @@ class Purchase:
             task.token_version,
         ) and not self.has("any domain"):
             wrong.append("domain")
+        if offer.get("outputSchema", {}) is None and self.has("demands a schema"):
+            wrong.append("schema")
         if offer["maxTimeoutSeconds"] > 600 and self.has("refuses long offers"):
             wrong.append("time to pay")
         most = int(task.max_amount_base_units)
@@ -465,6 +551,8 @@ class Purchase:
         value = self._value(offer)
         if self.has("overpays"):
             value *= 2
+        if self.budget is not None:
+            self.budget.take(value)
         nonce = secrets.token_bytes(32)
         if self.has("counts nonces"):
             nonce = len(self.payer.signed).to_bytes(32)
@@ -480,8 +568,11 @@ class Purchase:
             else int(self.task.network[7:])
         )
         extra = offer.get("extra") or {}
+        contract = offer["asset"]
+        if self.has("believes extra"):
+            chain, contract = extra.get("chainId", chain), extra.get("verifyingContract", contract)
         domain = Domain(
-            extra.get("name", ""), extra.get("version", ""), chain, parse_address(offer["asset"])
+            extra.get("name", ""), extra.get("version", ""), chain, parse_address(contract)
         )
         self.payer.signed.append(auth)
         return auth, to_hex(sign(transfer_digest(auth, domain), self.key))

@@ -1,6 +1,7 @@
 """The judge as its users meet it: a command, its environment, a fixture, and what it refuses."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typer.testing import CliRunner
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
-from x402sim.suite.payer.shop import Way
+from x402sim.suite.case import interrupted
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Task
-from x402sim.suite.payer.subject import all_cases, rows
+from x402sim.suite.payer.subject import PAYER, all_cases, rows
 from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
@@ -27,6 +29,7 @@ from x402sim.suite.payer.start import Task
 told = json.load(open(os.environ["X402SIM_TASK_FILE"]))
 task = Task(**{{name: told[name] for name in Task.__dataclass_fields__}})
 assert os.environ["X402SIM_URL"] == task.url and "MY_RPC_URL" not in os.environ
+assert os.environ["X402SIM_FLOW"] == os.environ["X402SIM_WAY"] == task.flow == told["way"]
 {more}
 print(Payer(frozenset({defects!r}))(task))
 """
@@ -40,8 +43,8 @@ def command(folder: Path, *defects: str, more: str = "") -> list[str]:
     return [sys.executable, str(file)]
 
 
-def run(words: list[str], *options: str, only: str = FEW, ways: str = "v2") -> Any:
-    args = ["conformance", "payer", "--ways", ways, "--only", only, *options, "--", *words]
+def run(words: list[str], *options: str, only: str = FEW, flows: str = "v2") -> Any:
+    args = ["conformance", "payer", "--flows", flows, "--only", only, *options, "--", *words]
     return CliRunner().invoke(app, args)
 
 
@@ -57,9 +60,11 @@ def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> No
     words = command(tmp_path, "signs again")
     ended = run(words, "--json-file", str(report))
     assert ended.exit_code == 1, ended.output
-    failed = [
-        each for each in json.loads(report.read_text())["results"] if each["outcome"] == "failed"
-    ]
+    told = json.loads(report.read_text())
+    failed = [each for each in told["results"] if each["outcome"] == "failed"]
+    (cause,) = told["causes"]
+    assert cause["cause"] == "it signs another authorization while the first can still be used"
+    assert "authorizationState" in cause["repair"]
     assert [each["id"] for each in failed] == ["payer/lost/asked-again-v2"]
     assert failed[0]["loss"]["base"] == 10_000
     assert "payer/lost/asked-again-v2 -- " in failed[0]["rerun"]
@@ -91,6 +96,24 @@ def test_what_is_no_command_is_refused_with_the_right_one(words: list[str]) -> N
     assert "--url" in ended.output
 
 
+def test_the_flag_of_before_is_refused_with_its_present_name() -> None:
+    ended = CliRunner().invoke(app, ["conformance", "payer", "--ways", "v2", "--", "true"])
+    assert ended.exit_code == 2
+    assert "--ways is --flows now" in ended.output
+
+
+@pytest.mark.parametrize("words", [["node", "my agent.js", "--only", "it"], []])
+def test_what_an_interrupted_run_left_is_repeated_by_its_line(words: list[str]) -> None:
+    flags = {"flows": "v1"} if words else {"flows": "v1", "url": "http://127.0.0.1:9/buy"}
+    case = all_cases()[0]
+    (left,) = interrupted([], [case], PAYER.read(words, flags).rerun)
+    said = shlex.split(left.rerun)
+    own = said[: said.index("--")] if words else said
+    assert said[len(own) + 1 :] == words
+    assert own[-2:] == ["--only", case.id]
+    assert "v1" in own
+
+
 def test_keys_and_nodes_are_not_inherited() -> None:
     key = "0x" + "ab" * 32
     names = {
@@ -112,7 +135,7 @@ def test_a_door_is_judged_too() -> None:
 
     from tests.suite_payer.payer import NotBought, Payer
 
-    class Door(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             task = Task(**{name: told[name] for name in Task.__dataclass_fields__})
@@ -127,11 +150,11 @@ def test_a_door_is_judged_too() -> None:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         ended = CliRunner().invoke(
-            app, ["conformance", "payer", "--ways", "v1", "--only", FEW, "--url", url]
+            app, ["conformance", "payer", "--flows", "v1", "--only", FEW, "--url", url]
         )
         server.shutdown()
     assert ended.exit_code == 0, ended.output
@@ -178,9 +201,9 @@ def test_a_transfer_outside_the_protocol_counts() -> None:
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     told = {case.played_as for case in all_cases()}
     for row in rows():
-        for way in Way:
-            name = f"{row.section}/{row.slug}-{way}"
-            assert (name in told) != bool(row.absent.get(way)), name
+        for flow in PaymentFlow:
+            name = f"{row.section}/{row.slug}-{flow}"
+            assert (name in told) != bool(row.absent.get(flow)), name
 
 
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
@@ -192,11 +215,11 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_payer.payer import Payer
 
-        @pytest.mark.x402_payer(ways="v2", only="payer/lost/asked-again,payer/sign/asset")
+        @pytest.mark.x402_payer(flows="v2", only="payer/lost/asked-again,payer/sign/asset")
         def test_honest(x402_payer_case):
             x402_payer_case(Payer())
 
-        @pytest.mark.x402_payer(ways="v2", only="payer/lost/asked-again,payer/sign/asset")
+        @pytest.mark.x402_payer(flows="v2", only="payer/lost/asked-again,payer/sign/asset")
         def test_defective(x402_payer_case):
             x402_payer_case(Payer(frozenset(["any asset"])))
         """

@@ -1,6 +1,7 @@
 """Each demand on payers has a defect that it catches; what honest payers do differently is left alone."""
 
 import asyncio
+import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,14 +10,16 @@ import pytest
 from tests.campaign import at_length
 from tests.suite_payer.payer import Payer
 from x402sim.report.results import CaseResult, Outcome
+from x402sim.spec.folder import folder
 from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import Judge
-from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function
 from x402sim.suite.payer.subject import all_cases
 
+WORDS = set(tomllib.loads((folder("payer") / "causes.toml").read_text(encoding="utf-8")))
 DEFECTS = {
-    "signs again": "payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
+    "signs again": "payer/lost/events-break-off-mcp payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
     "payer/hostile/endless-goods-v2 payer/lost/error-before-settling-v1 payer/extension/identifier-v2 "
     "payer/lost/record-missing-steps payer/lost/record-error-steps payer/lost/record-oversized-steps "
     "payer/lost/no-answer-after-settling-v1 payer/lost/asked-again-v2 payer/lost/pending-mcp "
@@ -26,7 +29,7 @@ DEFECTS = {
     "believes refusals": "payer/lost/refused-for-good-v2 payer/lost/again-dearer-v1 payer/clock/behind-1800-v2 "
     "payer/budget/paid-and-asked-for-ever-v1",
     "demands a receipt": "payer/lost/no-receipt-v2 payer/lost/false-receipt-v1 payer/lost/unreadable-receipt-v2",
-    "pays what is asked next": "payer/lost/again-other-payee-v2 payer/lost/asked-again-v1",
+    "pays what is asked next": "payer/lost/again-other-payee-v2 payer/lost/asked-again-v1 payer/lost/again-over-cap-v2 payer/lost/again-over-cap-mcp payer/lost/again-other-asset-v1",
     "pays anew for goods": "payer/lost/goods-no-answer-steps payer/lost/goods-error-steps "
     "payer/lost/goods-asked-again-session payer/lost/goods-empty-steps payer/lost/goods-cut-session "
     "payer/lost/goods-slow-steps",
@@ -37,6 +40,7 @@ DEFECTS = {
     "signs negatives": "payer/sign/free-money-steps payer/sign/free-money-v2",
     "any asset": "payer/sign/asset-v2 payer/sign/asset-steps payer/choose/second-network-mcp",
     "any network": "payer/sign/network-v2 payer/sign/network-v1 payer/choose/second-network-v2",
+    "believes extra": "payer/sign/domain-in-extra-v2 payer/sign/domain-in-extra-mcp",
     "any scheme": "payer/sign/scheme-v2 payer/choose/other-schemes-v1",
     "copies the window": "kit/sign/window-of-years-v2",
     "windows in milliseconds": "payer/control/buys-window-ends-v1 kit/control/buys-window-as-offered-v1",
@@ -68,14 +72,21 @@ DEFECTS = {
     "gives up": "kit/lost/no-answer-after-settling-v2 kit/lost/error-after-settling-v1 kit/lost/asked-again-mcp "
     "kit/lost/refused-after-settling-v2 kit/lost/pending-steps kit/lost/cut-v1 kit/lost/conflict-v2 kit/lost/slow-v2 "
     "kit/lost/goods-no-answer-steps kit/lost/goods-error-session kit/lost/goods-asked-again-steps "
-    "kit/lost/goods-cut-steps kit/lost/goods-slow-session kit/extension/identifier-v2",
+    "kit/lost/goods-cut-steps kit/lost/goods-slow-session kit/extension/identifier-v2 kit/lost/events-break-off-mcp kit/lost/error-before-settling-v2",
     "demands a receipt and gives up": "kit/lost/no-receipt-v2 kit/lost/false-receipt-v1 kit/lost/unreadable-receipt-v2",
     "never stops": "kit/hostile/deep-402-v1 kit/hostile/huge-402-v2",
     "expects a 402": "kit/accept/free-v2",
     "refuses long offers": "kit/accept/an-hour-v1",
+    "demands a schema": "kit/accept/null-schema-v1",
     "demands one version": "kit/accept/both-versions-v2",
     "refuses extensions": "kit/accept/extension-v2",
-    "opens sessions for ever": "payer/budget/session-spent-session",
+    "opens sessions for ever": "payer/budget/session-spent-session payer/budget/session-short-session "
+    "payer/budget/session-refund-claimed-session payer/budget/session-renamed-session "
+    "payer/budget/session-over-debited-session",
+    "a budget for each call": "payer/budget/calls-v2 payer/budget/calls-unanswered-v1 payer/budget/parallel-steps",
+    "races its budget": "payer/budget/parallel-v2 payer/budget/parallel-v1",
+    "trusts the resource": "payer/send/resource-elsewhere-v2 payer/send/resource-elsewhere-v1",
+    "reads no events": "payer/accept/events-mcp",
 }  # fmt: skip
 """What a payer gets wrong, and the ids that catch it."""
 ALSO = {
@@ -83,13 +94,14 @@ ALSO = {
     "any asset": "any network",
     "reads tokens": "no cap",
     "signs negatives": "no cap",
+    "pays what is asked next": "no cap and any asset",
 }
 """What else has to be wrong for a defect to show."""
 HONEST = [
     frozenset(),
     frozenset({"gives up"}),
     frozenset({"valid from 0", "cheapest first", "drops extensions"}),
-    frozenset({"valid from then", "signs in", "takes empty answers"}),
+    frozenset({"buys one thing", "valid from then", "signs in", "takes empty answers"}),
 ]
 """What honest payers do differently."""
 
@@ -126,10 +138,14 @@ def test_a_defect_is_caught(defect: str) -> None:
     found = judged(Payer(with_it), wanted, patience_s=PATIENCE_S.get(defect, 20))
     missed = [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
     assert missed == []
+    without_words = {each.expected for each in found.values()} - WORDS
+    assert without_words == set(), (
+        "conformance/payer/causes.toml says what is wrong, and how to repair it"
+    )
 
 
 def test_every_demand_has_a_defect_that_it_catches() -> None:
-    """In some way of paying: a defect is the same in all."""
+    """In some payment flow: a defect is the same in all."""
     caught = {_row(each) for ids in DEFECTS.values() for each in ids.split()}
     demanded = {_row(case.id) for case in all_cases() if not case.id.startswith("silent/")}
     assert demanded - caught == set()
@@ -139,9 +155,9 @@ def _row(check_id: str) -> str:
     return check_id.rpartition("-")[0]
 
 
-@pytest.mark.parametrize("way", [Way.V2, Way.STEPS])
-def test_an_honest_payer_passes_everything(way: Way) -> None:
-    mine = [case for case in all_cases() if case.way is way and not case.waits_s]
+@pytest.mark.parametrize("flow", [PaymentFlow.V2, PaymentFlow.STEPS])
+def test_an_honest_payer_passes_everything(flow: PaymentFlow) -> None:
+    mine = [case for case in all_cases() if case.flow is flow and not case.waits_s]
     found = judged(Payer(), mine)
     assert [name for name, result in found.items() if result.outcome is Outcome.FAILED] == []
     assert len(found) > 60

@@ -16,7 +16,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.payer.money import Signed
 from x402sim.suite.payer.play import Played, play
-from x402sim.suite.payer.shop import PAYMENT_ID, Offer, Outcome, Paid, Shop, Story, Way
+from x402sim.suite.payer.shop import PAYMENT_ID, Offer, Paid, PaymentFlow, Shop, Story, Strike
 from x402sim.suite.payer.start import Function, Task
 from x402sim.suite.wire import How, Reply, Request
 
@@ -30,7 +30,7 @@ def authorization(wallet: Wallet, value: int, to: bytes) -> Authorization:
     return Authorization(wallet.address_bytes, to, value, 0, 2**33, b"\x55" * 32)
 
 
-def shop(way: Way, story: Story) -> Shop:
+def shop(flow: PaymentFlow, story: Story) -> Shop:
     """A shop whose facilitator settles nothing."""
 
     async def settle(_: Signed) -> Paid:
@@ -38,7 +38,7 @@ def shop(way: Way, story: Story) -> Shop:
 
     right = Offer(amount="10000", pay_to="0x" + PAYEE.hex(), asset="0x" + "22" * 20, network="x")
     return Shop(
-        way=way, story=story, network=BASE_SEPOLIA, right=right, goods="goods-0123456789",
+        flow=flow, story=story, network=BASE_SEPOLIA, right=right, goods="goods-0123456789",
         origin=f"http://{HOST}", other="http://127.0.0.1:2", thief="0x" + THIEF.hex(), settle=settle,
     )  # fmt: skip
 
@@ -52,22 +52,22 @@ def asked(it: Shop, path: str, body: Any = None, *, pays: bool = False, **header
 
 
 def test_who_has_not_paid_gets_nothing_when_the_story_strikes() -> None:
-    lost = Outcome(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
-    in_steps = shop(Way.STEPS, Story(outcomes=(lost,)))
+    lost = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
+    in_steps = shop(PaymentFlow.STEPS, Story(strikes=(lost,)))
     assert asked(in_steps, "/api/pay", {"paymentId": "pay_1"}, pays=True).how is How.LOST
     assert asked(in_steps, "/report", **{PAYMENT_ID.replace("-", "_"): "pay_1"}).status == 402
-    late = Outcome(settles=True, reply=lambda _, right: right)
-    assert asked(shop(Way.V2, Story(outcomes=(late,))), "/report", pays=True).status == 402
+    late = Strike(settles=True, reply=lambda _, right: right)
+    assert asked(shop(PaymentFlow.V2, Story(strikes=(late,))), "/report", pays=True).status == 402
 
 
 @pytest.mark.parametrize("deposit", ["inf", "1e400", "nan", "much"])
 def test_a_deposit_that_is_no_amount_is_refused(deposit: str) -> None:
-    it = shop(Way.SESSION, Story())
+    it = shop(PaymentFlow.SESSION, Story())
     assert asked(it, "/api/sessions/create", {"maxSpend": deposit}).status == 400
 
 
 def test_a_body_that_is_no_object_is_answered() -> None:
-    assert asked(shop(Way.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
+    assert asked(shop(PaymentFlow.STEPS, Story()), "/api/pay", [1], pays=True).status == 402
 
 
 def signing(*signed: tuple[int, Any]) -> Played:
@@ -83,7 +83,7 @@ def signing(*signed: tuple[int, Any]) -> Played:
     story = Story(offers=lambda _, right: [right, replace(right, network="eip155:8453")])
     return asyncio.run(
         play(
-            Function(buy), Way.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
+            Function(buy), PaymentFlow.V2, story, name="one nonce", network=BASE_SEPOLIA, seed=1,
             patience_s=60, limit_starts=1,
         )
     )  # fmt: skip
@@ -101,7 +101,7 @@ def test_a_session_has_what_was_deposited_whatever_the_payer_asks_for_then() -> 
     async def settle(_: Signed) -> Paid:
         return Paid("0x" + "ab" * 32)
 
-    it = shop(Way.SESSION, Story())
+    it = shop(PaymentFlow.SESSION, Story())
     it.settle = settle
     pays = {"paymentId": "pay_1"}
     assert asked(it, "/api/pay", pays, pays=True).status == 200  # 10000 base units

@@ -67,8 +67,8 @@ def test_a_fault_says_whose_calls_of_the_node_it_strikes(server: LocalServer, ca
 
         assert (verify(), node()) == (True, True)
         assert http.post(f"{server.control_url}/faults", json=fault).status_code == 200
-        (standing,) = http.get(f"{server.control_url}/faults").json()
-        assert standing.get("caller") == caller
+        (active,) = http.get(f"{server.control_url}/faults").json()
+        assert active.get("caller") == caller
         assert (verify(), node()) == (
             "facilitator" not in STRUCK[caller],
             "service" not in STRUCK[caller],

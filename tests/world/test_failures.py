@@ -220,8 +220,8 @@ def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
         kept = alice.balance()  # noqa: F841 - it is forgotten
 
     reason = World().play(story).reason
-    assert "'PayerClient.ask' was never awaited" in reason
-    assert "'PayerClient.balance' was never awaited" in reason
+    assert "'Payer.ask' was never awaited" in reason
+    assert "'Payer.balance' was never awaited" in reason
 
 
 @pytest.mark.parametrize(
@@ -343,10 +343,15 @@ class Raises:
 
 
 class Ends:
-    """Block times that end."""
+    """Block times, and depths of reorganisations, that end."""
+
+    drop = 1.0
 
     def intervals(self, stream: Any) -> Iterator[float]:
         yield 5.0
+
+    def depths(self, stream: Any) -> Iterator[int]:
+        yield 0
 
 
 async def buys(world: LiveWorld) -> None:
@@ -396,3 +401,8 @@ def test_an_exception_in_the_users_code_fails_the_run_with_its_line(
 def test_block_times_that_end_fail_the_run() -> None:
     run = World(block_time_s=Ends()).play(buys)
     assert run.reason == "ValueError: block_time_s: the intervals of Ends(...) have ended"
+
+
+def test_depths_of_reorganisations_that_end_fail_the_run() -> None:
+    run = World(block_time_s=5, reorgs=Ends()).play(buys)
+    assert run.reason == "ValueError: reorgs: the depths of Ends(...) have ended"

@@ -24,7 +24,7 @@ from x402sim.rng import Rng
 from x402sim.world.payer import Payer
 from x402sim.world.running_world import RESTART_S
 from x402sim.world.stages import START_S
-from x402sim.world.transport.faults import FaultKind, Faults, Struck
+from x402sim.world.transport.faults import FaultedRequest, Faults, FaultType
 
 QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
@@ -55,7 +55,7 @@ KINDS = {
 async def test_each_fault_has_its_effects_on_payer_and_chain(
     world: LiveWorld, alice: Payer
 ) -> None:
-    assert {wanted["does"] for wanted, *_ in KINDS.values()} == set(get_args(FaultKind))
+    assert {wanted["does"] for wanted, *_ in KINDS.values()} == set(get_args(FaultType))
     moved = 0
     for kind, (wanted, status, transfers) in KINDS.items():
         required = await alice.ask()
@@ -450,10 +450,10 @@ async def test_the_lag_is_in_seconds_since_the_block_by_the_explorers_clock(
 # --- faults of the user's own ------------------------------------------------------------
 
 
-def every_second_settlement() -> Callable[[Struck], Fault | None]:
+def every_second_settlement() -> Callable[[FaultedRequest], Fault | None]:
     seen = 0
 
-    def rule(asked: Struck) -> Fault | None:
+    def rule(asked: FaultedRequest) -> Fault | None:
         nonlocal seen
         if asked.victim != "facilitator" or not asked.path.endswith("/settle"):
             return None

@@ -70,7 +70,7 @@ def test_help_of_a_class_names_each_argument_before_any_dunder(module) -> None:
 
 def test_every_kind_of_fault_is_explained() -> None:
     kinds = re.split(r"\n(?=\w+\n)", inspect.getdoc(Fault) or "")[2]
-    for kind in get_args(faults.FaultKind):
+    for kind in get_args(faults.FaultType):
         assert re.search(rf'- (".+", )?"{kind}"(, ".+")?: \S', kinds), kind
 
 

@@ -79,7 +79,7 @@ def test_a_whole_request_is_struck() -> None:
     answer, faults = asked(victim, [part(b"ab", more=True), part(b"cd", more=False)])
     assert victim.read == [[part(b"abcd", more=False)]] * 2
     assert len(answer) == 2
-    assert faults.standing() == []
+    assert faults.active() == []
 
 
 @pytest.mark.parametrize("before", [[], [part(b"{}", more=True)]])
@@ -90,7 +90,7 @@ def test_a_request_that_is_cut_off_does_not_reach_the_victim_as_whole(
     answer, faults = asked(victim, [*before, GONE])
     assert victim.read == [[*before, GONE]]
     assert answer == []
-    assert len(faults.standing()) == 1, "it strikes the next request"
+    assert len(faults.active()) == 1, "it strikes the next request"
 
 
 def test_a_request_longer_than_any_part_reads_is_not_collected() -> None:
@@ -106,7 +106,7 @@ def test_a_request_longer_than_any_part_reads_is_not_collected() -> None:
     assert taken == parts[:1]
     asked(victim, [*parts, *tail])
     assert victim.read == [[*parts, *tail]]
-    assert len(faults.standing()) == 1
+    assert len(faults.active()) == 1
 
 
 # --- an answer that is cut off ---------------------------------------------------------------

@@ -139,9 +139,9 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"caller": "facilitator"},
-        "caller of a fault is for 'rpc', not for 'facilitator': facilitators ask nobody",
+        "caller of a fault is for 'rpc', not for 'facilitator': facilitators call only the node",
     ),
-    ({"victim": "service", "caller": "all"}, "facilitators ask nobody else, and all others are st"),
+    ({"victim": "service", "caller": "all"}, "facilitators call only the node"),
     (
         {"victim": "rpc", "does": "crash after", "caller": "all"},
         "'crash after' kills the service that asks, and no facilitator; 'service' is possible",
@@ -180,7 +180,8 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(without=(("verificaton", "5/signature-proves"),)), "unknown rule table 'verificat"),
     (lambda: World(without=(("verification", "5/signature-prove"),)), "mean '5/signature-proves'?"),
     (lambda: World(without=(("transfer", "2.1/amount"),)), "unknown rule of 'transfer' '2.1/amount'"),
-    (lambda: World(block_time_s=0), "0.01 to 86400 seconds, not 0"),
+    (lambda: World(block_time_s=0), "block_time_s: expected a number from 0.01 to 86400, got 0"),
+    (lambda: World(heartbeat_s=0), "heartbeat_s: expected a number from 0.01 to 86400, got 0"),
     (lambda: LocalServer(port=99999), "0 to 65535, not 99999"),
     (lambda: LocalServer(network="cronos"), "Possible: cronos-testnet"),
     (lambda: World(network="base-sepoila"), "did you mean 'base-sepolia'?"),

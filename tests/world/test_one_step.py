@@ -96,7 +96,7 @@ def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state
         required = read_standard(await alice.http.get(MARKET), 2)
         offer = choose(required, TESTNET)
         if not is_named:
-            offer = replace(offer, takes_names=False)
+            offer = replace(offer, takes_payment_ids=False)
         _, text = sign(offer, alice.wallet, TESTNET, world.clock.now_s())
         for _ in range(2):
             answer = await alice.http.get(MARKET, headers={PAYMENT_HEADERS[2]: text})

@@ -549,9 +549,12 @@ def test_a_grant_without_a_transfer_is_seen(told: dict[str, str]) -> None:
 
 
 def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forgetful(*_: object) -> tuple[None, bool]:
-        """Find no earlier attempt, and a nonce that is not used."""
-        return None, True
+    async def forgetful(*_: object) -> None:
+        """Find no earlier attempt."""
+
+    async def unused(*_: object) -> bool:
+        """Report that the nonce is not used."""
+        return True
 
     def insert_pending(stored: PaymentRecords, wanted: Attempt) -> Attempt | None:
         """Forget earlier attempts, as a service without a record would."""
@@ -566,7 +569,8 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
-    monkeypatch.setattr(payments, "resume_or_reject", forgetful)
+    monkeypatch.setattr(payments, "resume_earlier", forgetful)
+    monkeypatch.setattr(payments, "admit", unused)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

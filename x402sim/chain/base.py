@@ -218,6 +218,9 @@ class Chain(ChainClient, Protocol):
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""
 
+    async def balance(self, account: Address) -> int:
+        """Return an account's balance of the token, in base units."""
+
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
 

@@ -77,7 +77,7 @@ def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson =
         typer.echo(json.dumps([_clause(each) for each in CLAUSES if each.id in ids], indent=2))
         return
     rows = [
-        (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), c.kept_by)
+        (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.lines)), c.kept_by)
         for c in CLAUSES
     ]
     titles = ("id", "level", "clause", "ground", "kept by")

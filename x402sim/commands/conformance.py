@@ -143,6 +143,14 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
     return conformance
 
 
+def require_present_names(subject: Subject[Any], args: Sequence[str]) -> None:
+    """Refuse an option that was renamed, with its present name; words behind -- are no options."""
+    own = args[: args.index("--")] if "--" in args else args
+    for option in (each.partition("=")[0] for each in own):
+        if option in subject.renamed:
+            raise Misuse(f"{option} is {subject.renamed[option]} now")
+
+
 class Command(TyperCommand):
     """The command of the usual subject, or, after its name, of another one."""
 
@@ -158,6 +166,7 @@ class Command(TyperCommand):
                 subject_of(name),
                 typer.Typer(add_completion=False, rich_markup_mode=None),
             )
+            require_present_names(subject, args)
             own.command(name, help=subject.help)(judging(subject))
             command = typer.main.get_command(own)
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)

@@ -19,7 +19,7 @@ from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
-from x402sim.world.server.serve import LocalServer
+from x402sim.world.server.local import LocalServer
 from x402sim.world.ui import ORDER
 
 

@@ -7,8 +7,9 @@ import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.serve import Server, own_programs_only, run as serve
-from x402sim.world.ui import PATH, Watch, saved_page
+from x402sim.world.server.origins import own_programs_only
+from x402sim.world.server.serve import Server, run as serve
+from x402sim.world.ui import PATH, PageFeed, saved_page
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"
@@ -26,14 +27,14 @@ def open_run(run: Saved = ".", port: Port = 0) -> None:
     with starting(None):
         listen = Listen(port=port)
         sock = listening_socket(listen)
-    watch = Watch(journal)
-    app = own_programs_only(saved_page(journal, str(file), watch), listen, ())
+    feed = PageFeed(journal)
+    app = own_programs_only(saved_page(journal, str(file), feed), (), is_local=listen.is_local)
 
     def on_start() -> None:
         stop_on_signals(server)
         typer.echo(f"{file} is at {base_url(listen, sock)}{PATH}\nCtrl-C stops it.")
 
-    server = Server(app, on_start, on_stop=watch.stop)
+    server = Server(app, on_start, on_stop=feed.stop)
     serve(server.serve(sockets=[sock]))
 
 

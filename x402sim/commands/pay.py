@@ -36,7 +36,7 @@ from x402sim.payer.mistakes import (
     MISTAKES,
     Draft,
     Mistake,
-    Watched,
+    ObservedAuth,
     copy_of,
     draft_of,
     paid_in,
@@ -71,7 +71,7 @@ from x402sim.text.suggest import near_url, unknown
 from x402sim.text.times import moment, readable
 from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
-from x402sim.world.server.listen import LOOPBACK
+from x402sim.world.server.origins import LOOPBACK
 
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
 PaidUrl = Annotated[
@@ -435,10 +435,10 @@ class Purchase:
             self.sent = mistake.change(replace(draft, auth=used or draft.auth))
             return request_of(self.sent, request)
 
-        flow = Watched(
+        flow = ObservedAuth(
             choose=self._choose,
-            sends=self._sends,
-            seen=self._answered,
+            on_request=self._sends,
+            on_answer=self._answered,
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )

@@ -27,7 +27,7 @@ from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.header import present
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 from x402sim.text.times import iso
 
 _FIELDS = ", ".join(
@@ -50,7 +50,7 @@ _ERRORS = {
 """The answers of settle if the token refuses the transfer; any other cause failed on the chain."""
 
 
-_UNREAD = InvalidPayment(Invalid.HEADER)
+_UNREAD = InvalidPayment(InvalidReason.HEADER)
 
 
 def routes(facilitator: Facilitator) -> list[Route]:
@@ -133,7 +133,9 @@ def _settle_answer(
             )
         case NotTransferred():
             error = _ERRORS.get(outcome.why, SettleError.FAILED).value
-        case InvalidPayment(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
+        case InvalidPayment(
+            why=InvalidReason.SIGNATURE
+        ):  # settle and verify have different texts for it
             error = SettleError.SIGNATURE.value
         case InvalidPayment():
             error = cronos.invalid_reason(outcome.why, outcome.value)

@@ -28,7 +28,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import (
     STANDARD,
     VERIFICATION,
-    Invalid,
+    InvalidReason,
     Rules,
     StandardTerms,
     Verification,
@@ -53,7 +53,7 @@ class Facilitator:
     network: Network
     account: Address
     started_s: float
-    rules: Rules[Verification, Invalid] = VERIFICATION
+    rules: Rules[Verification, InvalidReason] = VERIFICATION
     settings: FacilitatorSettings = field(default_factory=FacilitatorSettings)
     pending: dict[Authorization, Hash] = field(default_factory=dict)
     """What was sent and not mined in time, in the dialects that ask for it again."""
@@ -81,7 +81,7 @@ class InvalidPayment(msgspec.Struct, frozen=True):
     `difference` says what was wanted, too.
     """
 
-    why: Invalid
+    why: InvalidReason
     value: str = ""
     difference: str | None = None
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.body import watch
+from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
     PAYMENT_ID,
@@ -29,12 +29,18 @@ from x402sim.payer.core import (
     signed_header,
 )
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
-from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, Purchases, Unfinished, bought_by
+from x402sim.payer.purchases import (
+    EXPIRY_MARGIN_S,
+    Payment,
+    ResourcePayments,
+    Unfinished,
+    purchase_key,
+)
 from x402sim.payer.reading import (
     UNKNOWN,
     AttemptOver,
+    is_inconclusive,
     read_settlement,
-    says_nothing,
 )
 from x402sim.payer.standard import (
     Choice,
@@ -45,7 +51,7 @@ from x402sim.payer.standard import (
     read_refusal,
     read_required,
     settlement_in,
-    shortened,
+    short_window_note,
     sign,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -64,15 +70,15 @@ DEADLINE_S = 120.0
 Served = Callable[[httpx.Response], bool]
 
 
-class PaidRequest(msgspec.Struct, frozen=True):
-    """One request of the caller, and what is bought for its resource already.
+class Order(msgspec.Struct, frozen=True):
+    """One request that the caller wants served, and the payments for its resource so far.
 
-    `is_served` tells whether an answer is what was paid for.
+    `is_served` decides whether an answer is what was paid for.
     """
 
-    ask: Send
+    step: Send
     resource: str
-    bought: Purchases
+    payments: ResourcePayments
     is_served: Served
 
 
@@ -178,46 +184,46 @@ class PaymentAuth(FlowAuth):
         self._reuse = reuse
         self._pay_path = pay_path
         self._spelling = spelling
-        self._purchases: dict[tuple[str, ...], Purchases] = {}
-        """By what is bought: see `bought_by`."""
+        self._payments: dict[tuple[str, ...], ResourcePayments] = {}
+        """By `purchase_key`."""
         self._lock = threading.Lock()
 
     def exchange(
-        self, request: httpx.Request, *, ours: bool = False, is_served: Served = _is_success
+        self, request: httpx.Request, *, is_own: bool = False, is_served: Served = _is_success
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
         `is_served` tells whether an answer is what was paid for.
         """
-        thing = bought_by(request)
+        key = purchase_key(request)
         with self._lock:
-            bought = self._purchases.setdefault(thing, Purchases())
-        wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
-        response, shown = None, bought.granted
-        if shown is not None or not (bought.unserved or bought.cut):
-            response = yield from _send(wanted, proofs(shown))
+            payments = self._payments.setdefault(key, ResourcePayments())
+        order = Order(Send(request, is_own), key[0], payments, is_served)
+        response, sent_id = None, payments.granted
+        if sent_id is not None or not (payments.unserved or payments.interrupted):
+            response = yield from _send(order, proofs(sent_id))
             if response.status_code != 402:
                 return response
-        yield bought.turn
+        yield payments.lock
         try:
-            bought.take_up()
-            if bought.granted not in (None, shown):  # another request has paid meanwhile
-                response = yield from _send(wanted, proofs(bought.granted))
-            elif bought.unserved:
-                response = yield from self._show_unserved(wanted)
+            payments.requeue_interrupted()
+            if payments.granted not in (None, sent_id):  # another request has paid meanwhile
+                response = yield from _send(order, proofs(payments.granted))
+            elif payments.unserved:
+                response = yield from self._show_unserved(order)
             elif response is None:  # another request was served meanwhile
-                response = yield from _send(wanted, {})
+                response = yield from _send(order, {})
             if response.status_code == 402:
-                response = yield from self._buy(wanted, response)
+                response = yield from self._buy(order, response)
         finally:
-            bought.turn.release()
+            payments.lock.release()
         return response
 
     def unfinished(self, request: httpx.Request) -> Unfinished:
         """Return what is signed for a request and not finished, to `resume` it elsewhere."""
         with self._lock:
-            bought = self._purchases.get(bought_by(request))
-        return Unfinished() if bought is None else bought.unfinished()
+            payments = self._payments.get(purchase_key(request))
+        return Unfinished() if payments is None else payments.unfinished()
 
     def resume(self, request: httpx.Request, unfinished: Unfinished) -> None:
         """Go on with what another object has not finished, before any exchange for the request.
@@ -226,69 +232,69 @@ class PaymentAuth(FlowAuth):
         """
         now_s = self.clock.now_s() - EXPIRY_MARGIN_S
         with self._lock:
-            self._purchases.setdefault(bought_by(request), Purchases()).resume(unfinished)
+            self._payments.setdefault(purchase_key(request), ResourcePayments()).resume(unfinished)
             usable = [each.auth for each in unfinished.payments if each.auth.valid_before > now_s]
             self.signed_base += sum(auth.value for auth in usable)
 
-    def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:
+    def _buy(self, order: Order, response: httpx.Response) -> Flow:
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
-        bought = wanted.bought
-        bought.granted = None
-        other = foreign_required(wanted.resource, response)
-        if other is not None and bought.unknown is None and not bought.unserved:
+        payments = order.payments
+        payments.granted = None
+        other = foreign_required(order.resource, response)
+        if other is not None and payments.unresolved is None and not payments.unserved:
             self.foreign.append(other)
             return response
-        required = read_required(wanted.ask.request, response, self.network, self.version)
-        shown = yield from self._resend(wanted)
-        if shown is not None:
-            return shown
-        if not bought.unserved or bought.unserved[-1].was_refused:
-            if len(bought.unserved) >= self.max_unserved:
-                raise self._not_served(wanted)
-            payment = self._sign(wanted, required)
-            answer = yield from self._settle(wanted, payment)
+        required = read_required(order.step.request, response, self.network, self.version)
+        answer = yield from self._resend(order)
+        if answer is not None:
+            return answer
+        if not payments.unserved or payments.unserved[-1].was_refused:
+            if len(payments.unserved) >= self.max_unserved:
+                raise self._not_served(order)
+            payment = self._sign(order, required)
+            answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
-        response = yield from self._show_unserved(wanted)
+        response = yield from self._show_unserved(order)
         if response.status_code == 402:
-            raise self._not_served(wanted)
+            raise self._not_served(order)
         return response
 
-    def _show_unserved(self, wanted: PaidRequest) -> Flow:
-        """Show the newest payment that bought nothing yet."""
-        payment = wanted.bought.unserved[-1]
-        response = yield from _send(wanted, payment.proof)
+    def _show_unserved(self, order: Order) -> Flow:
+        """Send the proof of the newest payment that bought nothing yet."""
+        payment = order.payments.unserved[-1]
+        response = yield from _send(order, payment.proof)
         payment.was_refused = response.status_code == 402
-        self._note_served(wanted, payment, response)
+        self._note_served(order, payment, response)
         return response
 
-    def _note_served(self, wanted: PaidRequest, payment: Payment, response: httpx.Response) -> None:
-        if not wanted.is_served(response):
+    def _note_served(self, order: Order, payment: Payment, response: httpx.Response) -> None:
+        if not order.is_served(response):
             return
-        bought, granted = wanted.bought, None
-        bought.unserved.remove(payment)
+        payments, granted = order.payments, None
+        payments.unserved.remove(payment)
         if self._reuse and payment.version is None:
-            granted = bought.granted = payment.proof[PAYMENT_ID]
-        _until_read(bought, payment, response, granted)
+            granted = payments.granted = payment.proof[PAYMENT_ID]
+        _await_body_end(payments, payment, response, granted)
 
-    def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
+    def _not_served(self, order: Order) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
-        payment = wanted.bought.unserved[-1]
+        payment = order.payments.unserved[-1]
         paid = f"{self._tokens(payment.auth.value)} with {payment.shown}"
         if payment.receipt is not None:
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
             paid = (
                 f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-                f"tells for certain: {payment.question})"
+                f"tells for certain: {payment.state_query})"
             )
         return PaidNotServed(
-            f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed",
+            f"{order.resource} {paid}, and answers 402 again; nothing more was signed",
             "Repeat the request: it shows the same payment again. To pay once more, raise "
             f"max_unserved (now {self.max_unserved})",
         )
 
-    def _sign(self, wanted: PaidRequest, required: PaymentRequired | AnyRequired) -> Payment:
+    def _sign(self, order: Order, required: PaymentRequired | AnyRequired) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`."""
         with self._lock:
             try:
@@ -296,7 +302,7 @@ class PaymentAuth(FlowAuth):
                     payment = self._sign_two_steps(required)
                 else:
                     offer = choose(required, self.network, self._over_caps)
-                    self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
+                    self.choices.append(Choice(order.resource, offer.chosen, offer.rejected))
                     now_s, most_s = self.clock.now_s(), self.max_window_s
                     auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
                     payment = Payment(
@@ -304,7 +310,7 @@ class PaymentAuth(FlowAuth):
                         proof=proof(offer, header),
                         shown=f"authorization {to_hex(auth.nonce)[:12]}…",
                         version=offer.accepted.version,
-                        note=shortened(offer, auth),
+                        note=short_window_note(offer, auth),
                     )
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
@@ -345,34 +351,34 @@ class PaymentAuth(FlowAuth):
     def _tokens(self, amount_base: int) -> str:
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
-    def _resend(self, wanted: PaidRequest) -> Maybe:
-        """Send the payment again whose outcome is not known; it is settled, over, or raised.
+    def _resend(self, order: Order) -> Maybe:
+        """Send the payment again whose outcome is not known; raises `PaymentFailed` if it stays so.
 
-        One that is over is shown once, in case the server has it after all; returns the answer to
-        that, unless it is a 402.
+        One that has expired is tried once as proof, in case the server has been paid after all: if
+        that is not answered 402, the answer is returned.
         """
-        bought = wanted.bought
-        if (payment := bought.unknown) is None:
+        payments = order.payments
+        if (payment := payments.unresolved) is None:
             return None
         try:
-            return (yield from self._settle(wanted, payment))
+            return (yield from self._settle(order, payment))
         except AttemptOver:
             if payment.version is not None:
                 if payment.hint:  # it was paid, and its answer broke off
-                    bought.unserved.append(payment)
+                    payments.unserved.append(payment)
                 return None
-        bought.unknown = payment  # it stays unless the answer tells
-        response = yield from _send(wanted, payment.proof)
-        if not says_nothing(response):
-            bought.unknown = None
+        payments.unresolved = payment  # until an answer settles it
+        response = yield from _send(order, payment.proof)
+        if not is_inconclusive(response):
+            payments.unresolved = None
             if response.status_code == 402:
                 return None
             payment.hint = f"{response.status_code} when it was shown"
-            bought.unserved.append(payment)
-            self._note_served(wanted, payment, response)
+            payments.unserved.append(payment)
+            self._note_served(order, payment, response)
         return response
 
-    def _settle(self, wanted: PaidRequest, payment: Payment) -> Maybe:
+    def _settle(self, order: Order, payment: Payment) -> Maybe:
         """Send a payment to /api/pay; raises `PaymentFailed` unless it is settled.
 
         In one step, the answer of the request that pays is returned, unless it is a 402.
@@ -380,32 +386,32 @@ class PaymentAuth(FlowAuth):
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
-        bought = wanted.bought
+        payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
-        bought.unknown = payment
+        payments.unresolved = payment
         try:
             if payment.version is not None:
-                response = yield from _send(wanted, payment.proof, payment)
+                response = yield from _send(order, payment.proof, payment)
                 if response.status_code != 402:
-                    if wanted.is_served(response):
-                        bought.unknown = None
-                        _until_read(bought, payment, response)
+                    if order.is_served(response):
+                        payments.unresolved = None
+                        _await_body_end(payments, payment, response)
                     reported = settlement_in(response, payment.version)
                     if reported is not None and reported.success:
                         self.settlements.append(reported)
                     return response
                 answer: Receipt | str = read_refusal(response, payment.version, payment)
             else:
-                request = post(wanted.ask.request, self._pay_path, payment.settlement)
+                request = post(order.step.request, self._pay_path, payment.settlement)
                 response = yield from send(Send(request, True))
                 answer = read_settlement(response, payment)
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.again) from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         except AttemptOver:
-            bought.unknown = None
+            payments.unresolved = None
             raise
-        bought.unknown = None
-        bought.unserved.append(payment)
+        payments.unresolved = None
+        payments.unserved.append(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
             self.receipts.append(answer)
@@ -414,33 +420,37 @@ class PaymentAuth(FlowAuth):
         return None
 
 
-def _until_read(
-    bought: Purchases, payment: Payment, response: httpx.Response, granted: str | None = None
+def _await_body_end(
+    payments: ResourcePayments,
+    payment: Payment,
+    response: httpx.Response,
+    granted: str | None = None,
 ) -> None:
-    """Take a payment for served unless the body of its answer is not read to its end.
+    """Count a payment as interrupted if the body of its answer is not read to its end.
 
-    Until then other requests pay for themselves: a caller may read two streams at once.
+    Until then it counts as served, so that other requests pay for themselves: a caller may read
+    two streams at once.
     """
 
     def ended(is_whole: bool) -> None:
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
-            if granted is not None and bought.granted == granted:
-                bought.granted = None
-            bought.cut.append(payment)
+            if granted is not None and payments.granted == granted:
+                payments.granted = None
+            payments.interrupted.append(payment)
 
-    watch(response, ended)
+    on_body_end(response, ended)
 
 
-def _send(wanted: PaidRequest, proof: dict[str, str], paying: Payment | None = None) -> Flow:
-    """Send the caller's request with a proof of payment, or with the payment that it is paying."""
-    request = wanted.ask.request
+def _send(order: Order, proof: dict[str, str], paying: Payment | None = None) -> Flow:
+    """Send the caller's request with a proof of payment; in one step, `paying` is that payment."""
+    request = order.step.request
     request.headers.update(proof)
     try:
-        response = yield from send(wanted.ask)
+        response = yield from send(order.step)
     except httpx.HTTPError as error:
         why = f"the answer cannot be read: {error}"
         if paying is None:
             raise PaymentFailed(why, "Nothing more was signed") from error
-        raise PaymentFailed(f"{why}. {UNKNOWN}", paying.again) from error
+        raise PaymentFailed(f"{why}. {UNKNOWN}", paying.retry_advice) from error
     return response

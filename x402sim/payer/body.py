@@ -1,7 +1,7 @@
-"""Tells whether the body of an answer was read to its end: only then has a payment bought it.
+"""Reports whether the body of an answer was read to its end: only then has a payment bought it.
 
-A head is no goods. A body that breaks off or never ends, and one that is closed before its end,
-have bought nothing yet.
+A status line alone is not what was paid for. So a body that breaks off, never ends, or is closed
+early has bought nothing yet.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,14 +10,15 @@ import httpx
 
 _WITHOUT_BODY = (204, 205, 304)
 Ended = Callable[[bool], None]
-"""Gets whether a body was read to its end."""
+"""Called with whether a body was read to its end."""
 
 
-def watch(response: httpx.Response, ended: Ended) -> None:
+def on_body_end(response: httpx.Response, ended: Ended) -> None:
     """Call `ended` once: when the body was read to its end, breaks off, or is closed before.
 
-    At once if it is read already, or if there is none: of a HEAD, a 204 or a length of 0, a caller
-    has nothing to read. A body whose end is the end of its connection cannot be seen to break off.
+    It is called at once if the body is read already, or if there is none to read (HEAD, 204, a
+    length of 0). A body without length or chunks ends with its connection: nobody can tell that
+    from a break.
     """
     has_body = (
         response.request.method != "HEAD"
@@ -27,14 +28,14 @@ def watch(response: httpx.Response, ended: Ended) -> None:
     if response.is_stream_consumed or not has_body:
         ended(True)
     else:
-        response.stream = _Watched(response.stream, ended)
+        response.stream = _TrackedBody(response.stream, ended)
 
 
-class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body that tells how it ended."""
+class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A body that reports once how it ended."""
 
     def __init__(self, inner: httpx.SyncByteStream | httpx.AsyncByteStream, ended: Ended) -> None:
-        self._inner, self._ended, self._is_told = inner, ended, False
+        self._inner, self._ended, self._is_reported = inner, ended, False
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._inner, httpx.SyncByteStream)
@@ -43,7 +44,7 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield from self._inner
             is_whole = True
         finally:
-            self._tell(is_whole)
+            self._report(is_whole)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._inner, httpx.AsyncByteStream)
@@ -53,19 +54,19 @@ class _Watched(httpx.SyncByteStream, httpx.AsyncByteStream):
                 yield chunk
             is_whole = True
         finally:
-            self._tell(is_whole)
+            self._report(is_whole)
 
     def close(self) -> None:
-        self._tell(False)
+        self._report(False)
         assert isinstance(self._inner, httpx.SyncByteStream)
         self._inner.close()
 
     async def aclose(self) -> None:
-        self._tell(False)
+        self._report(False)
         assert isinstance(self._inner, httpx.AsyncByteStream)
         await self._inner.aclose()
 
-    def _tell(self, is_whole: bool) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _report(self, is_whole: bool) -> None:
+        if not self._is_reported:
+            self._is_reported = True
             self._ended(is_whole)

@@ -1,15 +1,15 @@
 """The deadline of one exchange, and the timeouts that end a thread's reads and writes there.
 
-httpx's timeouts hold for one read or write each, and before the head of an answer is complete
-nothing of ours runs between two of them: a server that drips its head, or says `100 Continue` for
-ever, renews them. In asyncio a task is cancelled at the deadline. A thread cannot be, and no public
-means reaches the socket of a connection that was open before.
+httpx's timeouts hold for one read or write each. A server that drips the head of its answer byte by
+byte, or sends `100 Continue` forever, renews them, and no code of this package runs in between. In
+asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no public API
+reaches the socket of a connection that was open before.
 
-So `Left` is the kit's one exception from its rule that nothing of others is used but what they
-publish, and keeps a promise of SECURITY.md: httpcore hands a timeout to the socket before each read
-and write, and a socket asks a number that is no float for its `__index__`. `fixed` is what can be
-done without: a silent server is left at the deadline, but not one that goes on sending. Should a
-release end it, `TIMEOUT` is `fixed`.
+So `Left` relies on an implementation detail, the only one that this package uses, to keep a promise
+of SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls
+`__index__` of a number that is no float. `fixed` needs no such detail, but ends only silent
+servers, not those that go on sending. If a release of httpcore breaks `Left`, set `TIMEOUT` to
+`fixed`.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Deadline:
 
 
 class Left:
-    """A timeout of the caller's client that ends at the deadline, too, however often it is used.
+    """A timeout that shrinks: each read or write gets what is left until the deadline, at most.
 
     In whole seconds, rounded up: a socket takes no other number that can change.
     """
@@ -56,9 +56,9 @@ class Left:
 
 
 def fixed(deadline: Deadline, timeout_s: float | None) -> float:
-    """Return what is left now, for each of the reads and writes to come.
+    """Return the seconds left now, as the timeout of every read and write to come.
 
-    Not 0: that is no timeout for a socket, but one that does not wait, whose error is another.
+    Never 0, which would make the socket non-blocking.
     """
     return max(deadline.within(timeout_s), _LEAST_S)
 

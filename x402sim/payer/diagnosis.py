@@ -1,9 +1,9 @@
-"""Examines the answer to an unpaid request: what its 402 offers, who could pay it, what stops them.
+"""Diagnoses the answer to an unpaid request: what its 402 offers, who can pay, and what is wrong.
 
-Each kind of payer reads the answer and signs, as it would to pay; nothing is sent. A row of
-`CLIENTS` is one public client of the x402 standard with its defaults, as it was tried in November
-2026: npm `x402` 1.2 and `@x402/core` 2.27, and `x402` 2.25 for Python. They differ in what they
-cannot read, in the tokens that they know, and in what they spend at most.
+Each payer is simulated up to its signature; nothing is sent. A row of `CLIENTS` describes one
+public client of the x402 standard with its defaults, as tried in November 2026: npm `x402` 1.2 and
+`@x402/core` 2.27, and `x402` 2.25 for Python. They differ in what they can read, in the tokens that
+they know, and in their spending caps.
 """
 
 import re
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from x402sim.payer.core import PaymentFailed
-from x402sim.payer.pick import pick, stopping
+from x402sim.payer.pick import blocking, pick
 from x402sim.payer.reading import is_header_value, read_offer
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
@@ -28,35 +28,35 @@ from x402sim.protocol.networks import NETWORKS, Family, Network, chain_id_of, fa
 from x402sim.protocol.ways import CHALLENGE, Dialect, Way, foreign_in, object_in, ways_in, ways_of
 from x402sim.protocol.x402 import PAYMENT_FLOW, REQUIRED_HEADER, SCHEME, from_base64, json_in
 
-Reads = Callable[[Way], str]
+WhyUnreadable = Callable[[Way], str]
 """Returns why an offer cannot be read; "" if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One client: what it reads, and what it pays by default."""
+    """One public client: what it can read, and what it pays by default."""
 
     name: str
     dialect: Dialect
-    unreadable: Reads
-    """Why it cannot read an offer: one such offer ends the payment, whatever stands beside it."""
+    unreadable: WhyUnreadable
+    """Why it cannot read an offer; one such offer ends the payment, even beside good ones."""
     networks: frozenset[str] | None
-    """The names that it knows; None for every chain of EVM."""
+    """The network names that it knows; None for every EVM chain."""
     most: str
     """The most tokens that it pays."""
     remedy: str
-    """How its user allows more."""
+    """How its user raises the cap."""
     is_python: bool = False
     has_controls: bool = True
-    """Whether it leaves out offers of other tokens than its defaults, and those above its cap.
+    """Whether it has spending controls: it skips unknown tokens, and offers above its cap.
 
-    One without them takes an offer of USDC, or else the first, and then looks at the cap.
+    A client without them takes the offer in USDC, or else the first, and then compares the cap.
     """
     lacks: frozenset[int] = frozenset()
     """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
 
-    def takes(self, way: Way) -> str:
-        """Return why it leaves an offer out that it can read; "" if it may take it."""
+    def why_skipped(self, way: Way) -> str:
+        """Return why it skips an offer that it can read; "" if it may take it."""
         scheme, name = way.fields.get("scheme"), way.fields.get("network")
         if scheme != SCHEME:
             return f"scheme {str(scheme)[:40]!r} is not registered"
@@ -68,10 +68,10 @@ class Client:
         is_default = default_decimals(way) is not None
         if not is_default or chain_id_of(name) in self.lacks:
             return f"the token is none of its default ones; {self.remedy}"
-        return self.too_much(way)
+        return self.why_too_much(way)
 
-    def too_much(self, way: Way) -> str:
-        """Return that an offer asks for more than it pays at a time; "" if it does not."""
+    def why_too_much(self, way: Way) -> str:
+        """Return a sentence if an offer is above its cap; "" if it is not."""
         found = default_decimals(way)
         decimals = 6 if found is None else found
         try:
@@ -88,7 +88,7 @@ class Client:
         fields = dict(way.fields)
         seconds = fields.get("maxTimeoutSeconds")
         if self.is_python:
-            seconds = _numbered(way).fields.get("maxTimeoutSeconds")
+            seconds = _with_whole_seconds(way).fields.get("maxTimeoutSeconds")
         if isinstance(seconds, float) and seconds.is_integer():
             seconds = int(seconds)
         fields["maxTimeoutSeconds"] = seconds
@@ -100,7 +100,7 @@ class Client:
         return replace(way, fields=fields)
 
 
-# --- the tokens that they know --------------------------------------------------------------
+# --- the tokens that clients know ------------------------------------------------------------
 
 _USDC = {
     1: "0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
@@ -159,7 +159,7 @@ def default_decimals(way: Way) -> int | None:
     return DEFAULT_TOKENS.get((chain_id or 0, address))
 
 
-# --- what they read -------------------------------------------------------------------------
+# --- what clients can read -------------------------------------------------------------
 
 _NPM_V1 = frozenset(
     {
@@ -177,7 +177,7 @@ _ACCOUNT = re.compile(r"0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44}")
 """An address of EVM, or of Solana."""
 
 
-def _types(way: Way, *more: str) -> str:
+def _wrong_type(way: Way, *more: str) -> str:
     """Return which field of an offer is not of its type."""
     for name in ("scheme", "network", "asset", "payTo", way.amount_name, *more):
         if not isinstance(way.fields.get(name), str):
@@ -191,7 +191,7 @@ def _types(way: Way, *more: str) -> str:
 
 
 def _by_npm_v1(way: Way) -> str:
-    if wrong := _types(way, "resource", "description", "mimeType"):
+    if wrong := _wrong_type(way, "resource", "description", "mimeType"):
         return wrong
     fields = way.fields
     if fields["scheme"] != SCHEME:
@@ -212,24 +212,26 @@ def _by_npm_v1(way: Way) -> str:
 
 
 def _by_python_v1(way: Way) -> str:
-    fields = {name: each for name, each in _numbered(way).fields.items() if each is not None}
-    return _types(replace(way, fields=fields), "resource")
+    fields = {
+        name: each for name, each in _with_whole_seconds(way).fields.items() if each is not None
+    }
+    return _wrong_type(replace(way, fields=fields), "resource")
 
 
 def _by_python_v2(way: Way) -> str:
-    return _types(_numbered(way))
+    return _wrong_type(_with_whole_seconds(way))
 
 
-def _numbered(way: Way) -> Way:
-    """Return an offer whose window is a number, if it is the text of one."""
+def _with_whole_seconds(way: Way) -> Way:
+    """Return an offer with maxTimeoutSeconds as a number, if it is written as text."""
     seconds = way.fields.get("maxTimeoutSeconds")
     if not isinstance(seconds, str) or not re.fullmatch(r"[0-9]{1,10}", seconds):
         return way
     return replace(way, fields={**way.fields, "maxTimeoutSeconds": int(seconds)})
 
 
-def _anything(way: Way) -> str:
-    """Read all: clients in JavaScript check nothing in version 2 until they sign."""
+def _reads_all(way: Way) -> str:
+    """Accept all: in version 2, clients in JavaScript check nothing until they sign."""
     return ""
 
 
@@ -255,7 +257,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "x402 v2, npm",
         Dialect.V2,
-        _anything,
+        _reads_all,
         None,
         "1.00",
         "`spendControls: false` allows it",
@@ -274,13 +276,13 @@ CLIENTS: tuple[Client, ...] = (
 
 
 ABSENT = (404, 405, 410, 501)
-"""The answers of a path that is not there."""
+"""The statuses of a path that does not exist."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class PayerKind:
-    """A kind of payer with its defaults: which offer it pays, and if none, why not."""
+class PayerVerdict:
+    """Whether a payer, with its defaults, can pay: which offer it takes, and if none, why not."""
 
     name: str
     can_pay: bool
@@ -295,7 +297,7 @@ class Diagnosis:
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
-    payers: tuple[PayerKind, ...]
+    payers: tuple[PayerVerdict, ...]
 
     @property
     def can_be_paid(self) -> bool:
@@ -352,7 +354,7 @@ def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """An answer, its ways to pay with what is wrong with each, and their networks."""
+    """An answer, its offers with the findings of each, and the networks that are known."""
 
     request: httpx.Request
     response: httpx.Response
@@ -361,9 +363,9 @@ class _Case:
     now_s: int
 
     def of(self, dialect: Dialect) -> list[tuple[int, Way, list[Finding]]]:
-        """Return the ways to pay of a dialect, with their numbers, where its payers look.
+        """Return the offers that payers of a dialect see, with their numbers and findings.
 
-        In version 2 that is the header, whatever the body says.
+        In version 2 these are the offers of the header; its payers ignore the body.
         """
         header = self.response.headers.get(REQUIRED_HEADER)
         in_header = list(ways_of(json_in(header, dict[str, Any]) or {}))
@@ -374,19 +376,19 @@ class _Case:
         ]
 
 
-def _no(name: str, whys: list[str], dialect: Dialect | None) -> PayerKind:
+def _cannot_pay(name: str, reasons: list[str], dialect: Dialect | None) -> PayerVerdict:
     none = f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"
-    return PayerKind(name, False, "; ".join(dict.fromkeys(whys)) or none)
+    return PayerVerdict(name, False, "; ".join(dict.fromkeys(reasons)) or none)
 
 
-def _two_steps(case: _Case) -> PayerKind:
+def _two_steps(case: _Case) -> PayerVerdict:
     """Return whether a payer in two steps reads the 402 and signs, and why not."""
-    name, whys = "payer in two steps", []
+    name, reasons = "payer in two steps", list[str]()
     for number, way, findings in case.of(Dialect.TWO_STEPS):
-        reasons = [each.about for each in stopping(iter(findings))]
+        found = [each.about for each in blocking(iter(findings))]
         network = way.network(case.networks)
-        if reasons or network is None:
-            whys.append(f"offer {number}: {', '.join(reasons) or 'network'}")
+        if found or network is None:
+            reasons.append(f"offer {number}: {', '.join(found) or 'network'}")
             continue
         try:
             if way.is_paywall:  # our payers do not speak as it does: its terms are signed
@@ -395,34 +397,34 @@ def _two_steps(case: _Case) -> PayerKind:
                 terms = read_offer(case.request, case.response, network).payment_requirements
             Wallet.create().payment_header(terms, case.now_s, network=network)
         except (PaymentFailed, ValueError) as error:
-            whys.append(f"offer {number}: {error}")
+            reasons.append(f"offer {number}: {error}")
             continue
-        return PayerKind(name, True, f"offer {number}", number)
-    return _no(name, whys, Dialect.TWO_STEPS)
+        return PayerVerdict(name, True, f"offer {number}", number)
+    return _cannot_pay(name, reasons, Dialect.TWO_STEPS)
 
 
-def _client(client: Client, case: _Case) -> PayerKind:
-    """Return whether a public client pays the 402 as it is installed, and why not.
+def _client(client: Client, case: _Case) -> PayerVerdict:
+    """Return whether a public client pays the 402 with its defaults, and why not.
 
-    It takes one offer; if that is wrong, it fails, whatever stands beside it.
+    It takes one offer; if that fails, it tries no other.
     """
-    mine, whys = case.of(client.dialect), []
+    offers, reasons = case.of(client.dialect), []
     unread = [number for number, (way, _) in enumerate(case.ways, 1) if way.dialect is Dialect.V2]
-    if client.dialect is Dialect.V2 and unread and not mine:
+    if client.dialect is Dialect.V2 and unread and not offers:
         why = f"offer {unread[0]}: in the body, and it reads the header {REQUIRED_HEADER} only"
-        return PayerKind(client.name, False, why)
-    for number, way, _ in mine:
+        return PayerVerdict(client.name, False, why)
+    for number, way, _ in offers:
         if why := client.unreadable(way):
-            refuses = "it refuses all for " if len(mine) > 1 else ""
-            return PayerKind(client.name, False, f"{refuses}offer {number}: {why}")
+            refuses = "it refuses all for " if len(offers) > 1 else ""
+            return PayerVerdict(client.name, False, f"{refuses}offer {number}: {why}")
     taken = []
-    for number, way, _ in mine:
-        if why := client.takes(way):
-            whys.append(f"offer {number}: {why}")
+    for number, way, _ in offers:
+        if why := client.why_skipped(way):
+            reasons.append(f"offer {number}: {why}")
         else:
             taken.append((number, client.as_read(way)))
     if not taken:
-        return _no(client.name, whys, client.dialect)
+        return _cannot_pay(client.name, reasons, client.dialect)
     if client.has_controls:  # it takes an offer that is settled first only if there is no other
         number, way = min(taken, key=lambda each: each[1].extra.get(PAYMENT_FLOW) == "upfront")
     else:
@@ -430,29 +432,29 @@ def _client(client: Client, case: _Case) -> PayerKind:
     found = list(of_way(way, case.networks, str(case.request.url)))
     wrong = ", ".join(each.about for each in found if each.stops)
     skipped = ", ".join(each.about for each in found if each.skipped)
-    why = wrong or client.too_much(way) or (skipped and f"{skipped}, not looked at here")
-    takes = "it takes " if why and len(mine) > 1 else ""
-    return PayerKind(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
+    why = wrong or client.why_too_much(way) or (skipped and f"{skipped}, not looked at here")
+    takes = "it takes " if why and len(offers) > 1 else ""
+    return PayerVerdict(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
 
 
-def _payment_auth(case: _Case) -> PayerKind:
+def _payment_auth(case: _Case) -> PayerVerdict:
     """Return whether `PaymentAuth(network=...)` pays the 402 with its defaults, and why not."""
     name = "httpx, PaymentAuth"
     by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
-    mine = next((each for each in by_dialect if each), [])
-    for number, _, findings in mine:
+    offers = next((each for each in by_dialect if each), [])
+    for number, _, findings in offers:
         if any(each.about.startswith("POST ") for each in findings):
-            return PayerKind(name, False, f"offer {number}: POST /api/pay")
+            return PayerVerdict(name, False, f"offer {number}: POST /api/pay")
     picked = pick(
         case.request,
         case.response,
-        [(number, way) for number, way, _ in mine],
+        [(number, way) for number, way, _ in offers],
         case.networks,
         _over_default,
     )
     if picked.number is not None:
-        return PayerKind(name, True, f"offer {picked.number}", picked.number)
-    return _no(name, [str(each) for each in picked.rejected], None)
+        return PayerVerdict(name, True, f"offer {picked.number}", picked.number)
+    return _cannot_pay(name, [str(each) for each in picked.rejected], None)
 
 
 def _over_default(amount_base: int, network: Network) -> str:

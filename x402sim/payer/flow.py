@@ -29,7 +29,7 @@ Trace = Callable[[str, dict[str, Any]], Any]
 
 
 class Guard:
-    """Watches one request on its way, redirects included.
+    """Checks one request as it is sent, redirects included.
 
     With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
     `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
@@ -104,24 +104,24 @@ PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send a request and get its answer; the body is there to be read if the status is 402.
+    """Send a request and get its answer, whose body is read if the status is 402.
 
-    Of a request of `ours`, not the caller's, the whole answer is read.
+    `ours`: the request is the payer's own, not its caller's; then every body is read.
     """
 
     request: httpx.Request
-    ours: bool = False
+    is_own: bool = False
 
     @property
     def has_proof(self) -> bool:
         """Whether the request pays, or proves a payment: it goes to no other origin."""
-        return self.ours or any(name in self.request.headers for name in PROOFS)
+        return self.is_own or any(name in self.request.headers for name in PROOFS)
 
 
-class Turn:
-    """A lock for threads and tasks alike, in the order of asking.
+class FairLock:
+    """A lock for threads and tasks alike; those that wait get it first come, first served.
 
-    A flow takes it with a step, and releases it itself.
+    A flow yields it as a step to acquire it, and releases it itself.
     """
 
     def __init__(self) -> None:
@@ -129,19 +129,19 @@ class Turn:
         self._is_taken = False
         self._waiting: deque[Future[None]] = deque()
 
-    def take(self, most_s: float) -> None:
-        """Block until the turn is free, and take it; raises `TimeoutError`."""
+    def acquire(self, most_s: float) -> None:
+        """Block until the lock is free, and acquire it; raises `TimeoutError`."""
         with self._place() as place:
             place.result(most_s)
 
-    async def take_async(self) -> None:
-        """Wait until the turn is free, and take it."""
+    async def acquire_async(self) -> None:
+        """Wait until the lock is free, and acquire it."""
         with self._place() as place:
             if not place.done():
                 await asyncio.wrap_future(place)
 
     def release(self) -> None:
-        """Let the next one take the turn."""
+        """Give the lock to the next one that waits."""
         with self._lock:
             while self._waiting:
                 place = self._waiting.popleft()
@@ -152,7 +152,10 @@ class Turn:
 
     @contextmanager
     def _place(self) -> Iterator[Future[None]]:
-        """Yield a place in the queue, which is done when it is its turn; an error gives it up."""
+        """Yield a place in the queue: a future that is done once it holds the lock.
+
+        If an error ends the wait, the place is given up.
+        """
         place: Future[None] = Future()
         with self._lock:
             if self._is_taken:
@@ -163,19 +166,19 @@ class Turn:
         try:
             yield place
         except BaseException:
-            if not place.cancel():  # it was its turn already
+            if not place.cancel():  # it held the lock already
                 self.release()
             raise
 
 
-Step = Send | Turn
+Step = Send | FairLock
 Flow = Generator[Step, httpx.Response | None, httpx.Response]
-"""Yields what to send, and the turns to take; gets each answer, and returns the last one.
+"""Yields what to send, and locks to acquire; gets each answer, and returns the last one.
 
 What makes an answer unreadable is raised where its request was yielded.
 """
 Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
-"""A part of a flow that may have its last answer to return."""
+"""A part of a flow, which returns the last answer if the flow ends there, else None."""
 
 
 def send(step: Send) -> Flow:
@@ -232,11 +235,11 @@ def _drive(
         request.read()
         step = next(flow)
         while True:
-            if isinstance(step, Turn):
+            if isinstance(step, FairLock):
                 try:
-                    step.take(deadline.left_s)
+                    step.acquire(deadline.left_s)
                 except TimeoutError:
-                    step = flow.throw(_no_turn(limits))
+                    step = flow.throw(_lock_timeout(limits))
                 else:
                     step = flow.send(None)
                 continue
@@ -282,8 +285,8 @@ async def _drive_async(
             try:
                 async with timer:
                     response = None
-                    if isinstance(step, Turn):
-                        await step.take_async()
+                    if isinstance(step, FairLock):
+                        await step.acquire_async()
                     else:
                         await step.request.aread()
                         _guard(step, extensions, None)
@@ -297,7 +300,9 @@ async def _drive_async(
                 # which then closes this generator. Another cancellation has priority.
                 if not timer.expired() or _cancellations() > cancellations:
                     raise
-                flow.throw(_no_turn(limits) if isinstance(step, Turn) else too_slow(limits))
+                flow.throw(
+                    _lock_timeout(limits) if isinstance(step, FairLock) else too_slow(limits)
+                )
                 raise
             else:
                 step = flow.send(response)
@@ -308,7 +313,7 @@ async def _drive_async(
         flow.close()
 
 
-def _no_turn(limits: Limits) -> PaymentFailed:
+def _lock_timeout(limits: Limits) -> PaymentFailed:
     return PaymentFailed(
         "other requests for the same had their turn for all of deadline_s = "
         f"{limits.deadline_s:g}; nothing was signed for this one. Repeat it, or raise deadline_s"
@@ -321,7 +326,7 @@ def _cancellations() -> int:
 
 
 def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) -> Guard:
-    """Watch a request on its way; a deadline is one for a thread."""
+    """Have a `Guard` check a request as it is sent; only a thread has a deadline there."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
     guard = Guard(extensions.get("trace"), origin, deadline)
@@ -347,4 +352,4 @@ def _must_read(step: Send, response: httpx.Response) -> bool:
             f"{requested} redirected to {origin_of(there)}, which asks for a payment; nothing was "
             "signed. Request it there, if you mean to pay it"
         )
-    return step.ours or response.status_code == 402
+    return step.is_own or response.status_code == 402

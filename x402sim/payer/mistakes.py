@@ -1,8 +1,8 @@
-"""Makes exactly one mistake in a payment that is right otherwise, and shows each request of it.
+"""Makes exactly one mistake in an otherwise correct payment, to see how a server refuses it.
 
-A request that pays is taken apart, one thing of it is changed, and it is signed anew. A `Watched`
-flow requests first, lets the 402 choose who pays it, and changes the request that pays on its way,
-to see how the server refuses it.
+A request that pays is decoded, one field of it is changed, and it is signed again. `ObservedAuth`
+sends the unpaid request, chooses a payer by the 402, and changes the request that pays; it reports
+every request and answer.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Draft:
     named: Network
     """The network and the token that it names."""
     signed_for: Network
-    """Those of the domain that is signed."""
+    """The network and the token whose EIP-712 domain is signed."""
     resource: str
     """A path in two steps, else a URL; empty in version 1, which has none."""
     payment_id: str
@@ -52,21 +52,21 @@ class Draft:
         return replace(self, auth=structs.replace(self.auth, **changes))
 
     def paying(self, **changes: Any) -> "Draft":
-        """Return the draft that names, and is signed for, a network and token that differ so."""
+        """Return the draft for a network and token with these changes, named and signed."""
         other = replace(self.named, **changes)
         return replace(self, named=other, signed_for=other)
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake: what it changes, what of a draft shows it, and how to avoid it."""
+    """One mistake: what it changes, the field of a draft in which it shows, and how to avoid it."""
 
     name: str
     does: str
     change: Callable[[Draft], Draft]
     shows: Callable[[Draft], str]
     dialects: tuple[Dialect, ...] = tuple(Dialect)
-    """Where it can be made."""
+    """The ways of paying in which it can be made."""
 
     @property
     def remedy(self) -> str:
@@ -89,7 +89,7 @@ def _for_another_version(draft: Draft) -> Draft:
     return replace(draft, signed_for=replace(draft.named, token_version="2" if own == "1" else "1"))
 
 
-def _of_nobody(draft: Draft) -> Draft:
+def _from_empty_account(draft: Draft) -> Draft:
     """Return a draft of a new account, which has no tokens."""
     wallet = Wallet.create()
     return replace(draft, signer=wallet).signing(from_=wallet.address_bytes)
@@ -158,7 +158,7 @@ MISTAKES = {
         Mistake(
             "funds",
             "pays from a new account, which has no tokens",
-            _of_nobody,
+            _from_empty_account,
             lambda draft: f"from {checksum(draft.auth.from_)}",
         ),
         Mistake(
@@ -190,11 +190,11 @@ def _elsewhere(resource: str) -> str:
     return str(httpx.URL(resource).copy_with(path=_ELSEWHERE)) if "://" in resource else _ELSEWHERE
 
 
-# --- a request, taken apart and put together ---------------------------------------------
+# --- from a request to a draft and back ---------------------------------------------------
 
 
 def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: int) -> Draft:
-    """Return what a request that pays, made by this wallet, says and has signed."""
+    """Return the draft of a request that pays, which this wallet has signed."""
     dialect = paid_in(request) or Dialect.TWO_STEPS
     if (version := dialect.version) is None:
         body: dict[str, Any] = decode(request.content, dict[str, Any])
@@ -247,22 +247,22 @@ Change = Callable[[httpx.Request], httpx.Request]
 
 
 @dataclass(kw_only=True, slots=True)
-class Watched(FlowAuth):
-    """Asks, chooses a payer by the 402, and lets it pay."""
+class ObservedAuth(FlowAuth):
+    """Sends a request, chooses a payer by the 402, lets it pay, and reports each exchange."""
 
     choose: Callable[[httpx.Response], FlowAuth]
-    """Returns who pays a 402; raises `PaymentFailed` for one that cannot be paid."""
-    sends: Callable[[httpx.Request], None] = lambda _: None
-    """Gets each request before it is sent."""
-    seen: Callable[[httpx.Request, httpx.Response], None]
-    """Gets each request as it was sent, and its answer, whose body may not be read yet."""
+    """Returns the payer for a 402; raises `PaymentFailed` if nobody can pay it."""
+    on_request: Callable[[httpx.Request], None] = lambda _: None
+    """Called with each request before it is sent."""
+    on_answer: Callable[[httpx.Request, httpx.Response], None]
+    """Called with each request as it was sent, and its answer; its body may not be read yet."""
     limits: Limits
     change: Change | None = None
-    """Changes the first request that pays; the answer to that is then the last."""
+    """Changes the first request that pays; the exchange ends with its answer."""
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
-        unpaid = yield from self._shown(Send(request))
+        unpaid = yield from self._observed(Send(request))
         if unpaid.status_code != 402:
             return unpaid
         flow = self.choose(unpaid).exchange(request)
@@ -277,9 +277,9 @@ class Watched(FlowAuth):
                     continue
                 change = self.change if paid_in(step.request) else None
                 if change is not None:
-                    step = Send(change(step.request), step.ours)
+                    step = Send(change(step.request), step.is_own)
                 try:
-                    answer = yield from self._shown(step)
+                    answer = yield from self._observed(step)
                 except (httpx.HTTPError, PaymentFailed) as error:
                     step = flow.throw(error)
                     continue
@@ -292,11 +292,11 @@ class Watched(FlowAuth):
         finally:
             flow.close()
 
-    def _shown(self, step: Send) -> Flow:
-        """Send a request, and show it and its answer."""
-        self.sends(sent := copy_of(step.request))
+    def _observed(self, step: Send) -> Flow:
+        """Send a request; report it, and its answer."""
+        self.on_request(sent := copy_of(step.request))
         answer = yield from send(step)
-        self.seen(sent, answer)
+        self.on_answer(sent, answer)
         return answer
 
 

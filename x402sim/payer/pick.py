@@ -1,7 +1,7 @@
-"""Picks the way to pay a 402: the first that our payer can pay, and says why not the others.
+"""Picks the offer of a 402 that `PaymentAuth` pays, and says why it rejects those before it.
 
-The ways are looked at in the payer's order: two steps, then version 2, then version 1, and those
-that are settled before the server works after the others. Nothing is signed.
+Offers are tried in the payer's order: two steps, then version 2, then version 1; within each, those
+that are settled before the server works come last. Nothing is signed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from x402sim.payer.core import PaymentFailed
-from x402sim.payer.standard import choose, read_required
+from x402sim.payer.standard import Rejected, choose, read_required
 from x402sim.protocol.findings import Finding, of_way
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.money import parse_base
@@ -24,21 +24,8 @@ OverCap = Callable[[int, Network], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
-    """A way to pay that is not taken, by its number in the 402."""
-
-    number: int
-    why: str
-    is_too_much: bool = False
-    """Whether only the cap stops it."""
-
-    def __str__(self) -> str:
-        return f"offer {self.number}: {self.why}"
-
-
-@dataclass(frozen=True, slots=True)
 class Picked:
-    """The way to pay that is taken, if one can be, and those that come before it."""
+    """The offer that is taken, if any, and those before it that were rejected."""
 
     number: int | None
     way: Way | None
@@ -53,9 +40,9 @@ def pick(
     known: Mapping[str, Network],
     over_cap: OverCap = lambda *_: "",
 ) -> Picked:
-    """Return the first of some numbered ways that can be paid, in the payer's order."""
+    """Return the first of some numbered offers that can be paid, in the payer's order."""
     rejected: list[Rejected] = []
-    for number, way in sorted(ways, key=_place):
+    for number, way in sorted(ways, key=_preference):
         network = way.network(known)
         why = _why_not(request, response, way, network, known)
         if not why and network is not None:
@@ -65,13 +52,13 @@ def pick(
                 over = str(wrong)
             if not over:
                 return Picked(number, way, network, tuple(rejected))
-            rejected.append(Rejected(number, over, is_too_much=True))
+            rejected.append(Rejected(f"offer {number}", over, is_too_much=True))
         else:
-            rejected.append(Rejected(number, why))
+            rejected.append(Rejected(f"offer {number}", why))
     return Picked(None, None, None, tuple(rejected))
 
 
-def _place(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
+def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
     number, way = numbered
     return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
 
@@ -83,11 +70,11 @@ def _why_not(
     network: Network | None,
     known: Mapping[str, Network],
 ) -> str:
-    """Return why a way cannot be paid, whatever it costs; "" if it can."""
+    """Return why an offer cannot be paid, whatever it costs; "" if it can."""
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
-    if found := list(stopping(of_way(way, known, str(request.url)))):
-        return ", ".join(in_short(each) for each in found)
+    if found := list(blocking(of_way(way, known, str(request.url)))):
+        return ", ".join(as_reason(each) for each in found)
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
     try:
@@ -99,12 +86,12 @@ def _why_not(
     return ""
 
 
-def stopping(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings that keep our payers from paying: those not looked at, too."""
+def blocking(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings for which `PaymentAuth` does not pay, unexamined fields included."""
     yield from (each for each in findings if each.stops or each.skipped)
 
 
-def in_short(finding: Finding) -> str:
+def as_reason(finding: Finding) -> str:
     """Return a finding as a reason: "asset '0x…' is not looked at"."""
     if finding.skipped:
         return f"{finding.about} {finding.seen[:60]} is not looked at"

@@ -32,16 +32,16 @@ class AttemptOver(PaymentFailed):
 
 
 class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is no receipt, in whatever shape (section 7 shows none).
+    """An answer that is no receipt, of any shape (section 7 prescribes none).
 
-    `final` is the answer's own; None if it says nothing. `is_no` tells whether the answer refuses,
-    and `hints` whether it may mean that the payment was made before.
+    `final` is the field of the answer, or None. `refuses`: the answer is a refusal. `hints`: it may
+    mean that the payment was made before.
     """
 
     answered: str
     refusal: Refusal | None
     final: bool | None
-    is_no: bool
+    refuses: bool
     hints: bool
 
 
@@ -82,7 +82,7 @@ def read_offer(
 
 
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
-    """Return the receipt of a settled payment, or else the answer that says that it is made.
+    """Return the receipt of a settled payment, or the answer by which the server says it is made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
@@ -92,29 +92,29 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         receipt: Receipt | None = decoded(response.content, Receipt)
         if receipt is None:
             got = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
         return receipt
     error = _read_error(response, body)
-    if _is_made(error, payment):
+    if _says_made(error, payment):
         return error.answered
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
     is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
     to_resend = error.refusal is not None and error.refusal.row.resend
-    is_no = error.final is None and error.is_no and not to_resend
+    refuses = error.final is None and error.refuses and not to_resend
     # only once its authorization has expired: before, whoever refuses it can use it all the same
-    if payment.is_expired and (is_refusal or is_no):
+    if payment.is_expired and (is_refusal or refuses):
         raise AttemptOver(f"the payment was refused: {error.answered}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
-    clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
-    seen = f"{error.answered}.{remedy if lacks_funds else clocks}".removesuffix(".")
+    clock_skew_note = payment.clock_skew_note if error.refusal is Refusal.EXPIRED else ""
+    answered = f"{error.answered}.{remedy if lacks_funds else clock_skew_note}".removesuffix(".")
     if error.final is False and lacks_funds:
-        raise PaymentFailed(f"the payment was not made yet: {seen}", payment.again)
+        raise PaymentFailed(f"the payment was not made yet: {answered}", payment.retry_advice)
     if is_refusal and not payment.is_repeated:
-        raise PaymentFailed(f"the payment was refused: {seen}", payment.again)
-    raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}", payment.again)
+        raise PaymentFailed(f"the payment was refused: {answered}", payment.retry_advice)
+    raise PaymentFailed(f"{UNKNOWN}: the server answered {answered}", payment.retry_advice)
 
 
-def _is_made(error: _Refusal, payment: Payment) -> bool:
+def _says_made(error: _Refusal, payment: Payment) -> bool:
     """Tell whether an error says that the payment is made; then no other is ever signed for it.
 
     That the nonce is used does, even if the server calls it final: the payer has drawn it at
@@ -127,7 +127,7 @@ def _is_made(error: _Refusal, payment: Payment) -> bool:
         case Refusal.NONCE_USED:
             return error.final is not False
         case _:
-            return payment.is_expired and error.final is None and error.is_no and error.hints
+            return payment.is_expired and error.final is None and error.refuses and error.hints
 
 
 def _read_error(response: httpx.Response, body: Any) -> _Refusal:
@@ -166,13 +166,13 @@ def _read_error(response: httpx.Response, body: Any) -> _Refusal:
         answered=answered,
         refusal=refusal,
         final=final if is_ours or final is False else None,
-        is_no=anywhere and success is not True and status not in _SAYS_NOTHING,
+        refuses=anywhere and success is not True and status not in _SAYS_NOTHING,
         hints=is_conflict or any(_HINTS.search(value) for value in values),
     )
 
 
-def says_nothing(response: httpx.Response) -> bool:
-    """Tell whether an answer says nothing of the payment: a 5xx, or a refusal of any request."""
+def is_inconclusive(response: httpx.Response) -> bool:
+    """Tell whether an answer leaves open what became of the payment: a 5xx, or 408, 425, 429."""
     return response.is_server_error or response.status_code in _SAYS_NOTHING
 
 

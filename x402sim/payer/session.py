@@ -12,9 +12,9 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.body import watch
+from x402sim.payer.body import on_body_end
 from x402sim.payer.core import PAY_PATH, PaidNotServed, PaymentFailed, SpendingCapExceeded, proofs
-from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, origin_of, post, send
+from x402sim.payer.flow import PROOFS, FairLock, Flow, FlowAuth, Send, Step, origin_of, post, send
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import routes
@@ -38,7 +38,7 @@ class _Seller:
     """
 
     origin: str
-    turn: Turn = field(default_factory=Turn)
+    lock: FairLock = field(default_factory=FairLock)
     session_id: str = ""
     was_served: bool = False
     unserved: int = 0
@@ -125,14 +125,14 @@ class SessionAuth(FlowAuth):
             seller = self._sellers.setdefault(origin, _Seller(origin))
             if self._given:  # spent at the first server requested, whoever has paid for it
                 seller.session_id, seller.was_served, self._given = self._given, True, None
-        yield seller.turn
+        yield seller.lock
         try:
             if not seller.session_id:
                 seller.session_id = self.session_id = yield from self._opened(request)
                 seller.was_served = False
             session_id = seller.session_id
         finally:
-            seller.turn.release()
+            seller.lock.release()
         request.headers.update(proofs(session_id=session_id))
         try:
             response = yield from send(Send(request))
@@ -140,7 +140,7 @@ class SessionAuth(FlowAuth):
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if seller.session_id == session_id:  # there is no newer one
             if response.is_success and not seller.was_served:
-                watch(response, lambda is_whole: seller.note_served(session_id, is_whole))
+                on_body_end(response, lambda is_whole: seller.note_served(session_id, is_whole))
             if response.status_code == 402:  # the session no longer pays
                 if not seller.was_served and seller.unserved + 1 >= self.payment.max_unserved:
                     raise PaidNotServed(
@@ -159,7 +159,7 @@ class SessionAuth(FlowAuth):
         terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
-            response = yield from self.payment.exchange(create, ours=True, is_served=_is_session)
+            response = yield from self.payment.exchange(create, is_own=True, is_served=_is_session)
         except SpendingCapExceeded as over:
             raise SpendingCapExceeded(
                 "no session has enough budget, and "

@@ -33,7 +33,10 @@ _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.U
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A way to pay that a 402 offers and that this payer does not take."""
+    """An offer of a 402 that this payer does not take, and why.
+
+    `offered` describes the offer, or numbers it; `is_too_much`: only the cap forbids it.
+    """
 
     offered: str
     why: str
@@ -44,7 +47,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The way to pay that was chosen for a resource, and those that were rejected."""
+    """The offer that was chosen for a resource, and those that were rejected."""
 
     resource: str
     chosen: str
@@ -52,23 +55,24 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class StandardOffer(msgspec.Struct, frozen=True):
-    """What a payer accepted of a 402, in base units; `about` is what the server says it is for.
+    """The offer of a 402 that a payer accepts; `about` is the resource as the server describes it.
 
-    If it `takes_names` (extension payment-identifier), its answer can be requested again.
+    `takes_payment_ids`: the server has the extension payment-identifier, so that an answer can be
+    requested again.
     """
 
     accepted: x402.AnyRequirements
     amount_base: int
     about: x402.Resource | None
     rejected: tuple[Rejected, ...]
-    takes_names: bool = False
+    takes_payment_ids: bool = False
     unknown: Mapping[str, Any] | None = None
     """The extensions that this payer does not know: they are sent back as they came."""
 
     @property
     def chosen(self) -> str:
         """The way to pay, in words."""
-        return _in_words(self.accepted)
+        return _describe(self.accepted)
 
 
 def read_standard(
@@ -146,7 +150,7 @@ def read_required(
     Raises `PaymentFailed` if it offers nothing that can be read.
     """
     fields = object_in(response.content) or {}
-    if version is None and not fields.keys().isdisjoint(_OURS):
+    if version is None and not fields.keys().isdisjoint(_TWO_STEP_FIELDS):
         return read_offer(request, response, network)
     try:
         standard = read_standard(response, version)
@@ -157,7 +161,7 @@ def read_required(
     return standard or read_offer(request, response, network)
 
 
-_OURS = ("paymentId", "paymentRequirements")
+_TWO_STEP_FIELDS = ("paymentId", "paymentRequirements")
 """What a body of section 2.2 has, well-formed or not."""
 
 
@@ -168,25 +172,25 @@ def choose(
 
     One that is settled before the server works comes after the others.
     """
-    about, takes_names, unknown = None, False, None
+    about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
         about, offered = required.resource, required.extensions or {}
-        takes_names = PAYMENT_IDENTIFIER in offered
+        takes_payment_ids = PAYMENT_IDENTIFIER in offered
         unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
     rejected: list[Rejected] = []
-    ways: list[x402.AnyRequirements] = sorted(
+    accepts: list[x402.AnyRequirements] = sorted(
         required.accepts[:MOST_WAYS],
         key=lambda each: (each.extra or {}).get(PAYMENT_FLOW) == "upfront",
     )
-    for number, each in enumerate(ways, 1):
-        why = _objection(each, network)
+    for number, each in enumerate(accepts, 1):
+        why = _why_rejected(each, network)
         amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
             later = "another way to pay comes first"
-            others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
-            return StandardOffer(each, amount_base, about, others, takes_names, unknown)
-        rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
+            others = (*rejected, *(Rejected(_describe(way), later) for way in accepts[number:]))
+            return StandardOffer(each, amount_base, about, others, takes_payment_ids, unknown)
+        rejected.append(Rejected(_describe(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
     raise (SpendingCapExceeded if is_over else PaymentFailed)(
@@ -195,8 +199,8 @@ def choose(
     )
 
 
-def _objection(offered: x402.AnyRequirements, network: Network) -> str:
-    """Return why a way to pay is not taken; "" if it is."""
+def _why_rejected(offered: x402.AnyRequirements, network: Network) -> str:
+    """Return why an offer is not taken; "" if it is."""
     name, extra = x402.network_name(offered.version, network), offered.extra or {}
     for field, got, wanted in (
         ("scheme", offered.scheme, SCHEME),
@@ -221,7 +225,7 @@ def _objection(offered: x402.AnyRequirements, network: Network) -> str:
 _DOMAIN = ("name", "version")
 
 
-def _in_words(offered: x402.AnyRequirements) -> str:
+def _describe(offered: x402.AnyRequirements) -> str:
     what = f"{offered.amount[:30]} of {offered.asset[:42]}"
     return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
 
@@ -249,7 +253,7 @@ def sign(
     )
     auth = changed(auth, changes or {})
     extensions = dict(offer.unknown or {})
-    if offer.takes_names:
+    if offer.takes_payment_ids:
         extensions |= named(wallet.name_of(auth))
     signature = (by or wallet).sign(auth, network.domain)
     return auth, x402.encode_payment(
@@ -257,8 +261,8 @@ def sign(
     )
 
 
-def shortened(offer: StandardOffer, auth: Authorization) -> str:
-    """Return what to know if an authorization ends sooner than its offer allows; "" if not."""
+def short_window_note(offer: StandardOffer, auth: Authorization) -> str:
+    """Return a sentence if an authorization ends sooner than its offer allows; "" if not."""
     signed_s = auth.valid_before - auth.valid_after - BEFORE_SIGNING_S
     if signed_s >= offer.accepted.max_timeout_seconds:
         return ""
@@ -308,8 +312,8 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     if payment.is_expired:
         raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
     if reason == x402_reasons.VALID_BEFORE:
-        got += f".{payment.clocks}" if payment.clocks else ""
+        got += f".{payment.clock_skew_note}" if payment.clock_skew_note else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or payment.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.again)
-    raise PaymentFailed(f"the payment was refused: {got}", payment.again)
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
+    raise PaymentFailed(f"the payment was refused: {got}", payment.retry_advice)

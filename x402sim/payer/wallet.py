@@ -14,7 +14,6 @@ from x402sim.protocol.crypto import (
     PrivateKey,
     checksum,
     parse_address,
-    parse_key,
     sign,
     to_hex,
 )
@@ -62,7 +61,7 @@ class Wallet:
         raw = private_key
         if not isinstance(raw, str | bytes):
             raw = bytes(getattr(raw, "key", b""))
-        self._key = PrivateKey(parse_key(raw))
+        self._key = PrivateKey(raw)
         self._nonces = nonces
         self.address_bytes = self._key.address
 

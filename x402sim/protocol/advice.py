@@ -10,7 +10,7 @@ from x402sim.protocol import cronos, x402_reasons
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.differences import OTHER_DOMAIN
 from x402sim.protocol.refusals import NOT_ISSUED, Refusal
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 from x402sim.protocol.x402 import VERSIONS
 
 ADVICE = {
@@ -32,15 +32,15 @@ ADVICE = {
 }
 """By what is wrong: the names of the mistakes that `pay --wrong` makes."""
 _INVALID = {
-    Invalid.NETWORK: "network",
-    Invalid.ASSET: "asset",
-    Invalid.RECIPIENT: "payee",
-    Invalid.AMOUNT: "amount",
-    Invalid.SIGNATURE: "signature",
-    Invalid.DOMAIN_NAME: "domain",
-    Invalid.DOMAIN_VERSION: "domain",
-    Invalid.EARLY: "not-yet-valid",
-    Invalid.LATE: "expired",
+    InvalidReason.NETWORK: "network",
+    InvalidReason.ASSET: "asset",
+    InvalidReason.RECIPIENT: "payee",
+    InvalidReason.AMOUNT: "amount",
+    InvalidReason.SIGNATURE: "signature",
+    InvalidReason.DOMAIN_NAME: "domain",
+    InvalidReason.DOMAIN_VERSION: "domain",
+    InvalidReason.EARLY: "not-yet-valid",
+    InvalidReason.LATE: "expired",
 }
 
 
@@ -59,7 +59,7 @@ def advice_for() -> dict[str, str]:
         NOT_ISSUED: "payment-id",
     }
     meanings = defaultdict[str, set[str]](set)
-    for why in Invalid:
+    for why in InvalidReason:
         name = _INVALID.get(why, "")
         for version in VERSIONS:
             meanings[x402_reasons.invalid_reason(version, why)].add(name)
@@ -67,5 +67,5 @@ def advice_for() -> dict[str, str]:
             meanings[cronos.invalid_reason(why)].add(name)
     # a facilitator's word counts if it has one meaning
     found |= {word: name for word, (name, *more) in meanings.items() if name and not more}
-    found[f"{cronos.invalid_reason(Invalid.SIGNATURE)}; {OTHER_DOMAIN}"] = "domain"
+    found[f"{cronos.invalid_reason(InvalidReason.SIGNATURE)}; {OTHER_DOMAIN}"] = "domain"
     return {begin: ADVICE[name] for begin, name in found.items()}

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from x402sim.protocol.messages import RequiredPayment, Wire
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 
 VERSION = 1
 VERSION_HEADER = "X402-Version"
@@ -91,17 +91,17 @@ class Health(Wire, frozen=True):
 
 
 INVALID_REASONS = {
-    Invalid.HEADER: "Invalid Base64 paymentHeader",
-    Invalid.SCHEME: "Unsupported scheme: {}",
-    Invalid.NETWORK: "Unsupported network: {}",
-    Invalid.ASSET: "Unsupported asset: {}",
-    Invalid.RECIPIENT: "Recipient does not match payTo address",
-    Invalid.AMOUNT: "Invalid amount: {}",
-    Invalid.SIGNATURE: "Invalid EIP-3009 signature",
+    InvalidReason.HEADER: "Invalid Base64 paymentHeader",
+    InvalidReason.SCHEME: "Unsupported scheme: {}",
+    InvalidReason.NETWORK: "Unsupported network: {}",
+    InvalidReason.ASSET: "Unsupported asset: {}",
+    InvalidReason.RECIPIENT: "Recipient does not match payTo address",
+    InvalidReason.AMOUNT: "Invalid amount: {}",
+    InvalidReason.SIGNATURE: "Invalid EIP-3009 signature",
 }
 
 
-def invalid_reason(why: Invalid, value: str = "") -> str:
+def invalid_reason(why: InvalidReason, value: str = "") -> str:
     """Return verify's reason for an invalid payment; `value` is the invalid value."""
     return INVALID_REASONS[why].format(value[:100])
 

@@ -38,8 +38,8 @@ class PrivateKey:
 
     __slots__ = ("secret",)
 
-    def __init__(self, secret: bytes) -> None:
-        """Take the 32 bytes; raises `ValueError` for what is no key."""
+    def __init__(self, secret: str | bytes) -> None:
+        """Take 32 bytes, or 0x and 64 hex digits; raises `ValueError` for what is no key."""
         self.secret = parse_key(secret)
 
     @property

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from x402sim.protocol.crypto import BadSignature, checksum, recover
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
-from x402sim.protocol.rules import GRACE_S, Invalid, StandardTerms, Verification, differing
+from x402sim.protocol.rules import GRACE_S, InvalidReason, StandardTerms, Verification, differing
 
 MOST_SHOWN = 80
 """The characters of a value that are shown."""
@@ -31,35 +31,35 @@ OTHER_DOMAIN = "signed in another domain"
 """How the reason begins of a signature that is right in another EIP-712 domain."""
 
 
-def difference(why: Invalid, case: Verification) -> str:
+def difference(why: InvalidReason, case: Verification) -> str:
     """Return what was wanted and what came, as "value: wanted 10000, got 5000"."""
     wanted, ours, auth = case.requirements, case.supported, case.payment.authorization
     terms = case.terms or StandardTerms(may_exceed=False, domain={}, now_s=0)
     match why:
-        case Invalid.SCHEME:
+        case InvalidReason.SCHEME:
             return _odd("scheme", "exact", wanted.scheme, case.payment.scheme)
-        case Invalid.NETWORK:
+        case InvalidReason.NETWORK:
             return _odd("network", ours.name, wanted.network, case.payment.network)
-        case Invalid.ASSET:
+        case InvalidReason.ASSET:
             return _odd("asset", checksum(ours.asset), wanted.asset, case.payment.asset)
-        case Invalid.RECIPIENT:
+        case InvalidReason.RECIPIENT:
             return _unlike("to", wanted.pay_to, checksum(auth.to))
-        case Invalid.AMOUNT:
+        case InvalidReason.AMOUNT:
             return _unlike("value", wanted.max_amount_required, auth.value)
-        case Invalid.SIGNATURE:
+        case InvalidReason.SIGNATURE:
             return _signature(case)
-        case Invalid.DOMAIN:
+        case InvalidReason.DOMAIN:
             named = [n for n in ("name", "version") if isinstance(terms.domain.get(n), str)]
             return _unlike("extra", "name and version", ", ".join(named) or "neither")
-        case Invalid.DOMAIN_NAME:
+        case InvalidReason.DOMAIN_NAME:
             return _unlike("extra.name", ours.token_name, terms.domain.get("name"))
-        case Invalid.DOMAIN_VERSION:
+        case InvalidReason.DOMAIN_VERSION:
             return _unlike("extra.version", ours.token_version, terms.domain.get("version"))
-        case Invalid.EARLY:
+        case InvalidReason.EARLY:
             return times("validAfter", auth.valid_after, terms.now_s)
-        case Invalid.LATE:
+        case InvalidReason.LATE:
             return too_late(auth.valid_before, terms.now_s)
-        case Invalid.HEADER | Invalid.UNDEPLOYED:
+        case InvalidReason.HEADER | InvalidReason.UNDEPLOYED:
             return str(why.value)
         case _:
             assert_never(why)

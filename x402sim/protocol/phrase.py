@@ -19,18 +19,15 @@ def keys_of(words: str, count: int) -> list[bytes]:
     """Return the first `count` private keys of a phrase without a password, 32 bytes each."""
     text = unicodedata.normalize("NFKD", " ".join(words.split())).encode()
     seed = hashlib.pbkdf2_hmac("sha512", text, b"mnemonic", 2048)
-    node = _halves(hmac.digest(b"Bitcoin seed", seed, "sha512"))
+    root = hmac.digest(b"Bitcoin seed", seed, "sha512")
+    key, chain_code = root[:32], root[32:]
     for index in _PATH:
-        node = _child(*node, index)
-    return [_child(*node, index)[0] for index in range(count)]
+        key, chain_code = _child(key, chain_code, index)
+    return [_child(key, chain_code, index)[0] for index in range(count)]
 
 
 def _child(key: bytes, chain_code: bytes, index: int) -> tuple[bytes, bytes]:
     """Return a child key and its chain code; a hardened index derives from the private key."""
     parent = b"\0" + key if index & _HARDENED else pubkey_from_prvkey(key)
-    tweak, code = _halves(hmac.digest(chain_code, parent + index.to_bytes(4), "sha512"))
-    return prvkey_tweak_add(key, tweak), code
-
-
-def _halves(digest: bytes) -> tuple[bytes, bytes]:
-    return digest[:32], digest[32:]
+    digest = hmac.digest(chain_code, parent + index.to_bytes(4), "sha512")
+    return prvkey_tweak_add(key, digest[:32]), digest[32:]

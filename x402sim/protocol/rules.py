@@ -127,7 +127,7 @@ FRESHNESS: Rules[Presented, Refusal] = (
 # --- the facilitator: is this authorization valid for these requirements? ------------
 
 
-class Invalid(Enum):
+class InvalidReason(Enum):
     """Why a payment is invalid for its requirements; each dialect has its own text."""
 
     HEADER = "the payment header cannot be read"
@@ -204,36 +204,36 @@ def _asset(case: Verification) -> str:
     return "0x" + case.supported.asset.hex()
 
 
-_TRANSFERS: Rules[Verification, Invalid] = (
+_TRANSFERS: Rules[Verification, InvalidReason] = (
     Rule(
         "5/exact-recipient",
         lambda case: case.requirements.pay_to.lower() == "0x" + case.payment.authorization.to.hex(),
-        Invalid.RECIPIENT,
+        InvalidReason.RECIPIENT,
     ),
     Rule(
         "5/exact-amount",
         lambda case: case.pays_enough(),
-        Invalid.AMOUNT,
+        InvalidReason.AMOUNT,
         lambda case: str(case.payment.authorization.value),
     ),
 )
-AUTHORIZES: Rules[Verification, Invalid] = (
+AUTHORIZES: Rules[Verification, InvalidReason] = (
     *_TRANSFERS,
-    Rule("5/signature-proves", lambda case: case.gives_consent(), Invalid.SIGNATURE),
+    Rule("5/signature-proves", lambda case: case.gives_consent(), InvalidReason.SIGNATURE),
 )
 """When an authorization pays for the requirements, whoever submits it to the token."""
 
-VERIFICATION: Rules[Verification, Invalid] = (
+VERIFICATION: Rules[Verification, InvalidReason] = (
     Rule(
         "2.1/scheme",
         lambda case: case.payment.scheme == case.requirements.scheme == "exact",
-        Invalid.SCHEME,
+        InvalidReason.SCHEME,
         lambda case: differing("exact", case.requirements.scheme, case.payment.scheme),
     ),
     Rule(
         "2.1/network",
         lambda case: case.payment.network == case.requirements.network == case.supported.name,
-        Invalid.NETWORK,
+        InvalidReason.NETWORK,
         lambda case: differing(
             case.supported.name, case.requirements.network, case.payment.network
         ),
@@ -241,18 +241,18 @@ VERIFICATION: Rules[Verification, Invalid] = (
     Rule(
         "2.1/asset",
         lambda case: case.payment.asset.lower() == case.requirements.asset.lower() == _asset(case),
-        Invalid.ASSET,
+        InvalidReason.ASSET,
         lambda case: differing(_asset(case), case.requirements.asset, case.payment.asset),
     ),
     *_TRANSFERS,
-    Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), Invalid.SIGNATURE),
+    Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), InvalidReason.SIGNATURE),
 )
 """In the order of the reasons in the Cronos facilitator's documentation."""
 
 
 def _demand(
-    clause: str, refusal: Invalid, holds: Callable[[Verification, StandardTerms], bool]
-) -> Rule[Verification, Invalid]:
+    clause: str, refusal: InvalidReason, holds: Callable[[Verification, StandardTerms], bool]
+) -> Rule[Verification, InvalidReason]:
     """Return a row of the standard, which holds where a dialect has no such terms."""
     return Rule(clause, lambda case: case.terms is None or holds(case, case.terms), refusal)
 
@@ -277,29 +277,31 @@ def _names_domain(case: Verification, terms: StandardTerms) -> bool:
     return not _is_ours(case) or all(isinstance(each, str) for each in named)
 
 
-STANDARD: Rules[Verification, Invalid] = (
-    _demand("x402/domain", Invalid.DOMAIN, _names_domain),
+STANDARD: Rules[Verification, InvalidReason] = (
+    _demand("x402/domain", InvalidReason.DOMAIN, _names_domain),
     _demand(
-        "x402/token-name", Invalid.DOMAIN_NAME, _same_in_domain("name", lambda n: n.token_name)
+        "x402/token-name",
+        InvalidReason.DOMAIN_NAME,
+        _same_in_domain("name", lambda n: n.token_name),
     ),
     _demand(
         "x402/token-version",
-        Invalid.DOMAIN_VERSION,
+        InvalidReason.DOMAIN_VERSION,
         _same_in_domain("version", lambda n: n.token_version),
     ),
     _demand(
         "x402/valid-before",
-        Invalid.LATE,
+        InvalidReason.LATE,
         lambda case, terms: not is_late(case.payment.authorization, terms.now_s + GRACE_S - 1),
     ),
     _demand(
         "x402/valid-after",
-        Invalid.EARLY,
+        InvalidReason.EARLY,
         lambda case, terms: not is_early(case.payment.authorization, terms.now_s),
     ),
     _demand(
         "x402/deployed-wallet",
-        Invalid.UNDEPLOYED,
+        InvalidReason.UNDEPLOYED,
         lambda case, _: case.wallet is not None or not case.payment.signature.endswith(UNDEPLOYED),
     ),
 )

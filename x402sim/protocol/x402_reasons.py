@@ -5,7 +5,7 @@ uses the word that the public libraries share, and version 1, whose words are a 
 the nearest of its section 9. Decision: 4.1/standard-reasons.
 """
 
-from x402sim.protocol.rules import Invalid
+from x402sim.protocol.rules import InvalidReason
 from x402sim.protocol.x402 import Version
 
 INVALID_VERSION = "invalid_x402_version"
@@ -22,31 +22,31 @@ PENDING = "settlement_pending"
 UNEXPECTED_VERIFY = "unexpected_verify_error"
 UNEXPECTED_SETTLE = "unexpected_settle_error"
 
-_INVALID: dict[Invalid, str] = {
-    Invalid.HEADER: INVALID_PAYLOAD,
-    Invalid.SCHEME: "unsupported_scheme",
-    Invalid.NETWORK: NETWORK,
-    Invalid.ASSET: INVALID_REQUIREMENTS,
-    Invalid.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
-    Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value",
-    Invalid.SIGNATURE: SIGNATURE,
-    Invalid.UNDEPLOYED: "invalid_exact_evm_payload_undeployed_smart_wallet",
-    Invalid.DOMAIN: INVALID_REQUIREMENTS,
-    Invalid.DOMAIN_NAME: INVALID_REQUIREMENTS,
-    Invalid.DOMAIN_VERSION: INVALID_REQUIREMENTS,
-    Invalid.EARLY: VALID_AFTER,
-    Invalid.LATE: VALID_BEFORE,
+_INVALID: dict[InvalidReason, str] = {
+    InvalidReason.HEADER: INVALID_PAYLOAD,
+    InvalidReason.SCHEME: "unsupported_scheme",
+    InvalidReason.NETWORK: NETWORK,
+    InvalidReason.ASSET: INVALID_REQUIREMENTS,
+    InvalidReason.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
+    InvalidReason.AMOUNT: "invalid_exact_evm_payload_authorization_value",
+    InvalidReason.SIGNATURE: SIGNATURE,
+    InvalidReason.UNDEPLOYED: "invalid_exact_evm_payload_undeployed_smart_wallet",
+    InvalidReason.DOMAIN: INVALID_REQUIREMENTS,
+    InvalidReason.DOMAIN_NAME: INVALID_REQUIREMENTS,
+    InvalidReason.DOMAIN_VERSION: INVALID_REQUIREMENTS,
+    InvalidReason.EARLY: VALID_AFTER,
+    InvalidReason.LATE: VALID_BEFORE,
 }
-_INVALID_V2: dict[Invalid, str] = {
+_INVALID_V2: dict[InvalidReason, str] = {
     **_INVALID,
-    Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value_mismatch",
-    Invalid.DOMAIN_NAME: "invalid_exact_evm_token_name_mismatch",
-    Invalid.DOMAIN_VERSION: "invalid_exact_evm_token_version_mismatch",
+    InvalidReason.AMOUNT: "invalid_exact_evm_payload_authorization_value_mismatch",
+    InvalidReason.DOMAIN_NAME: "invalid_exact_evm_token_name_mismatch",
+    InvalidReason.DOMAIN_VERSION: "invalid_exact_evm_token_version_mismatch",
 }
 NONCE_USED: dict[Version, str] = {1: STATE, 2: "invalid_exact_evm_nonce_already_used"}
 """The word for an authorization that was used or cancelled."""
 
 
-def invalid_reason(version: Version, why: Invalid) -> str:
+def invalid_reason(version: Version, why: InvalidReason) -> str:
     """Return the word for an invalid payment."""
     return (_INVALID if version == 1 else _INVALID_V2)[why]

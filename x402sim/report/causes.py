@@ -152,8 +152,7 @@ def _loss(result: Result) -> str:
 def _known(result: Result) -> _Words | None:
     """Return what to write about an id that has failed; None if nothing is known."""
     words, evidence = _words(), _evidence(failures(result)[0])
-    demand = evidence.demand
-    keys = (f"{result.id}: {demand}", demand, evidence.about, result.id)
+    keys = (f"{result.id}: {evidence.demand}", evidence.demand, evidence.about, result.id)
     return next((words[key] for key in keys if key in words), None)
 
 
@@ -214,7 +213,7 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
         evidence = _evidence(failures(group[0])[0])
-        has_words = evidence.demand in _words()
+        has_words = evidence.demand in _words() or evidence.about in _words()
         alike = evidence.demand or evidence.about, "" if has_words else evidence.answer
         same = found.setdefault(alike, group)
         is_apart = evidence.demand in _GENERAL

@@ -33,7 +33,7 @@ SERVICE = "service"
 """The subject of a report that names none."""
 DEMANDS = "conformance/{subject}/demands.md"
 """The page of all demands of a subject, in a checkout of this package."""
-Told = TypeVar("Told", Result, CaseResult)
+AnyResult = TypeVar("AnyResult", Result, CaseResult)
 
 
 def summary(results: Results) -> dict[Outcome, int]:
@@ -53,10 +53,10 @@ def readable(results: Results) -> list[Result]:
     return [msgspec.structs.replace(each, like=first.get(each.id, "")) for each in escaped]
 
 
-def _escaped(told: Told) -> Told:
-    fields = msgspec.structs.asdict(told).items()
+def _escaped(result: AnyResult) -> AnyResult:
+    fields = msgspec.structs.asdict(result).items()
     texts = {name: printable(value) for name, value in fields if type(value) is str}
-    return msgspec.structs.replace(told, **texts | {"exchange": printable_lines(told.exchange)})
+    return msgspec.structs.replace(result, **texts | {"exchange": printable_lines(result.exchange)})
 
 
 def counts_for_exit(result: Result, strict: bool) -> bool:
@@ -86,24 +86,27 @@ def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     counting = [each for each in results if counts_for_exit(each, strict)]
     of, every = summary(counting), summary(results)
     known = sum(each.is_known for each in results)
-    told = f" Known from the baseline: {known}." if known else ""
+    known_note = f" Known from the baseline: {known}." if known else ""
     if failed := of[Outcome.FAILED]:
         new = "New failed" if known else "Failed"
-        return Outcome.FAILED, f"{new} {what} clauses: {failed}.{told}"
+        return Outcome.FAILED, f"{new} {what} clauses: {failed}.{known_note}"
     if unclear := of[Outcome.INCONCLUSIVE]:
-        return Outcome.INCONCLUSIVE, f"No verdict. Inconclusive {what} checks: {unclear}.{told}"
+        return (
+            Outcome.INCONCLUSIVE,
+            f"No verdict. Inconclusive {what} checks: {unclear}.{known_note}",
+        )
     asked = of if counting else every
     rest = ", ".join(f"{count} {outcome}" for outcome, count in asked.items() if count)
     if all(each.outcome in NOT_JUDGED and not each.in_part for each in counting or results):
         return Outcome.INCONCLUSIVE, f"No verdict: nothing could be checked ({rest})."
     if not counting:
-        return Outcome.PASSED, f"No {what} clause was asked for ({rest}).{told}"
+        return Outcome.PASSED, f"No {what} clause was asked for ({rest}).{known_note}"
     seen = f", {of[Outcome.OBSERVED]} observed" if of[Outcome.OBSERVED] else ""
     part = sum(each.outcome is Outcome.SKIPPED and bool(each.in_part) for each in counting)
     in_part = f" ({part} judged in part)" if part else ""
     held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped{in_part}"
     new = "new " if known else ""
-    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{told}"
+    return Outcome.PASSED, f"No {new}{what} clause failed: {held}.{known_note}"
 
 
 def headline(result: Result) -> str:
@@ -130,7 +133,7 @@ def not_judged(result: Result) -> list[CaseResult]:
     return [case for case in result.cases if case.outcome in NOT_JUDGED]
 
 
-def told(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
+def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> list[str]:
     """Return the ground of a case in lines: its sentences in quotation marks, then why.
 
     What the grounds `before` have said is left out.
@@ -146,12 +149,14 @@ def told(case: CaseResult | Result, before: Iterable[Ground | None] = ()) -> lis
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
     """Return the failed cases of an id, each with its ground, in which nothing comes twice."""
     cases = failures(result)
-    return [(case, told(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)]
+    return [
+        (case, ground_lines(case, (it.ground for it in cases[:n]))) for n, case in enumerate(cases)
+    ]
 
 
 def grounds(result: Result) -> list[str]:
     """Return the grounds of all cases of an id in lines, each once."""
-    every = [told(case) for case in result.cases] or [told(result)]
+    every = [ground_lines(case) for case in result.cases] or [ground_lines(result)]
     return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
 
 

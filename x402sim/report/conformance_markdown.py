@@ -45,9 +45,9 @@ def _cause(first: Result, rest: Results, strict: bool) -> Iterator[str]:
     counts = report.counts_for_exit(first, strict)
     notes = [first.level, report.headline(first), lost, str(first.loss or "")]
     notes += [] if counts else [report.why_uncounted(first)]
-    told = "; ".join(_plain(each) for each in notes if each)
+    details = "; ".join(_plain(each) for each in notes if each)
     what = cause(first) if first.outcome is Outcome.FAILED else "not judged"
-    yield f"- **{_plain(what)}** ({_code(first.id)}: {told})"
+    yield f"- **{_plain(what)}** ({_code(first.id)}: {details})"
     if todo := repair(first):
         yield f"  To repair: {_plain(todo)}"
     if rest:

@@ -20,7 +20,7 @@ from x402sim.protocol.advice import advice_for
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Invalid, Presented
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, InvalidReason, Presented
 from x402sim.protocol.x402 import VERSIONS
 from x402sim.report.summary import Summary, held_of, raised_in, why_failed
 from x402sim.spec.clauses import CLAUSES
@@ -63,9 +63,8 @@ def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
     )
-    tape = (
-        f'<script type="application/json" id="tape">{{"words":{known},"told":[{lines}]}}</script>'
-    )
+    tape = '<script type="application/json" id="tape">'
+    tape += f'{{"words":{known},"messages":[{lines}]}}</script>'
     html = _without(read("index.html"), "<link ", "<script ").replace("</head>", head + "</head>")
     return html.replace("</body>", f'{tape}\n<script type="module">{code}</script>\n</body>')
 
@@ -183,7 +182,7 @@ def _standard() -> dict[str, str]:
         x402_reasons.NONCE_USED[2]: "7/nonce-already-used",
     }
     for version in VERSIONS:
-        words = [x402_reasons.invalid_reason(version, why) for why in Invalid]
+        words = [x402_reasons.invalid_reason(version, why) for why in InvalidReason]
         for rule in VERIFICATION:
             word = x402_reasons.invalid_reason(version, rule.refusal)
             if words.count(word) == 1:

@@ -67,10 +67,10 @@ async def sell(
     # is looked at; but a payment flow demands that the endpoint works after its first step.
     is_later = settings.decisions.gate_before_body or settings.payment_flow is not None
     prepared = None if is_later else prepare()
-    if not (shown := gate.proof_headers(request)):
+    if not (headers := gate.proof_headers(request)):
         return gate.payment_required(service, request, resource, price)
 
-    def work() -> Response:
+    def answer_paid() -> Response:
         answer = prepared or prepare()
         if not isinstance(settings.policy.cache, NoStore):  # which every answer says already
             del answer.headers["cache-control"]
@@ -78,15 +78,15 @@ async def sell(
         return answer
 
     try:
-        match found := await gate.find_pass(service, shown, resource, price):
+        match proof := await gate.find_pass(service, headers, resource, price):
             case gate.PaymentPass():
-                return _sell_for_payment(service, found, resource, work)
+                return _sell_for_payment(service, proof, resource, answer_paid)
             case gate.SessionPass():
-                return await _sell_from_session(service, request, found, work)
+                return await _sell_from_session(service, request, proof, answer_paid)
             case one_step.OneStep():
-                return await _sell_in_one_step(service, request, found, work)
+                return await _sell_in_one_step(service, request, proof, answer_paid)
             case _:
-                assert_never(found)
+                assert_never(proof)
     except one_step.IdempotentReplay as replay:
         return replay.response
     except Unpaid as why:
@@ -94,21 +94,24 @@ async def sell(
 
 
 def _sell_for_payment(
-    service: Service, paid: gate.PaymentPass, resource: str, work: Callable[[], Response]
+    service: Service, paid: gate.PaymentPass, resource: str, answer_paid: Callable[[], Response]
 ) -> Response:
-    """Work, and mark the payment as served, if the reputation counts that."""
-    answer = work()
+    """Make the answer, and mark the payment as served if the reputation counts that."""
+    answer = answer_paid()
     if service.settings.reputation.counts_served:
         service.store.served.mark(paid.payment_id, resource)
     return answer
 
 
 async def _sell_from_session(
-    service: Service, request: Request, session: gate.SessionPass, work: Callable[[], Response]
+    service: Service,
+    request: Request,
+    session: gate.SessionPass,
+    answer_paid: Callable[[], Response],
 ) -> Response:
-    """Work, then debit the session; raises `Unpaid` if it cannot pay."""
+    """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
     try:
-        answer = work()
+        answer = answer_paid()
     except web.Refused:  # reported only to who can pay: decision 4.2/gate-before-body
         if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
@@ -118,12 +121,15 @@ async def _sell_from_session(
 
 
 async def _sell_in_one_step(
-    service: Service, request: Request, paid: one_step.OneStep, work: Callable[[], Response]
+    service: Service, request: Request, paid: one_step.OneStep, answer_paid: Callable[[], Response]
 ) -> Response:
-    """Verify or settle as the payment flow says, work, settle, and answer once; raises `Unpaid`."""
+    """Prepay if the payment flow says so, make the answer, settle, and answer once.
+
+    Raises `Unpaid`.
+    """
     receipt = await one_step.prepay(service, paid)
     try:
-        answer = work()
+        answer = answer_paid()
         await one_step.spend(service, paid, answer, web.connection(request))
     except web.Refused as failed:
         if not receipt:

@@ -34,7 +34,7 @@ from x402sim.protocol.refusals import Finality, Refusal, RequestError, Settlemen
 from x402sim.protocol.rules import (
     GRACE_S,
     VERIFICATION,
-    Invalid,
+    InvalidReason,
     Verification,
     first_broken,
     without,
@@ -200,11 +200,11 @@ def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
         theirs, ours = accepted_fields.get(name), offered_fields.get(name)
         is_address = name in ("asset", "payTo")
         if theirs != ours and not (is_address and str(theirs).lower() == str(ours).lower()):
-            code = x402_reasons.invalid_reason(2, _UNLIKE.get(name, Invalid.ASSET))
+            code = x402_reasons.invalid_reason(2, _UNLIKE.get(name, InvalidReason.ASSET))
             raise Unpaid(code, f"accepted.{name} is {str(theirs)[:80]!r}, offered was {ours!r}")
 
 
-_UNLIKE = {"scheme": Invalid.SCHEME, "network": Invalid.NETWORK}
+_UNLIKE = {"scheme": InvalidReason.SCHEME, "network": InvalidReason.NETWORK}
 """Why a field that is not what was offered is refused; any other one as the asset is."""
 
 

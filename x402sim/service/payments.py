@@ -37,7 +37,7 @@ from x402sim.protocol.refusals import (
 from x402sim.protocol.rules import (
     AUTHORIZES,
     VERIFICATION,
-    Invalid,
+    InvalidReason,
     Presented,
     Rules,
     Verification,
@@ -114,7 +114,8 @@ async def pay(
     policy, payment_id, tx_hash = service.settings.policy, sent.payment_id, ""
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(payment_id):
-        attempt, is_unused = await resume_or_reject(service, request)
+        attempt = await resume_earlier(service, request)
+        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return receipt(attempt, str(attempt.tx_hash))
         try:
@@ -160,7 +161,8 @@ async def accept(
     policy, payments = service.settings.policy, service.store.payments
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(sent.payment_id) if policy.reserves else nullcontext():
-        attempt, is_unused = await resume_or_reject(service, request)
+        attempt = await resume_earlier(service, request)
+        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return
         if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
@@ -207,7 +209,7 @@ async def validate(
     if signed is not None:
         broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
         is_authorized = broken is None
-        if broken is not None and broken.refusal is Invalid.SIGNATURE:
+        if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
             auth = signed.authorization
             digest = transfer_digest(auth, network.domain)
             try:
@@ -221,14 +223,12 @@ async def validate(
     )
 
 
-async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Attempt | None, bool]:
-    """Reject a request whose payment id is not free for the authorization in its header.
+async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | None:
+    """Return the attempt to resume, if the same authorization was presented before; None if not.
 
-    Returns the attempt to resume, if the same authorization was presented before, and whether the
-    chain has reported that it is not used yet. The attempt is pending, or settled if the chain
-    reports only now that it was paid. Raises `SettlementRefused` if the id is used
-    (7/payment-already-settled), if another header may still pay for it, if the authorization was
-    used before (7/nonce-already-used), or if it lasts too long (decision 4.1/longest-window).
+    First the record of every earlier attempt follows the chain. The attempt is pending, or settled
+    if the chain reports only now that it was paid. Raises `SettlementRefused` if the id is used
+    (7/payment-already-settled), or if another header may still pay for it.
     """
     presented = service.store.payments.attempts(request.payment_id)
     findings = {}
@@ -237,9 +237,16 @@ async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Att
             if attempt.status != "failed" or _is_same(request, attempt):
                 findings[attempt.number] = await follow_chain(service, attempt)
     earlier = earlier_attempt(request, presented, findings)
-    if earlier is not None:
-        resumed = resume(service, request, earlier)
-        return resumed, resumed.nonce_confirmed_unused
+    return None if earlier is None else resume(service, request, earlier)
+
+
+async def admit(service: Service, request: ValidRequest) -> bool:
+    """Admit an authorization that was not presented before; tell whether the chain calls it unused.
+
+    False if the chain's node is silent. Raises `SettlementRefused` for a 402 that has expired, for
+    an authorization that lasts too long (decision 4.1/longest-window), and for one that was used
+    before (7/nonce-already-used).
+    """
     sent, terms = request.requirements, request.terms
     require(service, service.freshness_rules, sent, request.issued, terms)
     until_s, now_s = request.payment.valid_before, service.clock.now_s()
@@ -247,7 +254,7 @@ async def resume_or_reject(service: Service, request: ValidRequest) -> tuple[Att
     if until_s - now_s > most_s:
         too_long = f"{times('validBefore', until_s, now_s)}; at most {most_s:.0f} s ahead of that"
         raise SettlementRefused(Refusal.INVALID_SIGNATURE, f"{too_long} are taken")
-    return None, await _is_unused(service, request)
+    return await _is_unused(service, request)
 
 
 def earlier_attempt(

@@ -108,7 +108,7 @@ class Service:
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
     on_bug: Callable[[Exception], None] = lambda bug: None
-    """Told what its background work raises, unless only the storage failed."""
+    """Called with what its background work raises, unless only the storage failed."""
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     locks: KeyedLocks = field(default_factory=KeyedLocks)

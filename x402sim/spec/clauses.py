@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from x402sim.spec.ground import Ground, GroundKind, read_ground
+from x402sim.spec.ground import Ground, GroundType, read_ground
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
-LEVELS: dict[GroundKind, Level] = {
-    GroundKind.EXPLICIT: "MUST",
-    GroundKind.DERIVED: "MUST",
-    GroundKind.OURS: "SHOULD",
-    GroundKind.SILENT: "MAY",
+LEVELS: dict[GroundType, Level] = {
+    GroundType.EXPLICIT: "MUST",
+    GroundType.DERIVED: "MUST",
+    GroundType.OURS: "SHOULD",
+    GroundType.SILENT: "MAY",
 }
 """The highest level that a ground supports; a demand has it if it does not name a lower one."""
 

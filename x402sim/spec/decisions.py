@@ -72,12 +72,12 @@ def decisions() -> Iterator[Decision]:
 
     text = files(__package__).joinpath("decisions.toml").read_text("utf-8")
     switches = {each.metadata["id"]: each for each in fields(Decisions)}
-    for slug, told in tomllib.loads(text).items():
+    for slug, texts in tomllib.loads(text).items():
         if each := switches.get(slug):
-            yield Decision(slug, **told, field=each.name, default=each.default,
+            yield Decision(slug, **texts, field=each.name, default=each.default,
                            alternative=each.metadata["alternative"])  # fmt: skip
         else:
-            yield Decision(slug, **told)
+            yield Decision(slug, **texts)
 
 
 def alternatives() -> Decisions:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from x402sim.spec.sentences import Sentence, sentence
 
 
-class GroundKind(StrEnum):
-    """The kind of a ground."""
+class GroundType(StrEnum):
+    """Where a demand comes from: the specification says it, it follows, or the kit adds it."""
 
     EXPLICIT = "explicit"
     """A sentence of the specification says it."""
@@ -25,22 +25,22 @@ class GroundKind(StrEnum):
     """The specification leaves it open; nothing is demanded."""
 
 
-BINDING = (GroundKind.EXPLICIT, GroundKind.DERIVED)
+BINDING = (GroundType.EXPLICIT, GroundType.DERIVED)
 """The kinds of grounds on which a demand can be a MUST."""
 
 
 _KINDS = {
-    "": GroundKind.EXPLICIT,
-    "so": GroundKind.DERIVED,
-    "because": GroundKind.OURS,
-    "open": GroundKind.SILENT,
+    "": GroundType.EXPLICIT,
+    "so": GroundType.DERIVED,
+    "because": GroundType.OURS,
+    "open": GroundType.SILENT,
 }
 """The word before the reason, where a ground is written down."""
 _WANTED = {
-    GroundKind.EXPLICIT: "an explicit ground names the sentences that state the demand",
-    GroundKind.DERIVED: "a derived ground names its sentences, and the step from them",
-    GroundKind.OURS: "a demand of the kit says why it is made",
-    GroundKind.SILENT: "an observation names the sentences that leave it open, or says why",
+    GroundType.EXPLICIT: "an explicit ground names the sentences that state the demand",
+    GroundType.DERIVED: "a derived ground names its sentences, and the step from them",
+    GroundType.OURS: "a demand of the kit says why it is made",
+    GroundType.SILENT: "an observation names the sentences that leave it open, or says why",
 }
 
 
@@ -51,14 +51,14 @@ class Ground:
     `why` is the step of a derived ground, and the reason of ours; an explicit ground has none.
     """
 
-    kind: GroundKind
+    kind: GroundType
     sentences: tuple[Sentence, ...]
     why: str = ""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def lines(self) -> tuple[str, ...]:
         """The sentences in quotation marks, each with its section, and then why."""
-        word = {GroundKind.DERIVED: "so: ", GroundKind.OURS: "because: "}.get(self.kind, "")
+        word = {GroundType.DERIVED: "so: ", GroundType.OURS: "because: "}.get(self.kind, "")
         return (*map(str, self.sentences), *([word + self.why] if self.why else ()))
 
 
@@ -68,30 +68,30 @@ def explicit(*sentences: str) -> Ground:
     This and the next three raise `ValueError` for a sentence that is unknown or ambiguous, and if
     anything is missing.
     """
-    return _ground(GroundKind.EXPLICIT, sentences)
+    return _ground(GroundType.EXPLICIT, sentences)
 
 
 def derived(*sentences: str, so: str) -> Ground:
     """Return the ground of what follows from these sentences, with the step from them."""
-    return _ground(GroundKind.DERIVED, sentences, so)
+    return _ground(GroundType.DERIVED, sentences, so)
 
 
 def ours(*sentences: str, because: str) -> Ground:
     """Return the ground of a demand of the kit, to which these sentences are related."""
-    return _ground(GroundKind.OURS, sentences, because)
+    return _ground(GroundType.OURS, sentences, because)
 
 
 def silent(*sentences: str, why: str = "") -> Ground:
     """Return the ground of an observation, as these sentences leave it open."""
-    return _ground(GroundKind.SILENT, sentences, why)
+    return _ground(GroundType.SILENT, sentences, why)
 
 
-def _ground(kind: GroundKind, names: Sequence[str], why: str = "") -> Ground:
+def _ground(kind: GroundType, names: Sequence[str], why: str = "") -> Ground:
     is_whole = {
-        GroundKind.EXPLICIT: bool(names),
-        GroundKind.DERIVED: bool(names and why),
-        GroundKind.OURS: bool(why),
-        GroundKind.SILENT: bool(names or why),
+        GroundType.EXPLICIT: bool(names),
+        GroundType.DERIVED: bool(names and why),
+        GroundType.OURS: bool(why),
+        GroundType.SILENT: bool(names or why),
     }
     if not is_whole[kind]:
         raise ValueError(_WANTED[kind])

@@ -197,12 +197,14 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
     first, worst = in_order[0], done[in_order[0]]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
-    told = {name: getattr(worst, name) for name in worst.__struct_fields__ if name not in OF_CASES}
+    fields = {
+        name: getattr(worst, name) for name in worst.__struct_fields__ if name not in OF_CASES
+    }
     if worst.outcome is Outcome.OBSERVED:
-        told["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
-    told["seconds"] = round(sum(done[case].seconds for case in cases), 3)
+        fields["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
+    fields["seconds"] = round(sum(done[case].seconds for case in cases), 3)
     losses = [loss for case in cases if (loss := done[case].loss) is not None]
-    told["loss"] = max(losses, key=lambda loss: loss.base, default=None)
+    fields["loss"] = max(losses, key=lambda loss: loss.base, default=None)
     result = Result(
         id=first.id,
         level=first.level,
@@ -211,7 +213,7 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
         cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
         is_control=any(case.is_control for case in cases),
-        **told,
+        **fields,
     )
     if first.level == "MUST" and result.outcome in HOLDS:
         return _decided(result, {case: done[case] for case in cases})

@@ -47,7 +47,7 @@ class Asked:
     baseline: Baseline | None = None
 
 
-def judge(
+async def judged(
     subject: Subject[Any],
     options: Chosen,
     cases: Sequence[Any],
@@ -62,22 +62,27 @@ def judge(
     certain, `on_begin` with each id of which something can be judged, its place, and how many there
     are; `on_ready` when the subject has been examined, with the plan.
     """
+    results = []
+    async with subject.begin(options, cases, tell) as judging:
+        on_ready(judging)
+        ids = judging.plan.ids
+
+        def begin(check_id: str) -> None:
+            if check_id in ids:
+                on_begin(check_id, ids.index(check_id) + 1, len(ids))
+
+        async for result in judging.run(begin):
+            results.append(result)
+            on_result(result)
+        return in_order(results, cases), judging.done()
+
+
+def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
+    """Judge a subject on a loop of its own: the arguments, and what is returned, are `judged`'s."""
 
     async def main() -> tuple[list[Result], str]:
-        results = []
         _ends_in_order()
-        async with subject.begin(options, cases, tell) as judging:
-            on_ready(judging)
-            ids = judging.plan.ids
-
-            def begin(check_id: str) -> None:
-                if check_id in ids:
-                    on_begin(check_id, ids.index(check_id) + 1, len(ids))
-
-            async for result in judging.run(begin):
-                results.append(result)
-                on_result(result)
-            return in_order(results, cases), judging.done()
+        return await judged(*given, **named)
 
     return asyncio.run(main())
 

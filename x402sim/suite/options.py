@@ -53,7 +53,7 @@ STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default
 
 
 def flag(
-    told: str,
+    meaning: str,
     *,
     name: str = "",
     unset: Any = None,
@@ -65,7 +65,7 @@ def flag(
     `unset`, or what `factory` makes, is what the field has where options are made without a command
     line.
     """
-    metadata = {_FLAG: Flag(name, told, **more)}
+    metadata = {_FLAG: Flag(name, meaning, **more)}
     if factory is not None:
         return field(default_factory=factory, metadata=metadata)
     return field(default=unset, metadata=metadata)

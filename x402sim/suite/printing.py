@@ -17,7 +17,7 @@ from rich.text import Text
 from x402sim.report import conformance as report
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import NOT_JUDGED, Outcome, Result
-from x402sim.spec.ground import Ground, GroundKind
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.subject import Plan, Subject
 from x402sim.text.console import console as new_console
@@ -45,7 +45,7 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
     console = new_console(soft_wrap=True, highlight=False)
     for check_id, its in by_id(cases).items():
         needs = sorted({subject.needs.get(need, str(need)) for case in its for need in case.needs})
-        cost = f", {told}" if (told := subject.costs(its)) else ""
+        cost = f", {costs}" if (costs := subject.costs(its)) else ""
         console.print(f"[bold]{check_id}[/]  {its[0].level}{cost}")
         if text := subject.texts(check_id):
             for line in textwrap.wrap(text, COLUMNS - 2):
@@ -58,15 +58,15 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(case.ground.kind) for case in cases)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
-    console.print(f"\n{len(by_id(cases))} ids, {len(cases)} cases: {told}")
+    counts = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)
+    console.print(f"\n{len(by_id(cases))} ids, {len(cases)} cases: {counts}")
 
 
 def _show_ground(console: Console, ground: Ground) -> None:
     """Print what a demand is based on, each sentence in a line."""
     label = str(ground.kind)
-    for told in ground.told:
-        for line in textwrap.wrap(told, WIDTH):
+    for sentence in ground.lines:
+        for line in textwrap.wrap(sentence, WIDTH):
             console.print(f"  {label:<9} {escape(line)}")
             label = ""
 
@@ -119,8 +119,8 @@ def show_results(
             more = f"; with it {', '.join(each.id for each in rest[:MANY])}" if rest else ""
             more += f" and {len(rest) - MANY} more" if len(rest) > MANY else ""
             lost = f"; {LOSSES[lost]}" if (lost := loss([first, *rest])) else ""
-            told = f"{first.level} {first.outcome}{lost}{more}"
-            _show(console, f"     [dim]{first.id}[/] ", told, "       ")
+            summary_line = f"{first.level} {first.outcome}{lost}{more}"
+            _show(console, f"     [dim]{first.id}[/] ", summary_line, "       ")
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
@@ -164,8 +164,8 @@ def _show_failure(console: Console, subject: Subject[Any], result: Result, stric
     for case, ground in report.shown(result):
         _show(console, "  check     ", case.title)
         label = ground[0].removesuffix(":") if ground else ""
-        for told in ground[1:]:
-            for line in textwrap.wrap(told, WIDTH):
+        for sentence in ground[1:]:
+            for line in textwrap.wrap(sentence, WIDTH):
                 console.print(f"  {label:<9} {escape(line)}")
                 label = ""
         _show(console, "  expected  ", str(case.expected))
@@ -211,11 +211,11 @@ def _show_not_begun(console: Console, results: list[Result], uncounted: str, ver
     for reason, ids in sorted(lacks.items(), key=lambda each: -len(each[1])):
         whole, part = len(ids) - in_part[reason], in_part[reason]
         counted = (str(whole) if whole else "", f"{part} in part" if part else "")
-        told = " and ".join(filter(None, counted))
+        counts = " and ".join(filter(None, counted))
         if reason == uncounted and not verbose:
-            _show(console, f"[dim]not judged[/] {told} (-v names them): ", reason, "  ")
+            _show(console, f"[dim]not judged[/] {counts} (-v names them): ", reason, "  ")
         else:
-            _show(console, f"[dim]not judged[/] {told}: ", reason, "  ")
+            _show(console, f"[dim]not judged[/] {counts}: ", reason, "  ")
             _show(console, "  ", ", ".join(ids), "  ")
 
 

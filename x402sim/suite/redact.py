@@ -109,21 +109,21 @@ def _headers(headers: httpx.Headers) -> list[str]:
         for name, value in headers.items()
         if name in _HEADERS
     ]
-    shown += [f"{name}: {_told(headers[name])}" for name in headers if name in _STANDARD]
+    shown += [f"{name}: {_standard_header(headers[name])}" for name in headers if name in _STANDARD]
     return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
 
 
-def _told(value: str) -> str:
+def _standard_header(value: str) -> str:
     """Return what a header of the standard says, without what repeats the 402."""
     said = json_in(value)
     if not isinstance(said, dict):
         return printable(_unread(value))
     if "accepts" in said:
         return printable(cut(redacted(f"{said.get('error')}"), _LIMIT))
-    told = {name: said[name] for name in said if name not in ("x402Version", "resource")}
-    if isinstance(accepted := told.get("accepted"), dict):
-        told["accepted"] = {name: accepted[name] for name in accepted if name != "extra"}
-    return printable(cut(redacted(json.dumps(told, ensure_ascii=False)), _LIMIT))
+    fields = {name: said[name] for name in said if name not in ("x402Version", "resource")}
+    if isinstance(accepted := fields.get("accepted"), dict):
+        fields["accepted"] = {name: accepted[name] for name in accepted if name != "extra"}
+    return printable(cut(redacted(json.dumps(fields, ensure_ascii=False)), _LIMIT))
 
 
 def _body(content: bytes) -> list[str]:
@@ -151,10 +151,12 @@ def _header(header: str) -> Any:
     said = decoded(raw)
     if not isinstance(said, dict) or not isinstance(said.get("payload"), dict):
         return _unread(header)
-    told = {**said["payload"], **{name: said[name] for name in said if name not in _OF_ENVELOPE}}
-    if isinstance(signature := told.get("signature"), str):  # also if it is too short for `_SIGNED`
-        told["signature"] = f"<{len(signature)} characters, hidden>"
-    return {**told, "sentAs": "hex" if is_hex else "base64"}
+    fields = {**said["payload"], **{name: said[name] for name in said if name not in _OF_ENVELOPE}}
+    if isinstance(
+        signature := fields.get("signature"), str
+    ):  # also if it is too short for `_SIGNED`
+        fields["signature"] = f"<{len(signature)} characters, hidden>"
+    return {**fields, "sentAs": "hex" if is_hex else "base64"}
 
 
 def _unread(header: str) -> str:

@@ -4,7 +4,7 @@ The core of x402 (versions 1 and 2), its schemes, transports and extensions are 
 of x402-foundation/x402 in which they were read; of version 1, of coinbase/x402.
 """
 
-from x402sim.spec.ground import Ground, GroundKind
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.spec.sentences import Sentence
 
 _SOURCES = {
@@ -16,6 +16,7 @@ _SOURCES = {
     "http": "x402 version 2, transport HTTP, {} (transports-v2/http.md, 03f722fe)",
     "identifier": "x402, extension payment-identifier, {} (payment_identifier.md, 0ce3e9c0)",
     "sign-in": "x402, extension sign-in-with-x, {} (sign-in-with-x.md, 1ecf9251)",
+    "mcp-core": "Model Context Protocol 2025-06-18, {}",
     "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
     "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
     "rfc-9110": "RFC 9110, {}",
@@ -29,19 +30,19 @@ def said(source: str, where: str, text: str) -> Sentence:
 
 def explicit(*sentences: Sentence) -> Ground:
     """Return the ground of what these sentences state."""
-    return Ground(GroundKind.EXPLICIT, sentences)
+    return Ground(GroundType.EXPLICIT, sentences)
 
 
 def derived(*sentences: Sentence, so: str) -> Ground:
     """Return the ground of what follows from these sentences, with the step."""
-    return Ground(GroundKind.DERIVED, sentences, so)
+    return Ground(GroundType.DERIVED, sentences, so)
 
 
 def ours(*sentences: Sentence, because: str) -> Ground:
     """Return the ground of a demand of the kit: the harm, and where it happened."""
-    return Ground(GroundKind.OURS, sentences, because)
+    return Ground(GroundType.OURS, sentences, because)
 
 
 def silent(*sentences: Sentence, why: str) -> Ground:
     """Return the ground of an observation."""
-    return Ground(GroundKind.SILENT, sentences, why)
+    return Ground(GroundType.SILENT, sentences, why)

@@ -15,7 +15,8 @@ from x402sim.protocol.crypto import Hash
 from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
 
-SHORTEST_S, LONGEST_S = 0.01, 86_400
+Interval = Annotated[float, Range(0.01, 86_400)]
+"""Seconds between blocks."""
 
 
 class BlockTimes(Protocol):
@@ -34,11 +35,8 @@ class FixedBlocks:
     None draws the phase from the seed.
     """
 
-    seconds: float
+    seconds: Interval
     phase: FromZero | None = None
-
-    def __post_init__(self) -> None:
-        _require_interval(self.seconds)
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -56,11 +54,8 @@ class JitteredBlocks:
     Intervals are uniform and independent. The first begins before the world does.
     """
 
-    seconds: float
+    seconds: Interval
     share: ZeroToOne
-
-    def __post_init__(self) -> None:
-        _require_interval(self.seconds)
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -74,22 +69,12 @@ class JitteredBlocks:
 class PoissonBlocks:
     """Blocks as a Poisson process: intervals are exponential, with a mean of `seconds`."""
 
-    seconds: float
-
-    def __post_init__(self) -> None:
-        _require_interval(self.seconds)
+    seconds: Interval
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
         while True:
             yield stream.expovariate(1 / self.seconds)
-
-
-def _require_interval(seconds: float) -> None:
-    if not SHORTEST_S <= seconds <= LONGEST_S:
-        raise ValueError(
-            f"the block time is {SHORTEST_S:g} to {LONGEST_S} seconds, not {seconds!r}"
-        )
 
 
 Gwei = Annotated[float, Range(0, 10**9, is_above=True)]

@@ -26,28 +26,28 @@ class ChainRecorder:
         """`network` is the name of a further network, which its events then carry."""
         self._actor = "chain" if network is None else f"chain {network}"
         self._chain, self._journal, self._clock = chain, journal, clock
-        self._seen: list[Block]
-        self._seen, self.supply_base = chain.at_first
+        self._recorded: list[Block]
+        self._recorded, self.supply_base = chain.at_first
         """`supply_base` is the token's supply at the last call, in base units."""
         self.on_block: list[Callable[[Block], None]] = []
-        """Called with each new block, after its events are recorded."""
-        self._turn = asyncio.Lock()
+        """Called with each new block once its events are recorded."""
+        self._lock = asyncio.Lock()
         chain.watchers.append(self)
 
     async def __call__(self) -> None:
         """Record what has changed since the last call."""
-        async with self._turn:
+        async with self._lock:
             height = await self._chain.height()
-            while self._seen:
-                newest = self._seen[-1]
+            while self._recorded:
+                newest = self._recorded[-1]
                 there = await self._chain.block(newest.number) if newest.number <= height else None
                 if there is not None and there.hash == newest.hash:
                     break
-                for tx_hash in self._seen.pop().tx_hashes:
+                for tx_hash in self._recorded.pop().tx_hashes:
                     self._record(
                         events.TransactionUndone(actor=self._actor, tx_hash=to_hex(tx_hash))
                     )
-            first = self._seen[-1].number + 1 if self._seen else 0
+            first = self._recorded[-1].number + 1 if self._recorded else 0
             for number in range(first, height + 1):
                 block = await self._chain.block(number)
                 receipts = (
@@ -55,7 +55,7 @@ class ChainRecorder:
                 )
                 if block is None or None in receipts:
                     break  # a reorg replaced it meanwhile and calls again
-                self._seen.append(block)
+                self._recorded.append(block)
                 for receipt in filter(None, receipts):
                     self._record_receipt(block, receipt)
                 for hook in self.on_block:

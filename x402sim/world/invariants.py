@@ -1,8 +1,8 @@
 """Checks the invariants after every event of every run.
 
-Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
-served, only for money that moved and was not taken back; a payment id is paid at most once. Each is
-checked on the chain and the database; only what was served is read from an answer.
+Money is conserved; no session spends more than its deposit; access is granted, and a payment id
+served, only for a transfer that was mined and not undone; a payment id is paid at most once. Each
+is checked against the chain and the database; only what was served is read from answers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ from x402sim.service.store import Store
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
 
-Moved = tuple[str, str, int]
+TransferFields = tuple[str, str, int]
 """A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the transaction that used it."""
@@ -43,8 +43,8 @@ class Invariants:
     def __init__(self, stage: Stage, parts: RunningWorld) -> None:
         self._stage, self._parts = stage, parts
         self._supply = parts.chain_recorder.supply_base
-        """The supply at first, and what was minted since."""
-        self._moved: dict[bytes, tuple[Moved, ...]] = {}
+        """The supply that the mints seen so far must have made, in base units."""
+        self._transfers: dict[bytes, tuple[TransferFields, ...]] = {}
         """The transfers of each transaction."""
         self._is_settled = True
         self._presented: dict[bytes, tuple[str, ...]] = {}
@@ -52,30 +52,30 @@ class Invariants:
         self._offered: dict[str, tuple[bytes, ...]] = {}
         """The authorizations that were presented for each payment id."""
         self._paid: dict[str, tuple[Use, ...]] = {}
-        """The authorizations that stand for each payment id, and their transactions."""
+        """The settled authorizations of each payment id, and their transactions."""
         self._used: dict[bytes, str] = {}
-        """The authorizations that were used to pay, and the transaction, while that stands."""
+        """The authorizations that were used to pay, and their transactions, unless undone."""
         self._served: set[str] = set()
         """The payment ids that were served."""
         self._served_by: dict[bytes, Store] = {}
-        """The authorizations that were served in one step, and the database of who did so first."""
+        """The authorizations that were served in one step, and the first service's database."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
         """What to check if an open request is served, by its exchange."""
         self._reported: set[Broken] = set()
-        self._looks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
-            events.Transfer: self._count,
-            events.TransactionUndone: self._undo,
+        self._checks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
+            events.Transfer: self._record_transfer,
+            events.TransactionUndone: self._forget_undone,
             events.AuthorizationConsumed: self._paid_once,
             events.PaymentSettled: self._granted_if_paid,
             events.SessionOpened: self._within_deposit,
             events.SessionDebited: self._debited,
             events.DebitUndone: self._within_deposit,
             events.SessionRefunded: self._within_deposit,
-            events.RequestSent: self._look_at_request,
-            events.AnswerReceived: self._look_at_end,
-            events.NoAnswer: self._look_at_end,
+            events.RequestSent: self._on_request,
+            events.AnswerReceived: self._on_response,
+            events.NoAnswer: self._on_response,
         }
 
     def __call__(self, entry: Entry) -> None:
@@ -86,9 +86,9 @@ class Invariants:
         elif not self._is_settled:
             self._is_settled = True
             self._report(self._conserved())
-        look = self._looks.get(type(event))
-        if look is not None:
-            self._report(look(event))
+        check = self._checks.get(type(event))
+        if check is not None:
+            self._report(check(event))
 
     def _report(self, found: Iterable[Broken]) -> None:
         for broken in found:
@@ -106,28 +106,28 @@ class Invariants:
                     )
                 )
 
-    def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
+    def _on_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
         if authorization is not None and event.to in self._parts.services and event.path != PAY:
-            look = partial(self._served_in_one_step, self._known(authorization))
-            self._open[event.exchange] = look
+            check = partial(self._served_in_one_step, self._interned(authorization))
+            self._open[event.exchange] = check
         elif payment_id is None:
             if event.session_id is None and event.path in (MARKET, QUOTE):
                 self._open[event.exchange] = self._served_without_proof
         elif authorization is not None:
-            self._offer(_packed(authorization), payment_id)
+            self._offer(_to_bytes(authorization), payment_id)
         elif event.method == "POST":
             self._open[event.exchange] = partial(self._served_if_paid, payment_id)
         return ()
 
-    def _look_at_end(self, event: events.AnswerReceived | events.NoAnswer) -> Iterable[Broken]:
-        look = self._open.pop(event.exchange, None)
-        if look is None or not isinstance(event, events.AnswerReceived):
+    def _on_response(self, event: events.AnswerReceived | events.NoAnswer) -> Iterable[Broken]:
+        check = self._open.pop(event.exchange, None)
+        if check is None or not isinstance(event, events.AnswerReceived):
             return ()
-        return look(event) if event.status in (200, 201) else ()
+        return check(event) if event.status in (200, 201) else ()
 
     def _served_without_proof(self, event: events.AnswerReceived) -> Iterator[Broken]:
-        """Report what is sold and was served to a request that showed no proof of payment."""
+        """Report a protected resource that was served to a request without a proof of payment."""
         if event.status != 200:
             return
         about, price = f"exchange {event.exchange}", self._quote_price(event.to)
@@ -136,7 +136,7 @@ class Invariants:
     def _served_in_one_step(
         self, authorization: bytes, event: events.AnswerReceived
     ) -> Iterator[Broken]:
-        """Check that what a request that pays is answered with was paid before, and only once."""
+        """Check that a payment in one step was made before it was served, and was served once."""
         if event.status != 200:
             return
         store = self._store(event.to)
@@ -181,14 +181,14 @@ class Invariants:
             yield Broken(ORDER_ONCE, "an authorization of its own", actual, payment_id, price)
 
     def _price(self, service: events.ServiceName, payment_id: str) -> int:
-        """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
+        """Return the price of a payment id in base units; 0 if the service has not issued it."""
         terms = self._parts.services[service].service.issuer.read(payment_id)
         return terms.amount_base if terms else 0
 
-    def _undo(self, event: events.TransactionUndone) -> Iterable[Broken]:
-        """Forget what a transaction has moved, and used, that the chain took back."""
-        tx = _packed(event.tx_hash)
-        self._supply -= sum(_minted(event, *each) for each in self._moved.pop(tx, ()))
+    def _forget_undone(self, event: events.TransactionUndone) -> Iterable[Broken]:
+        """Forget the transfers and authorizations of a transaction that a reorganisation undid."""
+        tx = _to_bytes(event.tx_hash)
+        self._supply -= sum(_minted(event, *each) for each in self._transfers.pop(tx, ()))
         self._is_rewound = True
         for nonce in [nonce for nonce, by in self._used.items() if by == event.tx_hash]:
             del self._used[nonce]
@@ -198,7 +198,7 @@ class Invariants:
         return ()
 
     def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
-        """Check the session and, if the chain was ever rewound, that its deposit stands."""
+        """Check the session and, after a reorganisation, that its deposit is still mined."""
         yield from self._within_deposit(event)
         if not self._is_rewound:
             return
@@ -208,11 +208,11 @@ class Invariants:
             actual = f"no deposit of {event.session_id}"
             yield Broken(SERVED_IF_PAID, STANDS, actual, event.session_id, event.released_base)
 
-    def _count(self, event: events.Transfer) -> Iterable[Broken]:
+    def _record_transfer(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""
         sender, to = intern(event.sender.lower()), intern(event.to.lower())
-        tx, amount_base = _packed(event.tx_hash), int(event.amount_base)
-        self._moved[tx] = (*self._moved.get(tx, ()), (sender, to, amount_base))
+        tx, amount_base = _to_bytes(event.tx_hash), int(event.amount_base)
+        self._transfers[tx] = (*self._transfers.get(tx, ()), (sender, to, amount_base))
         self._supply += _minted(event, sender, to, amount_base)
         return ()
 
@@ -248,7 +248,7 @@ class Invariants:
         stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
-        moved = list(self._moved.get(_packed(event.tx_hash), ()))
+        moved = list(self._transfers.get(_to_bytes(event.tx_hash), ()))
         wanted = stored.from_address.lower(), stored.to_address.lower(), int(stored.amount)
         if wanted not in moved:
             payment_id = stored.payment_id
@@ -259,16 +259,16 @@ class Invariants:
         """Return the database of a service."""
         return self._parts.services[service].service.store
 
-    def _known(self, text: str) -> bytes:
-        """Return an authorization as it is held already, which saves a copy, or else anew."""
-        authorization = _packed(text)
+    def _interned(self, text: str) -> bytes:
+        """Return the bytes of an authorization, the same object each time, to save memory."""
+        authorization = _to_bytes(text)
         ids = self._presented.get(authorization, ())
         held = self._offered[ids[0]] if ids else ()
         return next((each for each in held if each == authorization), authorization)
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
-        authorization = self._known(event.authorization)
+        authorization = self._interned(event.authorization)
         if event.use == "used":
             self._used[authorization] = event.tx_hash
         ids = self._presented.get(authorization, ())
@@ -276,7 +276,7 @@ class Invariants:
             return
         (payment_id,) = ids
         others = [use for use in self._paid.get(payment_id, ()) if use[0] != authorization]
-        self._paid[payment_id] = (*others, (authorization, _packed(event.tx_hash)))
+        self._paid[payment_id] = (*others, (authorization, _to_bytes(event.tx_hash)))
         if others:
             prices = (self._price(service, payment_id) for service in self._parts.services)
             found, too_much = (
@@ -291,7 +291,7 @@ def _minted(event: events.ChainEvent, sender: str, _: str, amount_base: int) -> 
     return amount_base if int(sender, 16) == 0 and event.actor == "chain" else 0
 
 
-def _packed(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     """Return the bytes of a hash or a nonce: half as much memory as its hex digits."""
     try:
         return bytes.fromhex(text.removeprefix("0x"))

@@ -59,12 +59,12 @@ class LiveWorld:
     def __init__(self, stage: Stage) -> None:
         self.stage, self.network = stage, stage.network
         self.info: WorldInfo | None = None
-        """What the control API said of the world before the scenario; None without one."""
+        """The control API's description of the world at the start; None without a control API."""
         self._names: set[str] = set()
-        self._held_base: dict[str, int] = {}
-        """What the merchants had before, by address."""
-        self._moved: frozenset[str] = frozenset()
-        """The transactions that had transferred tokens."""
+        self._initial_balances: dict[str, int] = {}
+        """The merchants' balances at the start in base units, by address."""
+        self._earlier_transfers: frozenset[str] = frozenset()
+        """The hashes of the transactions that transferred tokens before the start."""
 
     @classmethod
     async def start(cls, stage: Stage) -> "LiveWorld":
@@ -80,13 +80,13 @@ class LiveWorld:
             live.info = await control.who()
             accounts = [live.info.pay_to, *others]
             held = await control.balances(accounts)
-            live._moved = frozenset(each.tx_hash for each in await control.transfers())
+            live._earlier_transfers = frozenset(each.tx_hash for each in await control.transfers())
         except ControlError as wrong:
             raise ConnectionError(str(wrong)) from wrong
-        live._held_base = dict(zip(accounts, held, strict=True))
+        live._initial_balances = dict(zip(accounts, held, strict=True))
         return live
 
-    # --- who is there, and what time it is -------------------------------------------
+    # --- participants and time -------------------------------------------
 
     @property
     def clock(self) -> Clock:
@@ -307,16 +307,16 @@ class LiveWorld:
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
-        return self._between(abi.PAUSE, abi.UNPAUSE)
+        return self._while_set(abi.PAUSE, abi.UNPAUSE)
 
     def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
         """Blacklist an address for the length of a `with` block (needs "fiat token")."""
         calls = (abi.BLACKLIST, abi.UNBLACKLIST)
         on, off = (abi.calldata(each, parse_address(address)) for each in calls)
-        return self._between(on, off)
+        return self._while_set(on, off)
 
     @asynccontextmanager
-    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
+    async def _while_set(self, on: bytes, off: bytes) -> AsyncIterator[None]:
         owner = str(self.info and self.info.token_owner)
         await self.stage.transact(owner, to_hex(on))
         try:
@@ -371,7 +371,7 @@ class LiveWorld:
         if name is not None and name not in merchants:
             raise ValueError(unknown("service", name, merchants))
         of = sorted(set(merchants.values()) if name is None else [merchants[name]])
-        return sum([await self.balance(each) - self._held_base.get(each, 0) for each in of])
+        return sum([await self.balance(each) - self._initial_balances.get(each, 0) for each in of])
 
     @explained
     async def transfers(
@@ -382,13 +382,13 @@ class LiveWorld:
         return [
             each
             for each in found
-            if each.tx_hash not in self._moved
+            if each.tx_hash not in self._earlier_transfers
             and each.sender != checksum(ZERO_ADDRESS)
             and (sender is None or each.sender == sender.address)
             and (to is None or each.to == to.address)
         ]
 
-    # --- what must hold --------------------------------------------------------------
+    # --- checks and notes --------------------------------------------------------------
 
     def expect(
         self, actual: Any, expected: Any, clause: str, *, about: Answer | None = None

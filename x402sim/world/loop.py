@@ -36,9 +36,9 @@ MAX_STEPS = 2_000_000
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
 _SOON_S = 1e-6
-"""Timers so near fire together: far from 0, the nanosecond of asyncio is lost in rounding."""
+"""Timers this close fire together: at large times, rounding loses a nanosecond."""
 _SAMPLE = 1000
-"""The number of steps, the last ones before the error, of which it tells what ran."""
+"""How many of the last steps before the error it counts by name."""
 
 
 class Deadlock(RuntimeError):
@@ -46,7 +46,7 @@ class Deadlock(RuntimeError):
 
 
 class TimeStandsStill(RuntimeError):
-    """Work goes on at one moment of virtual time, without end; the text says whose."""
+    """Work repeats without end at one moment of virtual time; the text says which."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -67,7 +67,7 @@ class _Timer(asyncio.TimerHandle):
         self._on_cancel = on_cancel
         self._soon: asyncio.Handle | None = None
         self.is_periodic = context.get(is_periodic, False)
-        """Whether it is of periodic work, whose end nobody waits for."""
+        """Whether it belongs to periodic work, which nobody waits for."""
 
     def fire(self) -> None:
         """Have the work done in this step of the loop."""
@@ -85,7 +85,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Asks the system for I/O, but never waits for time: that is passed by the loop."""
+    """Polls for I/O, and never sleeps until a timer: the virtual loop advances the time instead."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.on_standstill: Callable[[TimeStandsStill], None] | None = None
         """Takes the first `TimeStandsStill`, if something can stop the work; else it is raised."""
         self._moment_s, self._steps = 0.0, 0
-        self._seen: Counter[str] = Counter()
+        self._recent: Counter[str] = Counter()
         self._watched = _Selector(self)
         super().__init__(self._watched)
 
@@ -170,7 +170,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Have a function called in the next step."""
         if self._steps > MAX_STEPS - _SAMPLE:
-            self._seen[_name(callback)] += 1
+            self._recent[_name(callback)] += 1
         return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -251,12 +251,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _stand_still(self) -> None:
         error = TimeStandsStill(
             f"virtual time stands still at {self.now_s:.3f} s, for {self._steps} steps. "
-            f"The last {_SAMPLE} ran: {most_common(self._seen)}.{self.newest()} Look there for a "
+            f"The last {_SAMPLE} ran: {most_common(self._recent)}.{self.newest()} Look there for a "
             "loop or a retry that waits for nothing; if so much is meant to happen at one moment, "
             "give the world a latency, or let time pass in between"
         )
         self._steps = 0
-        self._seen.clear()
+        self._recent.clear()
         take, self.on_standstill = self.on_standstill, None
         if take is None:
             raise error

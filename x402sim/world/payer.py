@@ -102,7 +102,7 @@ class Answer:
 
     @property
     def standard_offer(self) -> str | None:
-        """What a 402 offers in version 2 of the x402 standard, to pay in one step, if it does."""
+        """The header PAYMENT-REQUIRED of a 402: its offers in version 2 of the x402 standard."""
         return self.header(REQUIRED_HEADER) if self.status == 402 else None
 
     @property
@@ -166,18 +166,37 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
-class PayerClient:
-    """A name, a wallet, and an HTTP client of one service."""
+class Payer:
+    """One payer at one service.
+
+    `ask`, `sign` and `pay` are the steps of a purchase. `buy` takes them as the policy says, up to
+    the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
+    receipt comes with the quote.
+
+    `http` is its httpx client, which pays by itself with an `auth`:
+    `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
+    """
 
     def __init__(
-        self, stage: Stage, name: str, wallet: Wallet, service: ServiceName = "service"
+        self,
+        stage: Stage,
+        name: str,
+        wallet: Wallet,
+        spending: "Spending",
+        service: ServiceName = "service",
     ) -> None:
         self.stage, self.name, self.wallet = stage, name, wallet
         self.http = stage.client(name, service)
+        if spending.policy.timeout_s is not None:
+            self.http.timeout = spending.policy.timeout_s
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
         """The network whose token it pays with: that of the service it is at."""
+        self._spending, self._shopper = spending, Shopper(self, spending)
+        self._at_services: dict[ServiceName, Payer] = {}
+        """This payer at other services, by service; shared by all of them."""
+        self._listing_order = later(partial(stage.stream, f"shops of {name}"))
 
     @property
     def address(self) -> str:
@@ -373,6 +392,55 @@ class PayerClient:
     async def _call(self, data: bytes) -> Sent:
         return await self.stage.transact(self.address, to_hex(data))
 
+    # --- at other services -----------------------------------------------------------
+
+    def at(self, service: ServiceName) -> "Payer":
+        """Return this payer at another service of the world: `await alice.at(other).ask()`."""
+        there = self._at_services.get(service)
+        if there is None:
+            there = Payer(self.stage, self.name, self.wallet, self._spending, service)
+            there._at_services, there._listing_order = self._at_services, self._listing_order
+            self._at_services[service] = there
+        there.skew_s = self.skew_s
+        return there
+
+    async def services(self) -> list[ListedService]:
+        """Ask each service for its agents; return those that sell quotes, in a random order."""
+        clients = {name: self.at(name) for name in self.stage.services}
+        return await _list_services(clients, self._listing_order)
+
+    async def choose(self, rule: Choose) -> "Payer":
+        """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
+
+        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
+        """
+        return self.at(_choose_by(rule, await self.services()))
+
+    # --- as its policy says ----------------------------------------------------------
+
+    async def buy(self) -> Answer:
+        """Request a quote, pay as the policy says, and return the last answer to a payment.
+
+        Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
+        """
+        return (await self._shopper.order(self.ask)).last
+
+    async def fetch(self) -> Answer:
+        """Get one quote as the policy says; return the last answer, whose status is 200 if served.
+
+        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
+        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
+        """
+        return await self._shopper.fetch()
+
+    @explained
+    async def open_session(self, deposit: str, duration: int) -> Answer:
+        """Pay a deposit as the policy says, and return the answer that names the session.
+
+        Raises as `buy`.
+        """
+        return await self._shopper.deposit(deposit, duration)
+
 
 Ask = Callable[[], Awaitable[Answer]]
 
@@ -394,9 +462,9 @@ class Spending:
     signed: list[Signed] = field(default_factory=list)
     total: Decimal = Decimal()
     paid: Decimal = Decimal()
-    """What an answer said is paid."""
+    """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
-    """What no answer said is paid, and had not expired at the last signature."""
+    """The authorizations that no answer has reported as paid, and that had not expired."""
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -424,16 +492,16 @@ class Spending:
         return new
 
     def note_paid(self, signed: Signed) -> None:
-        """Count as paid what an answer said is paid."""
+        """Count an authorization as paid, as an answer has reported."""
         if signed in self.unsure:
             self.unsure.remove(signed)
             self.paid += signed.price
 
 
 class Order:
-    """One 402 that is to be paid, in the hands of the policy `retry`."""
+    """One 402 that is to be paid, as the policy `retry` decides."""
 
-    def __init__(self, payer: PayerClient, spending: Spending, required: Answer, ask: Ask) -> None:
+    def __init__(self, payer: Payer, spending: Spending, required: Answer, ask: Ask) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
         self._header: str | None = None
         self._signed: Signed | None = None
@@ -504,9 +572,9 @@ class Order:
 
 
 class Shopper:
-    """A payer at one service, in the hands of the policy `sessions`."""
+    """A payer at one service that buys as the policy `sessions` decides."""
 
-    def __init__(self, payer: PayerClient, spending: Spending) -> None:
+    def __init__(self, payer: Payer, spending: Spending) -> None:
         self._payer, self._spending = payer, spending
         self._payment_id: str | None = None
         self._session_id: str | None = None
@@ -529,7 +597,7 @@ class Shopper:
                 raise RuntimeError(f"{described(sessions)} has sent no request")
             return self._last
         finally:
-            self._last = None  # a crowd keeps no answers
+            self._last = None  # thousands of payers would keep thousands of answers
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
@@ -580,87 +648,10 @@ class Shopper:
         self._session_id = opened.body.get("sessionId")
 
 
-class Payer(PayerClient):
-    """One payer at one service.
+async def _list_services(clients: dict[ServiceName, Payer], order: Stream) -> list[ListedService]:
+    """Request the agents of every service concurrently; return the services that sell quotes.
 
-    `ask`, `sign` and `pay` are the steps of a purchase. `buy` takes them as the policy says, up to
-    the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
-    receipt comes with the quote.
-
-    `http` is its httpx client, which pays by itself with an `auth`:
-    `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
-    """
-
-    def __init__(
-        self,
-        stage: Stage,
-        name: str,
-        wallet: Wallet,
-        spending: Spending,
-        service: ServiceName = "service",
-    ) -> None:
-        super().__init__(stage, name, wallet, service)
-        if spending.policy.timeout_s is not None:
-            self.http.timeout = spending.policy.timeout_s
-        self._spending, self._shopper = spending, Shopper(self, spending)
-        self._elsewhere: dict[ServiceName, Payer] = {}
-        """This payer at other services, by service; shared by all of them."""
-        self._listing_order = later(partial(stage.stream, f"shops of {name}"))
-
-    def at(self, service: ServiceName) -> "Payer":
-        """Return this payer at another service of the world: `await alice.at(other).ask()`."""
-        there = self._elsewhere.get(service)
-        if there is None:
-            there = Payer(self.stage, self.name, self.wallet, self._spending, service)
-            there._elsewhere, there._listing_order = self._elsewhere, self._listing_order
-            self._elsewhere[service] = there
-        there.skew_s = self.skew_s
-        return there
-
-    async def services(self) -> list[ListedService]:
-        """Ask each service for its agents; return those that sell quotes, in a random order."""
-        clients: dict[ServiceName, PayerClient] = {
-            name: self.at(name) for name in self.stage.services
-        }
-        return await _look_around(clients, self._listing_order)
-
-    async def choose(self, rule: Choose) -> "Payer":
-        """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
-
-        Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
-        """
-        return self.at(_chosen(rule, await self.services()))
-
-    async def buy(self) -> Answer:
-        """Request a quote, pay as the policy says, and return the last answer to a payment.
-
-        Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
-        """
-        return (await self._shopper.order(self.ask)).last
-
-    async def fetch(self) -> Answer:
-        """Get one quote as the policy says; return the last answer, whose status is 200 if served.
-
-        It pays for it and shows the payment id, or spends a session. Without a 402, or after a
-        final refusal, the answer is that one. Raises `SpendingCapExceeded` beyond the budget.
-        """
-        return await self._shopper.fetch()
-
-    @explained
-    async def open_session(self, deposit: str, duration: int) -> Answer:
-        """Pay a deposit as the policy says, and return the answer that names the session.
-
-        Raises as `buy`.
-        """
-        return await self._shopper.deposit(deposit, duration)
-
-
-async def _look_around(
-    clients: dict[ServiceName, PayerClient], order: Stream
-) -> list[ListedService]:
-    """Ask every service for its agents, at the same time; return those that sell quotes.
-
-    They come in a random order: a rule that takes the first of equals prefers nobody.
+    They are shuffled, so that a rule that takes the first of equals prefers none.
     """
     answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
     listed = []
@@ -685,7 +676,7 @@ def _agents(answer: Answer) -> Sequence[Agent]:
     return listed.agents if listed is not None and answer.status == 200 else ()
 
 
-def _chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
+def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
     if not callable(rule):
         raise ValueError(

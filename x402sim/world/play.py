@@ -51,26 +51,26 @@ _FORGOTTEN = re.compile("coroutine '.*' was never awaited")
 
 
 @dataclass(slots=True)
-class _Search:
-    """What was found in a block; the line is told if it is in `file`."""
+class _Unawaited:
+    """The coroutines that a block did not await, each with its line if that is in `file`."""
 
     file: str
     found: list[str] = field(default_factory=list)
 
-    def note(self, told: str) -> None:
-        """Note what Python tells of a coroutine, with the newest line of the file where it is."""
+    def note(self, text: str) -> None:
+        """Note Python's warning of a coroutine, with the newest line of the file that runs."""
         frame = inspect.currentframe()
         while frame is not None and frame.f_code.co_filename != self.file:
             frame = frame.f_back
         where = f" ({tracebacks.shown(self.file)}:{frame.f_lineno})" if frame else ""
-        self.found.append(f"{told}{where}")
+        self.found.append(f"{text}{where}")
 
 
-_search: ContextVar[_Search | None] = ContextVar("forgotten coroutines", default=None)
+_unawaited: ContextVar[_Unawaited | None] = ContextVar("forgotten coroutines", default=None)
 
 
 class _Hook:
-    """Python's way to show a warning, in place as long as any scenario is played."""
+    """Replaces `warnings.showwarning` as long as any scenario is played."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class _Hook:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Show warnings by this hook in a block."""
+        """Have warnings shown by this hook in a block."""
         with self._lock:
             self._stories += 1
             if self._stories == 1:
@@ -109,11 +109,11 @@ class _Hook:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        search, told = _search.get(), _FORGOTTEN.match(str(message))
-        if search is None or told is None:
+        unawaited, forgotten = _unawaited.get(), _FORGOTTEN.match(str(message))
+        if unawaited is None or forgotten is None:
             self._before(message, category, filename, lineno, file, line)
         else:
-            search.note(told[0])
+            unawaited.note(forgotten[0])
 
 
 _HOOK = _Hook()
@@ -130,19 +130,19 @@ def forgotten_awaits(file: str) -> Iterator[list[str]]:
     `file` is the scenario's: a line in it is named. If the block raises, the exception has a note
     of them, since it may follow from that.
     """
-    search = _Search(file)
-    token = _search.set(search)
+    unawaited = _Unawaited(file)
+    token = _unawaited.set(unawaited)
     with _HOOK.in_place():
         try:
-            yield search.found
+            yield unawaited.found
         except Exception as error:
-            search.file = ""  # where it is discarded from now on is not where it was forgotten
-            _let_go(error)
-            if search.found:
-                error.add_note(named(search.found))
+            unawaited.file = ""  # where it is discarded from now on is not where it was forgotten
+            _release_frames(error)
+            if unawaited.found:
+                error.add_note(named(unawaited.found))
             raise
         finally:
-            _search.reset(token)
+            _unawaited.reset(token)
 
 
 def named(found: list[str]) -> str:
@@ -150,11 +150,11 @@ def named(found: list[str]) -> str:
     return "; ".join(found) + ": write `await`"
 
 
-def _let_go(error: BaseException) -> None:
-    """Discard what an error's frames hold, which may be a coroutine."""
+def _release_frames(error: BaseException) -> None:
+    """Clear an error's frames, as they may hold the coroutine that was not awaited."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
-            _let_go(each)
+            _release_frames(each)
     if isinstance(error, AttributeError):
         from difflib import get_close_matches
 
@@ -167,8 +167,8 @@ def _let_go(error: BaseException) -> None:
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
-LOOK_S, AGAIN_S = 600, 1
-"""Simulated seconds between two looks at what could wake the scenario; and until the second one."""
+CHECK_S, RECHECK_S = 600, 1
+"""Simulated seconds between two checks for a deadlock, and until one is confirmed."""
 
 
 class IdleTimeout:
@@ -186,9 +186,9 @@ class IdleTimeout:
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S
-        first_s, unawaited = self._loop.time() + LOOK_S, periodic_context()
-        self._timer = self._loop.call_at(first_s, self._look, context=unawaited)
-        self._asked: set[int] = set()
+        first_s, unawaited = self._loop.time() + CHECK_S, periodic_context()
+        self._timer = self._loop.call_at(first_s, self._check, context=unawaited)
+        self._in_flight: set[int] = set()
         """The exchanges of the scenario that are in flight."""
         self._is_suspect = False
         self._newest_s = self._loop.time()
@@ -203,12 +203,12 @@ class IdleTimeout:
         self._newest_s = self._loop.time()
         self._until = max(self._until, self._newest_s + asked_s + IDLE_TIMEOUT_S)
         if isinstance(event, RequestSent):
-            self._asked.add(event.exchange)
+            self._in_flight.add(event.exchange)
         elif isinstance(event, AnswerReceived | NoAnswer):
-            self._asked.discard(event.exchange)
+            self._in_flight.discard(event.exchange)
 
-    def _look(self) -> None:
-        """Stop the scenario if it is stuck at two looks; all that was ready has run in between."""
+    def _check(self) -> None:
+        """Stop the scenario if two checks find it stuck; all that was ready runs in between."""
         now_s = self._loop.time()
         is_stuck = self._is_stuck()
         if is_stuck and self._is_suspect:
@@ -220,12 +220,12 @@ class IdleTimeout:
             self._limit.reschedule(now_s)
         else:
             self._is_suspect = is_stuck
-            next_s = min(self._until, now_s + (AGAIN_S if is_stuck else LOOK_S))
-            self._timer = self._loop.call_at(next_s, self._look)
+            next_s = min(self._until, now_s + (RECHECK_S if is_stuck else CHECK_S))
+            self._timer = self._loop.call_at(next_s, self._check)
 
     def _is_stuck(self) -> bool:
         """Tell whether no request is in flight, and no timer but those of periodic work is set."""
-        if not isinstance(self._loop, VirtualLoop) or self._asked or self._loop.must_wait:
+        if not isinstance(self._loop, VirtualLoop) or self._in_flight or self._loop.must_wait:
             return False
         return not self._clock.is_awaited and not self._loop.is_awaited
 
@@ -262,7 +262,7 @@ class IdleTimeout:
 
 
 log = logging.getLogger("x402sim")
-_is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
+_is_playing: ContextVar[bool] = ContextVar("a story is played", default=False)
 
 
 class OtherNetwork(ValueError):
@@ -291,9 +291,9 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
     elapsed = stopwatch()
     with _warnings_silenced():
         async with open_stage(world) as stage:
-            ours, theirs, on = world.networks[0].name, stage.network.name, world.where.name
-            if world.network is not None and ours != theirs:
-                raise OtherNetwork(f"{on} is on {theirs}, not on {ours}; leave the network out")
+            wanted, actual, on = world.networks[0].name, stage.network.name, world.where.name
+            if world.network is not None and wanted != actual:
+                raise OtherNetwork(f"{on} is on {actual}, not on {wanted}; leave the network out")
             live = await LiveWorld.start(stage)
             clock, journal, began_s = live.clock, stage.journal, live.clock.now_s()
 
@@ -413,16 +413,16 @@ def _warnings_silenced() -> Iterator[None]:
     "x402sim" has a level of its own.
     """
     log.addFilter(_is_shown)  # once: a second time it is there already
-    token = _is_story.set(True)
+    token = _is_playing.set(True)
     try:
         yield
     finally:
-        _is_story.reset(token)
+        _is_playing.reset(token)
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
     asked_for = log.level != logging.NOTSET
-    return asked_for or record.levelno >= logging.ERROR or not _is_story.get()
+    return asked_for or record.levelno >= logging.ERROR or not _is_playing.get()
 
 
 # --- the options of a world, as Python source for the journal ---

@@ -238,9 +238,9 @@ async def play_population(
     streams = {
         payer.name: later(partial(stage.stream, f"behaviour of {payer.name}")) for payer in payers
     }
-    whose: Iterable[Payer] = payers if until_s is None else itertools.cycle(payers)
+    visitors: Iterable[Payer] = payers if until_s is None else itertools.cycle(payers)
     if arrivals.is_random and until_s is not None:
-        whose = map(stage.stream(f"visitors of {name}").choice, itertools.repeat(payers))
+        visitors = map(stage.stream(f"visitors of {name}").choice, itertools.repeat(payers))
     visits = given_up = 0
 
     async def visit(payer: Payer) -> None:
@@ -260,7 +260,7 @@ async def play_population(
             raise
 
     async with asyncio.TaskGroup() as running:
-        for at_s, payer in zip(moments, whose, strict=False):
+        for at_s, payer in zip(moments, visitors, strict=False):
             if until_s is not None and at_s >= start_s + until_s:
                 break
             await stage.clock.sleep_until(at_s)

@@ -9,7 +9,15 @@ import hashlib
 import itertools
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -35,7 +43,7 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex
+from x402sim.protocol.crypto import Address, Hash, PrivateKey
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.service.app import service_app
@@ -47,7 +55,7 @@ from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.chain_models import FixedBlocks, dropped, gas_price_wei
+from x402sim.world.chain_models import dropped, gas_price_wei
 from x402sim.world.chain_recorder import ChainRecorder
 from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
 from x402sim.world.transport.cache import cached
@@ -186,10 +194,10 @@ def paths_of(app: Starlette) -> list[str]:
 
 
 class FacilitatorNode:
-    """The node of one facilitator, a `ChainClient`.
+    """The chain as one facilitator reaches it, a `ChainClient`.
 
-    Over the link it asks as any facilitator does: JSON-RPC, in which it signs its transactions, and
-    asks again and again for their receipts.
+    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
+    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
     """
 
     def __init__(
@@ -204,7 +212,7 @@ class FacilitatorNode:
     ) -> None:
         self.token = chain.token
         self.direct = chain
-        """The chain itself, which no fault strikes."""
+        """The chain itself, without faults."""
         self._faults, self._link, self._url = faults, link, url
         self._network, self._clock, self._key = network, clock, key
         self._linked: LinkedChain | None = None
@@ -290,7 +298,7 @@ class RunningWorld:
     journal: Journal
     faults: Faults
     rng: Rng
-    """Draws values that must never repeat, so it is unseeded if something outlives the world."""
+    """Draws values that must never repeat: unseeded if the database or the chain is kept."""
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
     blocks: Stream
@@ -298,7 +306,7 @@ class RunningWorld:
     accounts: Accounts
     """The funded accounts, the token's owner and the facilitators'."""
     catalogue: Catalogue
-    """What the first facilitator lists."""
+    """The resources that the first facilitator lists."""
     link: MakeLink
     networks: list["RunningWorld"] = field(default_factory=list)
     services: dict[ServiceName, ServiceProcess] = field(default_factory=dict)
@@ -306,20 +314,20 @@ class RunningWorld:
     facilitators: dict[str, list[Facilitator]] = field(default_factory=dict)
     """The facilitators by name: each is one on every network, for the services of every network."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    """Those that the control API has taken, by number."""
+    """The snapshots that the control API has taken, by number."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    """Those that an action of the control API has left running."""
+    """The tasks that an action of the control API has left running."""
     first_bug: list[Exception] = field(default_factory=list)
     """The first exception that a part of the world did not expect, such as one of a policy."""
     on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
 
-    # what the network has of its own
+    # per network
 
     network: Network = field(init=False)
     chain: Chain = field(init=False)
     chain_recorder: ChainRecorder = field(init=False)
     index: Index = field(init=False)
-    """That of the network's explorer."""
+    """The index of the network's explorer."""
     capabilities: frozenset[Need] = field(init=False)
     """The needs that this world meets, in real or virtual time."""
     outside: Mapping[Part, Starlette] = field(init=False)
@@ -378,7 +386,7 @@ class RunningWorld:
         that is asked or asks. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
-        kill = crash or _nobody
+        kill = crash or _cannot_crash
         return faulty(
             app, name, self.faults, self.journal, self.clock, kill, self.report_bug, caller
         )
@@ -413,12 +421,12 @@ class RunningWorld:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        there, first = self.on_network(settings.get("network") or self.network.name), self.service
+        on, first = self.on_network(settings.get("network") or self.network.name), self.service
         changed = replace(first.env.settings, **settings)
-        setup = replace(first.env, network=there.network, settings=changed)
+        setup = replace(first.env, network=on.network, settings=changed)
         if not shares_database:
             setup = replace(setup, secret=self.rng.secret(f"ids of {name}"))
-        there._start(name, setup, first.store if shares_database else Store())
+        on._start(name, setup, first.store if shares_database else Store())
         self.services[name].start_background()
         return name
 
@@ -448,7 +456,7 @@ class RunningWorld:
         ids = self.rng.stream("payment ids" if is_first else f"payment ids of {name}")
         clock = self.clocks.get(name, self.clocks["service"])
         service = replace(
-            connected(setup, store, _ToParts(links), clock, ids),
+            connected(setup, store, _PartTransport(links), clock, ids),
             record=record,
             on_bug=self.report_bug,
             settlement_rules=options.rules("settlement"),
@@ -484,7 +492,7 @@ class RunningWorld:
                 clock=chain_clock,
                 accounts=self.accounts,
                 secret=secret,
-                has_payments=is_first and store.counts()["payments"] > 0,
+                has_payments=is_first and store.payments.count() > 0,
                 file=file,
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,
@@ -495,36 +503,37 @@ class RunningWorld:
         )
         if opened.chain.controls:
             blocks, _ = opened.chain.at_first
-            self.clock.advance(max(0.0, blocks[-1].timestamp_s - self.clock.now()))
+            if (ahead_s := blocks[-1].timestamp_s - self.clock.now()) > 0:
+                self.clock.advance(ahead_s)
         return opened
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
         """Add the parts that a network has of its own; the services are still to be added."""
-        there, explorer = copy(self), self.options.explorer_settings
+        other, explorer = copy(self), self.options.explorer_settings
         name = None if on is opened[0] else on.network.name
-        there.network, there.chain = on.network, on.chain
-        there.index = Index(on.chain, self.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-        there.chain_recorder = ChainRecorder(on.chain, self.journal, self.clock, name)
+        other.network, other.chain = on.network, on.chain
+        other.index = Index(on.chain, self.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+        other.chain_recorder = ChainRecorder(on.chain, self.journal, self.clock, name)
         capabilities = WORLD_CAPABILITIES | (
             SERVICE_CAPABILITIES if self.options.has_service else frozenset()
         )
-        there.capabilities = on.capabilities | capabilities
-        outside: dict[Part, Starlette] = {"explorer": explorer_app(there.index), "rpc": on.rpc_app}
+        other.capabilities = on.capabilities | capabilities
+        outside: dict[Part, Starlette] = {"explorer": explorer_app(other.index), "rpc": on.rpc_app}
         chains = [on, *(each for each in opened if each is not on)]
         for facilitator in self.options.facilitators:
             listed = self.catalogue if facilitator == self.options.first_facilitator else None
             on_each = [self._facilitator(facilitator, each) for each in chains]
             self.facilitators.setdefault(facilitator, []).extend(on_each)
             outside[facilitator] = facilitator_app(*on_each, catalogue=listed)
-        there.outside = outside
-        self.networks.append(there)
+        other.outside = outside
+        self.networks.append(other)
 
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
         """Return a facilitator on one network, which asks the chain by a node of its own."""
         clock, account = self.clocks[name], self.accounts.facilitators[name]
-        key = on.facilitator or PrivateKey(from_hex(account.private_key, 32))
-        struck = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
-        link, url = partial(self.link, name, "rpc", struck), f"http://{host_of('rpc')}"
+        key = on.facilitator or PrivateKey(account.private_key)
+        faulty_rpc = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
+        link, url = partial(self.link, name, "rpc", faulty_rpc), f"http://{host_of('rpc')}"
         facilitator = Facilitator(
             chain=FacilitatorNode(on.chain, self.faults, link, url, on.network, clock, key),
             clock=clock,
@@ -594,7 +603,7 @@ def build(
 
 
 @dataclass(frozen=True, slots=True)
-class _ToParts(Transport):
+class _PartTransport(Transport):
     """Passes each request to the link of its part."""
 
     links: Mapping[str, Transport]
@@ -611,8 +620,8 @@ def host_of(part: Part) -> str:
     return f"{part}.local"
 
 
-def _nobody() -> None:
-    raise AssertionError("no fault of a facilitator's calls is a crash")
+def _cannot_crash() -> None:
+    raise AssertionError("a fault of a facilitator's calls cannot be a crash")
 
 
 _no_service = web.error(
@@ -628,47 +637,57 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(world: RunningWorld) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    for network in world.networks:
-        if network.chain.controls:
-            await network.chain.controls.set_automine(world.options.blocks is None)
+    automine = world.options.blocks is None
+    for controls in (network.chain.controls for network in world.networks):
+        if controls and controls.automine is not automine:  # a chain file keeps its setting
+            await controls.set_automine(automine)
     if world.options.has_service:
         for each in world.services.values():
             each.start_background()
-    beating = [
-        asyncio.create_task(_beat(each), context=periodic_context()) for each in world.networks
+    miners = [
+        asyncio.create_task(_mine_blocks(each), context=periodic_context())
+        for each in world.networks
     ]
     try:
         yield
     finally:
-        for beat in beating:
-            beat.cancel()
+        for miner in miners:
+            miner.cancel()
             with suppress(asyncio.CancelledError):
-                await beat
+                await miner
         for each in world.services.values():
             await each.close()
         for network in world.networks:
             network.chain.close()
 
 
-async def _beat(world: RunningWorld) -> None:
+async def _mine_blocks(world: RunningWorld) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
 
     While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
     waits.
     """
-    controls = world.chain.controls
-    blocks = world.options.blocks or FixedBlocks(world.options.heartbeat_s, phase=0)
+    controls, blocks = world.chain.controls, world.options.blocks
+    reorgs, draws = world.options.reorgs if controls else None, world.rng.stream("reorgs")
     failed: str | None = None
-    reorganise = _reorganiser(world)
     try:
-        pauses = blocks.intervals(world.blocks) if controls else itertools.repeat(LOOK_S)
+        depths = None if reorgs is None else reorgs.depths(draws)
+        pauses: Iterable[float] = itertools.repeat(
+            world.options.heartbeat_s if controls else LOOK_S
+        )
+        if controls and blocks is not None:
+            pauses = blocks.intervals(world.blocks)
         for pause_s in pauses:
             await world.clock.sleep(pause_s)
             try:
-                await reorganise()
+                if reorgs and depths:
+                    depth = next(depths, None)
+                    if depth is None:
+                        raise ValueError(f"reorgs: the depths of {described(reorgs)} have ended")
+                    await _reorganise(world, depth, reorgs.drop, draws)
                 if controls is None:
                     await world.chain_recorder()
-                elif controls.automine or world.options.blocks is not None:
+                elif controls.automine or blocks is not None:
                     await controls.mine()
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
@@ -681,18 +700,11 @@ async def _beat(world: RunningWorld) -> None:
         world.report_bug(bug)
 
 
-def _reorganiser(world: RunningWorld) -> Callable[[], Awaitable[None]]:
-    """Return what reorganises the chain before a block, if it does so by itself."""
-    reorgs, chain = world.options.reorgs, world.chain
-    stream = world.rng.stream("reorgs")
-    controls = chain.controls
-    depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
-
-    async def reorganise() -> None:
-        depth = min(next(depths), await chain.height())
-        if depth > 0 and reorgs and controls:
-            lost = await dropped(chain, depth, reorgs.drop, stream)
-            world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
-            await controls.reorg(depth, lost)
-
-    return reorganise
+async def _reorganise(world: RunningWorld, depth: int, drop: float, draws: Stream) -> None:
+    """Undo the newest `depth` blocks; each of their transactions is lost with chance `drop`."""
+    chain = world.chain
+    depth = min(depth, await chain.height())
+    if depth > 0 and chain.controls:
+        lost = await dropped(chain, depth, drop, draws)
+        world.journal.record(world.clock.now_ms(), events.ChainReorganised(depth=depth))
+        await chain.controls.reorg(depth, lost)

@@ -42,15 +42,15 @@ PAYER_TIMEOUT_S = 90.0
 """Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
 
 
-Door = tuple[Callable[[], Transport], str]
-"""How payers reach a part: a function that makes a transport to it, and its base URL."""
+Endpoint = tuple[Callable[[], Transport], str]
+"""Where payers reach a part: a function that makes a transport to it, and its base URL."""
 
 
 class Stage(msgspec.Struct, kw_only=True):
-    """A stage with a world, open, and what its control API answers."""
+    """An open stage: the world, and what a scenario reaches it by."""
 
     options: World
-    """Those of the world; at a URL, only what concerns the scenario itself."""
+    """The world's options; at a URL, only those that concern the scenario itself."""
     clock: Clock
     rng: Rng
     journal: Journal
@@ -58,8 +58,8 @@ class Stage(msgspec.Struct, kw_only=True):
     """Makes a link, all of which share clock, journal and the numbers of the exchanges."""
     network: Network
     """The network of the world's first service, or the one that was chosen if it is unknown."""
-    doors: dict[Part, Door]
-    """The doors of the services, the one that payers use first, and of the facilitator."""
+    endpoints: dict[Part, Endpoint]
+    """The endpoints of the services, the payers' default first, and of the facilitator."""
     capabilities: frozenset[Need]
     control: ControlClient | None
     """The client of the control API; None without one."""
@@ -84,18 +84,18 @@ class Stage(msgspec.Struct, kw_only=True):
     @property
     def services(self) -> tuple[ServiceName, ...]:
         """The names of the services; payers use the first unless they are sent to another."""
-        return tuple(name for name in self.doors if name != "facilitator")
+        return tuple(name for name in self.endpoints if name != "facilitator")
 
     @property
     def actors(self) -> frozenset[Part]:
-        """The names of all that acts without the scenario: services, facilitators, and so on."""
+        """The names of the actors other than payers: services, facilitators, explorer, chain."""
         facilitators = self.options.facilitators if self.parts else ()
         return frozenset((*facilitators, *self.services, *OUTSIDE, "service", "chain"))
 
     def merchants(self, first: str) -> dict[ServiceName, str]:
         """Return the merchant's address of each service, given that of the first."""
-        ours = self.parts.services if self.parts else {}
-        found = {name: checksum(each.service.env.pay_to) for name, each in ours.items()}
+        services = self.parts.services if self.parts else {}
+        found = {name: checksum(each.service.env.pay_to) for name, each in services.items()}
         return found | {self.first: first}
 
     @property
@@ -106,7 +106,7 @@ class Stage(msgspec.Struct, kw_only=True):
     @property
     def base_url(self) -> str:
         """The base URL of the first service."""
-        return self.doors[self.first][1]
+        return self.endpoints[self.first][1]
 
     def stream(self, name: str) -> Stream:
         """Return a random stream for the scenario, seeded with the world's seed and `name`."""
@@ -141,9 +141,9 @@ class Stage(msgspec.Struct, kw_only=True):
         """
         if to == "service":
             to = self.first
-        if to not in self.doors:
+        if to not in self.endpoints:
             raise ValueError(unknown("service", to, self.services))
-        make, url = self.doors[to]
+        make, url = self.endpoints[to]
         stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
         link = self.link(caller, to, make(), self.options.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)
@@ -181,21 +181,21 @@ def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
         yield stream.randbytes(32)
 
 
-OpenDoor = Callable[[ASGIApp], Awaitable[Door]]
+OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]
 NEWEST = 1000
 """The number of events of which an error tells the most common."""
 
 
-async def call(app: ASGIApp) -> Door:
-    """Return the door to an application in this process: requests are function calls."""
+async def call(app: ASGIApp) -> Endpoint:
+    """Return the endpoint of an application in this process: requests are function calls."""
     return lambda: Asgi(app), "http://service"
 
 
 @asynccontextmanager
-async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[Stage]:
+async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncIterator[Stage]:
     """Build a world, run it until the scenario ends, and close it; raises `ChainError`.
 
-    Its clock is the loop's if that is virtual. Payers reach each service through the door to its
+    Its clock is the loop's if that is virtual. Payers reach each service at the endpoint of its
     application.
     """
     blocks = world.block_time_s
@@ -223,17 +223,17 @@ async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[
 
         parts = build(options, clock, wire, journal)
         async with running(parts):
-            doors: dict[Part, Door] = {
-                name: await open_door(each.app) for name, each in parts.services.items()
+            endpoints: dict[Part, Endpoint] = {
+                name: await open_endpoint(each.app) for name, each in parts.services.items()
             }
             facilitator = parts.process.outside[options.first_facilitator]
-            doors["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
+            endpoints["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
 
             async def another_service(
                 shares_database: bool, settings: dict[str, Any]
             ) -> ServiceName:
                 name = parts.deploy_another(shares_database=shares_database, settings=settings)
-                doors[name] = await open_door(parts.services[name].app)
+                endpoints[name] = await open_endpoint(parts.services[name].app)
                 return name
 
             # in virtual time a timeout would only cost events
@@ -246,7 +246,7 @@ async def in_process(world: World, open_door: OpenDoor = call) -> AsyncIterator[
                 journal=journal,
                 link=link,
                 network=parts.service.env.network,
-                doors=doors,
+                endpoints=endpoints,
                 capabilities=parts.capabilities | virtual | {Need.OTHER_SERVICES},
                 control=ControlClient(http, most=sys.maxsize),
                 advance=clock.sleep,
@@ -304,14 +304,14 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 raise ConnectionError(f"no answer from {where.url}: {error.__cause__}") from error
         # names of needs that this version lacks are ignored
         capabilities = frozenset(need for need in Need if who is not None and need in who.offers)
-        met_s = clock.skew_s
+        initial_skew_s = clock.skew_s
 
-        def door() -> OverTransport:
+        def endpoint() -> OverTransport:
             return OverTransport(_bounded(where.limits))
 
-        doors: dict[Part, Door] = {"service": (door, where.url)}
+        endpoints: dict[Part, Endpoint] = {"service": (endpoint, where.url)}
         if who is not None:
-            doors["facilitator"] = door, root + "/facilitator"
+            endpoints["facilitator"] = endpoint, root + "/facilitator"
         key = where.payer_key or os.environ.get(PAYER_KEY)
         funded = Wallet(key) if key and Need.FUNDS not in capabilities else None
         with closing(Journal(file=world.journal_file)) as journal:
@@ -322,11 +322,11 @@ async def at_url(world: World, where: Deployment) -> AsyncIterator[Stage]:
                 journal=journal,
                 link=linking(clock, journal),
                 network=network_of(who) if who else world.networks[0],
-                doors=doors,
+                endpoints=endpoints,
                 capabilities=capabilities | {Need.FUNDS} if funded else capabilities,
                 control=control if who else None,
                 advance=control.advancing(clock),
-                ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
+                ahead_s=lambda: clock.skew_s if clock.skew_s > initial_skew_s else 0.0,
                 funded=funded,
             )
 
@@ -345,12 +345,12 @@ async def over_tcp(world: World) -> AsyncIterator[Stage]:
     """Build a world whose services listen on free ports, and run it; raises `ChainError`."""
     servers: list[asyncio.Server] = []
 
-    async def door(app: ASGIApp) -> Door:
+    async def endpoint(app: ASGIApp) -> Endpoint:
         server, port = await _listen(app)
         servers.append(server)
         return _Socket, f"http://127.0.0.1:{port}"
 
-    async with in_process(world, door) as stage:
+    async with in_process(world, endpoint) as stage:
         try:
             yield stage
         finally:
@@ -370,7 +370,7 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
-    state, shown = ServerState(), _at_a_socket(app, loop)
+    state, shown = ServerState(), _tracked_by_loop(app, loop)
     # no worker waits for the next request: a loop that waits for nothing but the time says so
     shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
@@ -396,7 +396,7 @@ class _Socket(OverTransport):
             del loop.in_transit[name]
 
 
-def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
+def _tracked_by_loop(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
     """Return `app`; it notifies the loop of each arriving request and each leaving answer."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,7 @@
 """The live page of a world: its files, the stream of what happens, its payments and scenarios.
 
-The files are for everybody who may reach the control API; all else needs its token, if it has one.
+Its static files are for everybody who can reach the control API; all else needs the control token,
+if there is one.
 """
 
 import asyncio
@@ -31,7 +32,15 @@ from x402sim.journal import Entry, Journal, line
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
-from x402sim.payer.mistakes import MISTAKES, Change, Draft, Watched, draft_of, paid_in, request_of
+from x402sim.payer.mistakes import (
+    MISTAKES,
+    Change,
+    Draft,
+    ObservedAuth,
+    draft_of,
+    paid_in,
+    request_of,
+)
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
@@ -45,7 +54,7 @@ from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import Callers, FaultKind
+from x402sim.world.transport.faults import Callers, FaultType
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
@@ -101,7 +110,7 @@ def stored(world: RunningWorld) -> Stored:
 
 
 SHOWN = ("/api/", "/facilitator")
-"""Where the paths of the requests begin that are shown."""
+"""The prefixes of the paths whose requests are shown."""
 MOST_KEPT = 500
 MOST_BYTES = 8 << 20
 """The bytes of all bodies that are kept."""
@@ -117,16 +126,16 @@ BEAT_S = 15.0
 """Seconds after which a silent stream says that it lives."""
 _PAYMENT_ID = b"x-payment-id"
 _SAFE = "/:@!$&'()*+,;=~"
-"""What a path has as it is."""
+"""The characters that a path keeps unescaped."""
 _DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
-"""The parts of a path that a client would remove before it sends it."""
+"""Dot segments of a path, which a client would remove before it sends it."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie")
 
 
-class Watch:
-    """Tells readers what a journal records, and the requests of a server, if there are any.
+class PageFeed:
+    """Streams a journal, and the requests of a server, to the readers of its page.
 
-    `stored` are the payments that its database had when it started, as `stored.py` writes them.
+    `stored` are the payments that its database had when it started.
     """
 
     def __init__(
@@ -134,11 +143,11 @@ class Watch:
     ) -> None:
         self._journal, self._requests, self._stored = journal, requests, stored
         if requests:
-            requests.tell_payments(self._ended)
+            requests.subscribe_to_payments(self._add_request)
         self._real = Clock()
         self._started_ms = self._real.now_ms()
-        self._wakes: set[asyncio.Event] = set()
-        self._kept: deque[tuple[int, LoggedRequest]] = deque()
+        self._readers: set[asyncio.Event] = set()
+        self._requests_kept: deque[tuple[int, LoggedRequest]] = deque()
         self._served: dict[str, tuple[int, bytes]] = {}
         self._forgotten = -1
         self._count = self._size = self._dropped = 0
@@ -149,28 +158,28 @@ class Watch:
         self._is_stopped = True
         self._wake()
 
-    def _ended(self, request: LoggedRequest) -> None:
+    def _add_request(self, request: LoggedRequest) -> None:
         if request.is_whole and request.path.startswith(SHOWN):
             self._count += 1
-            self._mark(request)
-            self._kept.append((self._count, request))
+            self._mark_served(request)
+            self._requests_kept.append((self._count, request))
             self._size += len(request.sent) + len(request.answered)
-            while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
-                _, oldest = self._kept.popleft()
+            while len(self._requests_kept) > MOST_KEPT or self._size > MOST_BYTES:
+                _, oldest = self._requests_kept.popleft()
                 self._dropped += 1
                 self._size -= len(oldest.sent) + len(oldest.answered)
-            if self._wakes:
+            if self._readers:
                 self._wake()
 
-    def _mark(self, request: LoggedRequest) -> None:
-        """Keep that a payment was served, if the request shows its id and was answered well."""
+    def _mark_served(self, request: LoggedRequest) -> None:
+        """Note that a payment was served, if a request with its id was answered 2xx."""
         if request.path == PAY or request.status is None or not 200 <= request.status < 300:
             return
         shown = (*request.proofs, *request.answer_headers)  # in one step the answer names it
         payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
         if payment_id is None or (key := payment_id.decode("latin-1")) in self._served:
             return
-        seq, at_ms = max(request.seen, default=0), int(request.at_s * 1000)
+        seq, at_ms = max(request.entries, default=0), int(request.at_s * 1000)
         mark = {"seq": seq, "at_ms": at_ms, "payment_id": key, "path": request.path}
         self._served[key] = self._count, msgspec.json.encode(mark)
         if len(self._served) > MOST_SERVED:
@@ -180,7 +189,7 @@ class Watch:
     # --- the readers -----------------------------------------------------------------
 
     def hello(self) -> dict[str, Any]:
-        """Return what a page must know first.
+        """Return the first message to a page.
 
         With another time of `started`, the numbers begin anew. Entries before `first` are no longer
         kept, nor are so many requests as were `dropped`, and `older` payments of the database are
@@ -202,9 +211,9 @@ class Watch:
         The first is `hello`; then come the payments of the database, unless they were sent.
         """
         wake, waiting = asyncio.Event(), list[Entry]()
-        if not self._wakes:
+        if not self._readers:
             self._journal.listeners.append(self._wake)
-        self._wakes.add(wake)
+        self._readers.add(wake)
         if self._requests:
             self._requests.readers += 1
         try:
@@ -216,7 +225,9 @@ class Watch:
                 waiting = waiting or self._journal.since(since)
                 entries, waiting = waiting[:BATCH], waiting[BATCH:]
                 # all of one moment: more may come while a message is written
-                exchanges = [] if waiting else [each for each in self._kept if each[0] > after]
+                exchanges = (
+                    [] if waiting else [each for each in self._requests_kept if each[0] > after]
+                )
                 served = [] if waiting else self._served_after(after)
                 after = after if waiting else self._count
                 if entries:
@@ -235,10 +246,10 @@ class Watch:
                 except TimeoutError:
                     yield b": nothing new\n\n"
         finally:
-            self._wakes.discard(wake)
+            self._readers.discard(wake)
             if self._requests:
                 self._requests.readers -= 1
-            if not self._wakes:
+            if not self._readers:
                 self._journal.listeners.remove(self._wake)
 
     def messages(self) -> list[tuple[str, Iterable[bytes]]]:
@@ -247,7 +258,7 @@ class Watch:
             ("hello", [msgspec.json.encode(self.hello())]),
             ("stored", self._stored.lines),
             ("journal", map(line, self._journal)),
-            ("exchanges", (_exchange(*each) for each in self._kept)),
+            ("exchanges", (_exchange(*each) for each in self._requests_kept)),
             ("served", self._served_after(0)),
         ]
 
@@ -257,7 +268,7 @@ class Watch:
         return [text for _, text in newer][::-1]
 
     def _wake(self, _: Entry | None = None) -> None:
-        for wake in self._wakes:
+        for wake in self._readers:
             wake.set()
 
 
@@ -268,8 +279,8 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
     be sent again; what is `cut` is not all that was sent.
     """
     query = f"?{request.query.decode('latin-1')}" if request.query else ""
-    sent = _half(request.headers, request.sent)
-    answered = _half(request.answer_headers, request.answered)
+    sent = _as_text(request.headers, request.sent)
+    answered = _as_text(request.answer_headers, request.answered)
     exchange = {
         "n": number,
         "at_ms": int(request.at_s * 1000),
@@ -281,7 +292,7 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
         "status": request.status,
         "sent": sent,
         "answered": answered,
-        "seen": request.seen,
+        "seen": request.entries,
     }
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
@@ -299,7 +310,7 @@ def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
     return b"event: " + name + b"\n" + b"".join(b"data: " + each + b"\n" for each in lines) + b"\n"
 
 
-def _half(headers: Headers, body: bytes) -> dict[str, Any]:
+def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
     """Return a request or an answer: its headers, and the beginning of its body as text.
 
     A body that is no UTF-8 is there in base64, too.
@@ -323,7 +334,7 @@ _DEPOSIT = "0.10"
 
 
 class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to buy, from which account, and the name of the mistake to make, if any."""
+    """A payment that the page requests: what to buy, from which account, with which mistake."""
 
     account: Annotated[int, Meta(ge=0)] = 0
     buys: Literal["quote", "market", "session"] = "quote"
@@ -331,7 +342,7 @@ class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageAnswer(Wire, frozen=True):
-    """What came of it: the last answer's status, or None and why there is none.
+    """The outcome of a payment: the last answer's status, or None and why there is none.
 
     `payment` is what its lane is found by: the payment id, or the nonce of its authorization in
     hex; None if nothing was signed.
@@ -358,12 +369,12 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     def draft(request: httpx.Request) -> Draft:
         return draft_of(request, wallet, network, clock.now_s())
 
-    def sends(request: httpx.Request) -> None:
+    def on_request(request: httpx.Request) -> None:
         if paid_in(request):
             sent = draft(request)
             payments.append(sent.payment_id or sent.auth.nonce.hex())
 
-    def seen(request: httpx.Request, _: httpx.Response) -> None:
+    def on_answer(request: httpx.Request, _: httpx.Response) -> None:
         if paid_in(request) and not used:
             used.append(draft(request).auth)
 
@@ -374,8 +385,12 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
 
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(wanted, wallet, network, clock)
-        flow = Watched(
-            choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
+        flow = ObservedAuth(
+            choose=lambda _: payer,
+            on_request=on_request,
+            on_answer=on_answer,
+            limits=payer.limits,
+            change=change,
         )
         if wanted.buys == "market":
             return await http.get(MARKET, auth=flow)
@@ -448,7 +463,7 @@ async def play(wanted: Play, url: str) -> dict[str, Any]:
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PATH = "/_sim/ui"
 """Where the page is."""
-DOES: dict[FaultKind, str] = {
+DOES: dict[FaultType, str] = {
     "lose answer": "does the work, then the connection breaks",
     "lose request": "the connection breaks before the work",
     "refuse": "the connection is refused",
@@ -479,7 +494,7 @@ class _Position(msgspec.Struct, frozen=True):
     after: Annotated[int, Meta(ge=0)] = 0
 
 
-def page_of(world: RunningWorld, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
+def page_of(world: RunningWorld, feed: PageFeed, allow: Callable[[Request], None]) -> list[Route]:
     """Return the routes of a world's page, below /_sim; `allow` raises `Refused`."""
 
     async def paid(request: Request) -> Response:
@@ -498,9 +513,9 @@ def page_of(world: RunningWorld, watch: Watch, allow: Callable[[Request], None])
         allow(request)
         words = of_world(world) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
-        return Response(alone(words, watch.messages()), media_type="text/html", headers=headers)
+        return Response(alone(words, feed.messages()), media_type="text/html", headers=headers)
 
-    routes = routes_of(watch, lambda: of_world(world), allow)
+    routes = routes_of(feed, lambda: of_world(world), allow)
     return [
         *routes,
         Route("/ui/pay", paid, methods=["POST"]),
@@ -516,7 +531,7 @@ def _here(request: Request) -> str:
 
 
 def routes_of(
-    watch: Watch, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
+    feed: PageFeed, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
 ) -> list[Route]:
     """Return the routes of any page: what it shows is streamed by `watch`."""
 
@@ -527,7 +542,7 @@ def routes_of(
     async def stream(request: Request) -> Response:
         allow(request)
         position: _Position = web.parse_query(request, _Position)
-        events = watch.stream(position.since, position.after)
+        events = feed.stream(position.since, position.after)
         return StreamingResponse(events, media_type="text/event-stream", headers=HEADERS)
 
     return [
@@ -538,13 +553,13 @@ def routes_of(
     ]
 
 
-def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
+def saved_page(journal: Journal, title: str, feed: PageFeed) -> Starlette:
     """Return the application that shows a run that was saved."""
 
     async def to_page(_: Request) -> Response:
         return RedirectResponse(PATH)
 
-    routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
+    routes = routes_of(feed, lambda: of_journal(journal, title), lambda _: None)
     return web.Application([Route("/", to_page), Mount("/_sim", routes=routes)])
 
 

@@ -29,7 +29,14 @@ from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.printable import changed, described
 from x402sim.text.suggest import near_url, unknown
-from x402sim.world.chain_models import BlockTimes, FixedBlocks, GasPrice, Gwei, Reorganises
+from x402sim.world.chain_models import (
+    BlockTimes,
+    FixedBlocks,
+    GasPrice,
+    Gwei,
+    Interval,
+    Reorganises,
+)
 from x402sim.world.chains import ACCOUNTS, DEFAULT_CHAIN, MOST_ACCOUNTS, ChainBackend, parse_chain
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import Latency, LatencySpec, constant, latency_of
@@ -218,7 +225,7 @@ class World:
     unlocked
         Whether the chain's JSON-RPC signs for the funded accounts; default True.
     heartbeat_s
-        Seconds between empty blocks where no block time is given; default 60.
+        Seconds between empty blocks where no block time is given, 0.01 to 86400; default 60.
     calls_at_block_time
         Whether `eth_call` and `eth_estimateGas` at "latest" have the timestamp of the newest block,
         as on a node whose chain is idle. Default False: they have the time of now, as if a block
@@ -257,7 +264,7 @@ class World:
     accounts: int = ACCOUNTS
     has_service: bool = True
     unlocked: bool = True
-    heartbeat_s: float = 60
+    heartbeat_s: Interval = 60
     calls_at_block_time: bool = False
     hooks: Hooks = Hooks()
 
@@ -391,6 +398,7 @@ class World:
         given = self.block_time_s
         if given is None or not isinstance(given, int | float):
             return given
+        require_kind("block_time_s", given, Interval)
         return FixedBlocks(given, phase=0)
 
     @cached_property

@@ -63,11 +63,11 @@ def _faults(
     if limit > BLOCK_GAS_LIMIT:
         yield "exceeds block gas limit"
     if tip > fee:
-        told = f"address {checksum(sender)}, maxPriorityFeePerGas: {tip}, maxFeePerGas: {fee}"
-        yield f"max priority fee per gas higher than max fee per gas: {told}"
+        details = f"address {checksum(sender)}, maxPriorityFeePerGas: {tip}, maxFeePerGas: {fee}"
+        yield f"max priority fee per gas higher than max fee per gas: {details}"
     if fee < base_fee_wei:
-        told = f"address {checksum(sender)}, maxFeePerGas: {fee}, baseFee: {base_fee_wei}"
-        yield f"max fee per gas less than block base fee: {told}"
+        details = f"address {checksum(sender)}, maxFeePerGas: {fee}, baseFee: {base_fee_wei}"
+        yield f"max fee per gas less than block base fee: {details}"
     if limit < (least := gas.intrinsic_of(signed)):
         yield f"intrinsic gas too low: gas {limit}, minimum needed {least}"
     if limit < (least := gas.floor(signed.data)):
@@ -80,9 +80,10 @@ def _faults(
     cost, held = _cost(signed), state.native.get(sender, 0)
     queued = sum(_cost(tx.signed) for tx in others if tx.signed)
     if cost + queued > held:
-        told = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
+        parts = f"queued cost {queued}, tx cost {cost}" if cost <= held else f"tx cost {cost}"
         over = cost + queued * (cost <= held) - held
-        yield f"insufficient funds for gas * price + value: balance {held}, {told}, overshot {over}"
+        reason = "insufficient funds for gas * price + value"
+        yield f"{reason}: balance {held}, {parts}, overshot {over}"
     if rival is None and nonce > following and len(state.queued) >= MAX_QUEUED:
         yield "txpool is full"
     if rival is not None:

@@ -246,6 +246,10 @@ class LedgerChain:
         """This chain, which offers every control."""
         return self
 
+    async def balance(self, account: Address) -> int:
+        """Return an account's balance of the token, in base units."""
+        return self.machine.state.balances.get(account, 0)
+
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
         return self.machine.state.supply

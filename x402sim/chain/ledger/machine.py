@@ -229,8 +229,8 @@ class Machine:
                 overrides.apply(state, token, call)
                 now_s = now_s if overrides.time_s is None else overrides.time_s
             if call.value > (held := state.native.get(call.sender, 0)):
-                told = f"address {checksum(call.sender)} have {held} want {call.value}"
-                raise ChainError(f"insufficient funds for gas * price + value: {told}")
+                details = f"address {checksum(call.sender)} have {held} want {call.value}"
+                raise ChainError(f"insufficient funds for gas * price + value: {details}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
             if call.to != token.network.asset:

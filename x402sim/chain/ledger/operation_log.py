@@ -1,6 +1,6 @@
 """The ledger's file: a log of operations, each written before it runs, which survives a kill -9.
 
-A database that belongs to the chain holds records of its transactions. It is told the number of
+A database that belongs to the chain holds records of its transactions. It stores the number of
 each operation, after the operation is logged and before anything else can learn of it. So a
 database never knows more than its chain's file, wherever the process is killed; if it does, the
 file is an older copy.
@@ -23,7 +23,7 @@ Operation = tuple[int, str, list[Any]]
 class OperationLog:
     """A SQLite table of operations, one msgpack row each, committed one by one.
 
-    Their numbers only grow, also over `begin`. `database` is told each of them, in a table of its
+    Their numbers only grow, also over `begin`. `database` stores each of them, in a table of its
     own there. That does not wait for the disk: the database's next commit, which does, includes it.
     """
 
@@ -58,7 +58,7 @@ class OperationLog:
     def begin(self, at_s: int, *arguments: Any) -> None:
         """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
         row = _row(at_s, "genesis", arguments)
-        number = max(self._last(), self._told()) + 1
+        number = max(self._last(), self._numbered_in_database()) + 1
         with _explained(), self._db:
             self._db.execute("BEGIN")
             self._db.execute("DELETE FROM operations")
@@ -75,7 +75,7 @@ class OperationLog:
 
     def require_as_new_as_database(self) -> None:
         """Raise `ChainError` if the database has seen operations that this file lacks."""
-        last, seen = self._last(), self._told()
+        last, seen = self._last(), self._numbered_in_database()
         if last < seen:
             raise ChainError(
                 f"the chain file is older than its database: it ends at operation {last}, and the "
@@ -93,7 +93,7 @@ class OperationLog:
         (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
         return number or 0
 
-    def _told(self) -> int:
+    def _numbered_in_database(self) -> int:
         if self._database is None:
             return 0
         (number,) = self._database.execute("SELECT max(operations) FROM chain").fetchone()
@@ -107,8 +107,8 @@ class OperationLog:
         if self._database is None:
             return
         with suppress(sqlite3.Error):
-            told = self._database.execute("UPDATE chain SET operations = ?", (number,))
-            if not told.rowcount:
+            updated = self._database.execute("UPDATE chain SET operations = ?", (number,))
+            if not updated.rowcount:
                 self._database.execute("INSERT INTO chain VALUES (?)", (number,))
 
 

@@ -1,4 +1,4 @@
-"""What a call is told to find instead of the state: state and block overrides of `eth_call`."""
+"""The state and block overrides of `eth_call`: what a call finds instead of the state."""
 
 from collections.abc import Mapping
 
@@ -29,19 +29,19 @@ class Overrides(msgspec.Struct, frozen=True):
     time_s: int | None = None
 
     def apply(self, state: LedgerState, token: Token, call: Call) -> None:
-        """Write them into a state; raises `ChainError` for what the ledger cannot be told."""
+        """Write them into a state; raises `ChainError` for what the ledger cannot override."""
         words = (call.data[at + 12 : at + 32] for at in range(4, len(call.data) - 31, 32))
         named = (call.sender, *map(Address, words), *self.accounts)
-        for account, told in self.accounts.items():
-            if told.native_wei is not None:
-                state.put(state.native, account, told.native_wei)
-            if told.code is not None:
-                put_code(state, token, account, told.code)
-            if told.is_whole:
+        for account, override in self.accounts.items():
+            if override.native_wei is not None:
+                state.put(state.native, account, override.native_wei)
+            if override.code is not None:
+                put_code(state, token, account, override.code)
+            if override.is_whole:
                 require_other(token, account, "the whole storage")
                 for key in [key for key in state.slots if key[0] == account]:
                     state.remove(state.slots, key)
-            for slot, word in told.words.items():
+            for slot, word in override.words.items():
                 set_word(state, token, account, slot, word, named)
 
 

@@ -135,6 +135,10 @@ class EvmChain:
         """Return a contract's code; empty for an account without any."""
         return await self.node.read(read_bytes, "eth_getCode", to_hex(account), "latest")
 
+    async def balance(self, account: Address) -> int:
+        """Return an account's balance of the token, in base units."""
+        return int.from_bytes(await self.call(Call(account, self.token, abi.balance_of(account))))
+
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
         return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))

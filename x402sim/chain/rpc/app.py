@@ -254,8 +254,8 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         develop = socket.scope.get(DEVELOP)
 
         async def reply(body: bytes, mine: Subscriptions) -> bytes | None:
-            told = await _answer(replace(context, develop=develop, subscriptions=mine), body)
-            return None if told is None else encode(told)
+            response = await _answer(replace(context, develop=develop, subscriptions=mine), body)
+            return None if response is None else encode(response)
 
         await converse(socket, chain.watchers, Subscriptions(on_ledger(chain)), reply)
 

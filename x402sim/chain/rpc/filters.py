@@ -1,10 +1,10 @@
 """Filters of logs, blocks and arriving transactions: what is new since the client polled last.
 
-A filter remembers the newest blocks that it has told of. When a reorganisation replaces them, it
-tells of the logs that went with them once more, as removed, then of the new blocks.
+A filter remembers the newest blocks that it has reported. When a reorganisation replaces them, it
+reports their logs once more, as removed, and then the new blocks.
 
-At most `MAX_FILTERS` are kept: the one that was not asked about for longest is forgotten for a new
-one, and every one that nobody asked about for `MAX_AGE_S` seconds.
+At most `MAX_FILTERS` are kept: a new one replaces the one that was not polled for longest, and a
+filter ends when it was not polled for `MAX_AGE_S` seconds.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ MAX_AGE_S = 300
 """Five minutes, as on geth."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
-FilterKind = Literal["logs", "blocks", "transactions"]
-"""What a filter tells of: logs, blocks, or arriving transactions."""
+FilterType = Literal["logs", "blocks", "transactions"]
+"""What a filter reports: logs, blocks, or arriving transactions."""
 EVERYTHING = LogFilter(0, 2**256)
 
 
 class Filter(msgspec.Struct):
-    """What is wanted, and what was told already."""
+    """What a filter selects, and what it has reported already."""
 
-    kind: FilterKind
+    kind: FilterType
     wanted: LogFilter
-    """Of logs: which of them. Blocks are told of from the newest on."""
+    """Selects logs; a filter of blocks reports all that are mined from now on."""
     next_block: int
     asked_s: float
-    told: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
-    """The newest blocks that it has passed, oldest first, each with the logs it told of."""
+    reported: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
+    """The newest blocks that it has passed, oldest first, each with the logs it reported."""
     waiting: set[Hash] = msgspec.field(default_factory=set)
-    """The transactions told of that were not mined yet."""
+    """The reported transactions that are not mined yet."""
 
 
 class Filters:
@@ -50,8 +50,8 @@ class Filters:
         self._filters: dict[str, Filter] = {}
         self._made = 0
 
-    def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> str:
-        """Make a filter that tells of what comes from now on; return its id."""
+    def add(self, chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> str:
+        """Make a filter that reports what comes from now on; return its id."""
         filters = self._current()
         while len(filters) >= MAX_FILTERS:
             del filters[min(filters, key=lambda name: filters[name].asked_s)]
@@ -85,25 +85,25 @@ class Filters:
         return found
 
     def _current(self) -> dict[str, Filter]:
-        """Forget the filters that nobody asked about lately; return the others."""
+        """Forget the filters that were not polled lately; return the others."""
         since_s = _now_s() - MAX_AGE_S
         self._filters = {key: it for key, it in self._filters.items() if it.asked_s >= since_s}
         return self._filters
 
 
-def made_now(chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> Filter:
+def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
     """Return a filter of what comes from now on."""
     head, waiting = chain.machine.state.head, chain.machine.state.waiting
     made = Filter(kind, wanted, next_block=head.number + 1, asked_s=_now_s())
-    made.told, made.waiting = [(head, [])], set(waiting)
+    made.reported, made.waiting = [(head, [])], set(waiting)
     return made
 
 
 async def changes(
     found: Filter, chain: LedgerChain, most: int | None = None
 ) -> tuple[list[Block], list[Any]]:
-    """Return what is new since a filter was asked last, of so many blocks at `most`: the blocks,
-    and the logs or the hashes of transactions that it tells of.
+    """Return what is new since a filter was polled last, in `most` blocks at most: the blocks, and
+    the logs or the hashes of transactions that it reports.
     """
     gone = await _undo(found, chain)
     numbers = range(found.next_block, await chain.height() + 1)[:most]
@@ -122,16 +122,16 @@ def _now_s() -> float:
 
 
 async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
-    """Go back to the newest block that is still there; return the logs told of since, newest
-    block first.
+    """Go back to the newest block that is still on the chain; return the logs reported since,
+    newest block first.
     """
     gone: list[Log] = []
-    while found.told:
-        block, logs = found.told[-1]
+    while found.reported:
+        block, logs = found.reported[-1]
         still = await chain.block(block.number)
         if still and still.hash == block.hash:
             break
-        found.told.pop()
+        found.reported.pop()
         found.next_block = block.number
         gone += logs
     return gone
@@ -147,7 +147,7 @@ async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log
 
 
 def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
-    """Return the transactions that are mined or wait, and were not told of while they waited."""
+    """Return the transactions that are mined or wait, and were not reported while they waited."""
     waiting = list(chain.machine.state.waiting)
     mined = [tx_hash for block in new for tx_hash in block.tx_hashes]
     arrived = [tx_hash for tx_hash in (*mined, *waiting) if tx_hash not in found.waiting]
@@ -160,6 +160,6 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
     for log in logs:
         of_block.setdefault(log.block_number, []).append(log)
     for block in new[-KEPT_BLOCKS:]:
-        found.told.append((block, of_block.get(block.number, [])))
+        found.reported.append((block, of_block.get(block.number, [])))
         found.next_block = block.number + 1
-    del found.told[:-KEPT_BLOCKS]
+    del found.reported[:-KEPT_BLOCKS]

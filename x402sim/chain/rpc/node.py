@@ -73,14 +73,14 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse(f"The JSON-RPC of {chain.node.name}: POST what you ask it.\n")
-        told = await answered(await read_body(request))
-        is_ours = isinstance(told, dict)
-        return answer(told) if is_ours else Response(told, media_type="application/json")
+        result = await answered(await read_body(request))
+        is_ours = isinstance(result, dict)
+        return answer(result) if is_ours else Response(result, media_type="application/json")
 
     async def talk(socket: WebSocket) -> None:
         async def reply(body: bytes, mine: Subscriptions) -> bytes:
-            told = await answered(body, mine)
-            return told if isinstance(told, bytes) else encode(told)
+            result = await answered(body, mine)
+            return result if isinstance(result, bytes) else encode(result)
 
         await converse(socket, chain.watchers, Subscriptions(_filters(chain)), reply, POLL_S)
 
@@ -112,12 +112,12 @@ async def _subscribed(subscriptions: Subscriptions, asked: Json) -> Json:
     try:
         given = asked.get("params") or [None]
         if asked["method"] == SUBSCRIBE[0]:
-            told: Any = await subscriptions.add(given[0], given[1] if given[1:] else None)
+            result: Any = await subscriptions.add(given[0], given[1] if given[1:] else None)
         else:
-            told = subscriptions.remove(read_text(given[0], "a subscription's id"))
+            result = subscriptions.remove(read_text(given[0], "a subscription's id"))
     except (ChainError, LookupError, BadParams) as wrong:
         return jsonrpc.error(asked["id"], REFUSED, str(wrong))
-    return jsonrpc.result(asked["id"], told)
+    return jsonrpc.result(asked["id"], result)
 
 
 def _filters(chain: EvmChain) -> Make:
@@ -128,14 +128,14 @@ def _filters(chain: EvmChain) -> Make:
         name = await chain.node.ask(FILTERS[kind], *of)
 
         async def news() -> list[Any]:
-            told: list[Any] = await chain.node.ask("eth_getFilterChanges", name)
+            result: list[Any] = await chain.node.ask("eth_getFilterChanges", name)
             if kind == "newHeads":
-                each = [await chain.node.ask("eth_getBlockByHash", it, False) for it in told]
+                each = [await chain.node.ask("eth_getBlockByHash", it, False) for it in result]
                 return [header(block) for block in each if block]
             if kind == "newPendingTransactions" and wanted is True:
-                each = [await chain.node.ask("eth_getTransactionByHash", it) for it in told]
+                each = [await chain.node.ask("eth_getTransactionByHash", it) for it in result]
                 return [tx for tx in each if tx]
-            return told
+            return result
 
         return news
 

@@ -25,15 +25,13 @@ OF_BLOCK = (
 
 
 def read_overrides(accounts: Any, block: Any) -> Overrides | None:
-    """Return what a call is told to find instead of the state; None for nothing. Raises
-    `BadParams`.
-    """
+    """Return the overrides of a call; None for nothing. Raises `BadParams`."""
     if accounts is None and block is None:
         return None
     of_block = _fields(block, "block overrides", OF_BLOCK)
     time_s = read_quantity(of_block["time"], "time") if "time" in of_block else None
-    told = read_object(accounts, "state overrides") if accounts is not None else {}
-    return Overrides(dict(_account(name, each) for name, each in told.items()), time_s)
+    given = read_object(accounts, "state overrides") if accounts is not None else {}
+    return Overrides(dict(_account(name, each) for name, each in given.items()), time_s)
 
 
 def _account(name: str, given: Any) -> tuple[Address, Account]:

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.filters import KEPT_BLOCKS, FilterKind, changes, made_now
+from x402sim.chain.rpc.filters import KEPT_BLOCKS, FilterType, changes, made_now
 from x402sim.chain.rpc.jsonrpc import read_log_filter
 from x402sim.chain.rpc.objects import transaction_object, whole_block
 from x402sim.protocol.messages import encode
@@ -34,7 +34,7 @@ MAX_SUBSCRIPTIONS = 100
 """The most on one connection."""
 MAX_AT_ONCE = 8
 """How many requests of a connection are answered at once; the others wait in its socket."""
-KINDS: dict[Any, FilterKind] = {
+KINDS: dict[Any, FilterType] = {
     "newHeads": "blocks",
     "logs": "logs",
     "newPendingTransactions": "transactions",
@@ -70,13 +70,13 @@ class Subscriptions(msgspec.Struct, frozen=True):
             raise ChainError("subscription not found")
         return True
 
-    async def told(self) -> AsyncIterator[Json]:
+    async def notifications(self) -> AsyncIterator[Json]:
         """Yield a notification of each thing that is new, one subscription after the other."""
         for name, news in [*self.news.items()]:
             for each in await news():
                 if name in self.news:
-                    told = {"subscription": name, "result": each}
-                    yield {"jsonrpc": "2.0", "method": "eth_subscription", "params": told}
+                    params = {"subscription": name, "result": each}
+                    yield {"jsonrpc": "2.0", "method": "eth_subscription", "params": params}
 
 
 def on_ledger(chain: LedgerChain) -> Make:
@@ -88,13 +88,13 @@ def on_ledger(chain: LedgerChain) -> Make:
         found = made_now(chain, KINDS[kind], read_log_filter(fields, 0, 2**256))
 
         async def news() -> list[Any]:
-            blocks, told = await changes(found, chain, KEPT_BLOCKS)
+            blocks, items = await changes(found, chain, KEPT_BLOCKS)
             if kind == "newHeads":
                 return [header(await whole_block(chain, each, full=False)) for each in blocks]
             if is_whole:
-                each = [await chain.transaction(read_hash(tx_hash)) for tx_hash in told]
+                each = [await chain.transaction(read_hash(tx_hash)) for tx_hash in items]
                 return [transaction_object(tx, chain.chain_id) for tx in each if tx]
-            return told
+            return items
 
         return news
 
@@ -102,7 +102,7 @@ def on_ledger(chain: LedgerChain) -> Make:
 
 
 def header(block: Json) -> Json:
-    """Return the header of a block, as a new head is told."""
+    """Return the header of a block, as newHeads notifies it."""
     return {name: it for name, it in block.items() if name not in NO_HEADER}
 
 
@@ -113,7 +113,7 @@ async def converse(
     answer: Callable[[bytes, Subscriptions], Awaitable[bytes | None]],
     poll_s: float | None = None,
 ) -> None:
-    """Answer each message on a WebSocket, and tell of what is new whenever the chain calls its
+    """Answer each message on a WebSocket, and notify what is new whenever the chain calls its
     `watchers`, and every `poll_s` seconds. Returns when the client has left.
     """
     changed, turn, room = asyncio.Event(), asyncio.Lock(), asyncio.Semaphore(MAX_AT_ONCE)
@@ -124,27 +124,27 @@ async def converse(
     async def reply(asked: bytes) -> None:
         mine = replace(subscriptions, fresh={})
         try:
-            if (told := await answer(asked, mine)) is not None:
+            if (response := await answer(asked, mine)) is not None:
                 async with turn:
-                    await socket.send_text(told.decode())
+                    await socket.send_text(response.decode())
             subscriptions.news.update(mine.fresh)
             changed.set()
         finally:
             room.release()
 
-    async def tell() -> None:
+    async def notify() -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(poll_s if subscriptions.news else None):
                     await changed.wait()
             changed.clear()
             with suppress(ChainError):  # a node may not answer now; it is asked again
-                while await told_all():
+                while await send_all():
                     pass
 
-    async def told_all() -> int:
+    async def send_all() -> int:
         number = 0
-        async for each in subscriptions.told():
+        async for each in subscriptions.notifications():
             async with turn:
                 await socket.send_text(encode(each).decode())
             number += 1
@@ -154,7 +154,7 @@ async def converse(
     watchers.append(wake)
     try:
         async with asyncio.TaskGroup() as tasks:
-            teller = tasks.create_task(tell())
+            teller = tasks.create_task(notify())
             with suppress(WebSocketDisconnect):
                 while True:
                     await room.acquire()

@@ -1,14 +1,14 @@
 """The plots of a run, ready for a paper, a notebook or a report.
 
 Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
-summary of a sweep) and, if you like, matplotlib axes to draw on; it returns the axes. Without
-axes it makes a figure of its own, `axes.figure`: save it with `savefig`, or let a notebook show
-it. Times are virtual seconds since the run began, or the minutes, hours or days that suit its
-length.
+summary of a sweep; `judgement`: the results of the suite) and, if you like, matplotlib axes to
+draw on; it returns the axes. Without axes it makes a figure of its own, `axes.figure`: save it
+with `savefig`, or let a notebook show it. Times are virtual seconds since the run began, or the
+minutes, hours or days that suit its length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
-`bands`; `figure` has the style), import it here as itself (this exports it), and add a row to
-`PLOTS`: reports, `Run.save` and the tests of every plot then include it.
+`bands`, `judgement`; `figure` has the style), import it here as itself (this exports it), and add
+a row to `PLOTS`: reports, `Run.save` and the tests of every plot then include it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +29,7 @@ from x402sim.report.money import sessions, transfers
 from x402sim.report.plots.bands import bands as bands
 from x402sim.report.plots.diagram import sequence as sequence
 from x402sim.report.plots.figure import legend as legend, png as png, style as style
+from x402sim.report.plots.judgement import judgement as judgement
 from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as outcomes
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
 from x402sim.report.plots.timing import backlog as backlog, latency as latency

@@ -34,7 +34,7 @@ function greet(hello) {
 }
 
 async function follow() {
-  if (given) { for (const each of given.told) take(...each); list.isLoaded = true; tell("saved run", "live"); return; }
+  if (given) { for (const each of given.messages) take(...each); list.isLoaded = true; tell("saved run", "live"); return; }
   for (;;) {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {

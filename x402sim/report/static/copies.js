@@ -153,20 +153,20 @@ function story(lane, seen, model) {
 }
 
 export function scenario(lane, seen, model) {
-  const told = story(lane, seen, model);
-  if (!told) return undefined;
+  const copied = story(lane, seen, model);
+  if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : ` --network ${plain(words.title)}`;
-  return `# Save it as ${told.name}.py and play it: x402sim run ${told.name}.py${network}\n"""Alice does what was seen on the page${told.why ? `: ${told.why}` : ""}."""\n\n${told.first}from x402sim import ${told.imports.sort().join(", ")}, scenario\n\n\n@scenario(\n    title="${told.title}",\n    covers="${told.covers.join(", ")}",\n    needs="${told.needs}",\n)\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}`;
+  return `# Save it as ${copied.name}.py and play it: x402sim run ${copied.name}.py${network}\n"""Alice does what was seen on the page${copied.why ? `: ${copied.why}` : ""}."""\n\n${copied.first}from x402sim import ${copied.imports.sort().join(", ")}, scenario\n\n\n@scenario(\n    title="${copied.title}",\n    covers="${copied.covers.join(", ")}",\n    needs="${copied.needs}",\n)\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}`;
 }
 
 export function test(lane, seen, model) {
-  const told = story(lane, seen, model);
-  if (!told) return undefined;
+  const copied = story(lane, seen, model);
+  if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
-  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && told.imports.length < 2 && !head(seen.sent, "x-session-id"))
-    return `"""${told.title}."""\n\n${top && `${top}\n\n`}${network}def test_${told.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
-  return `"""${told.title}."""\n\n${told.first}${top}from x402sim import ${[...told.imports, "World"].sort().join(", ")}\n\n\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}\n\n${network}def test_${told.name}(x402_server):\n    World(on=x402_server.url).play(${told.name}).raise_for_failure()\n`;
+  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
+    return `"""${copied.title}."""\n\n${top && `${top}\n\n`}${network}def test_${copied.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
+  return `"""${copied.title}."""\n\n${copied.first}${top}from x402sim import ${[...copied.imports, "World"].sort().join(", ")}\n\n\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}\n\n${network}def test_${copied.name}(x402_server):\n    World(on=x402_server.url).play(${copied.name}).raise_for_failure()\n`;
 }
 
 // --- HAR 1.2 -----------------------------------------------------------------------------------

@@ -86,15 +86,15 @@ const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCa
 
 // What to do about it, by the longest beginning of the reason or the error that is known.
 export function advice({ error, reason }) {
-  const fits = (told) => Object.keys(words.advice).filter((begin) => told?.startsWith(begin)).sort((a, b) => b.length - a.length);
+  const fits = (text) => Object.keys(words.advice).filter((begin) => text?.startsWith(begin)).sort((a, b) => b.length - a.length);
   const found = [...fits(reason), ...fits(error)][0];
   return found ? words.advice[found] : own(words.refusals, error)?.do;
 }
 
 function refusal(lane) {
   const struck = lane.struck.map((fault) => el("p", { class: "note" }, `${time(fault.at)}  A fault struck it, at the ${fault.victim}, ${fault.path}: ${fault.does}${own(words.faults ?? {}, fault.does) ? ` (${words.faults[fault.does]})` : ""}.`));
-  const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
-  if (!lane.stopped) return [...struck, ...told];
+  const notes = lane.notes.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
+  if (!lane.stopped) return [...struck, ...notes];
   const known = own(words.refusals, lane.error) ?? {}, todo = advice(lane), odd = rowsOf(lane).filter((row) => !isSame(row));
   const said = Object.entries(words.standard).filter(([word]) => lane.error?.split(":")[0] === word).map(([, clause]) => clause);
   const clauses = [...new Set([known.clause, ...said, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
@@ -104,7 +104,7 @@ function refusal(lane) {
     clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), " ", marked(own(words.clauses, id) ?? ""))),
     todo ? el("p", {}, el("strong", {}, "Do: "), marked(todo)) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
-  ...struck, ...told];
+  ...struck, ...notes];
 }
 
 function compared(lane) {

@@ -155,13 +155,13 @@ export class List {
   }
 
   drawn(lane, same) {
-    const kind = status(lane), told = reason(lane);
+    const kind = status(lane), text = reason(lane);
     return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
       el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
-      el("span", { class: "heard" }, heard(lane, this.model)), told ? el("div", { class: "why" }, told) : "");
+      el("span", { class: "heard" }, heard(lane, this.model)), text ? el("div", { class: "why" }, text) : "");
   }
 }
 
@@ -175,10 +175,10 @@ function heard(lane, model) {
   return [reached.length ? `as far as ${reached.at(-1)}` : "", ...unknown.map((stage) => `whether it was ${stage} is no longer known`)].filter(Boolean).join(", ");
 }
 
-// Why it stopped, or what was told of it last.
+// Why it stopped, or its newest note.
 function reason(lane) {
-  const told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
-  return (untimely(lane) ? inShort(lane) : readable(told, true)).replaceAll("`", "");
+  const text = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.notes.at(-1)?.[1] ?? "";
+  return (untimely(lane) ? inShort(lane) : readable(text, true)).replaceAll("`", "");
 }
 
 // What was paid or asked for; both, if something else was signed.

@@ -40,7 +40,7 @@ export class Model {
     if (!lane && at === undefined) return undefined;
     if (!lane) {
       const era = this.eras.findIndex(({ keys }) => keys === this.keys);
-      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], told: [], struck: [], sessions: [], keys: new Set(), text: "", isGone: false };
+      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], notes: [], struck: [], sessions: [], keys: new Set(), text: "", isGone: false };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -75,7 +75,7 @@ export class Model {
     for (const [name, at] of Object.entries(other.stages)) lane.stages[name] = Math.min(at, lane.stages[name] || at);
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
-    lane.told.push(...other.told);
+    lane.notes.push(...other.notes);
     lane.struck.push(...other.struck);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
@@ -89,7 +89,7 @@ export class Model {
 
   stop(lane, at, stage, error, reason, final) {
     if (lane.stages.settled && !lane.undone) { // a second attempt at a payment that is made
-      lane.told.push([lane.at, [error, reason].filter(Boolean).join(": ")]);
+      lane.notes.push([lane.at, [error, reason].filter(Boolean).join(": ")]);
       return;
     }
     Object.assign(lane, { stopped: stage, error, reason, final, chain_s: Math.floor(at / 1000 + this.chainSkew) });
@@ -143,7 +143,7 @@ export class Model {
     } catch (error) {
       console.error(error);
       const lane = this.lane([`${name} ${item.seq ?? item.n}`], item.at_ms);
-      lane.told.push([item.at_ms, `${item.event ?? `${item.method} ${item.path}`} cannot be shown: ${error.message}`]);
+      lane.notes.push([item.at_ms, `${item.event ?? `${item.method} ${item.path}`} cannot be shown: ${error.message}`]);
     }
   }
 
@@ -210,10 +210,10 @@ export class Model {
       case "payment undone":
         lane = of(); lane.undone = true;
         for (const stage of ["settled", "block", "indexed"]) delete lane.stages[stage]; // what was served, was
-        lane.told.push([at, "The chain has undone its transfer, and may still make it."]);
+        lane.notes.push([at, "The chain has undone its transfer, and may still make it."]);
         break;
-      case "paid again": lane = of(); lane.told.push([at, "A second header of this id was used, too: it bought nothing."]); break;
-      case "settlement answer lost": lane = of(); lane.told.push([at, "The facilitator's answer did not arrive."]); break;
+      case "paid again": lane = of(); lane.notes.push([at, "A second header of this id was used, too: it bought nothing."]); break;
+      case "settlement answer lost": lane = of(); lane.notes.push([at, "The facilitator's answer did not arrive."]); break;
       case "transaction replaced":
         lane = this.lane([event.payment_id, event.tx_hash], at); lane.tx = event.tx_hash;
         if (this.txs.has(lane.tx)) this.mined(lane, this.txs.get(lane.tx));
@@ -255,7 +255,7 @@ export class Model {
       case "answer received": lane = this.answered(this.asked.get(event.exchange), event, at); this.asked.delete(event.exchange); break;
       case "no answer":
         lane = this.lane([this.asked.get(event.exchange)?.payment_id]);
-        lane?.told.push([at, `${event.actor} got no answer from ${event.to}: ${event.reason}`]);
+        lane?.notes.push([at, `${event.actor} got no answer from ${event.to}: ${event.reason}`]);
         break;
       case "clock skewed": if (event.victim === "chain") this.chainSkew = event.seconds; break;
       case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
@@ -380,8 +380,8 @@ export class Model {
       if (!isOther) lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
       this.paying(lane, seen, isAside, at, end);
     } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
-    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
-    if (seen.status === null) lane.told.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
+    else if (seen.status >= 400 && seen.status !== 402) lane.notes.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
+    if (seen.status === null) lane.notes.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
   }
 
   paying(lane, seen, isAside, at, end) {

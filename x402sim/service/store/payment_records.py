@@ -71,7 +71,7 @@ _RIVAL = (
 )
 """Another payment for the same 402, in the same way or the other: in one step, or in two.
 
-Within one process a lock keeps requests for one payment id apart, and `resume_or_reject` looks.
+Within one process a lock keeps requests for one payment id apart, and `resume_earlier` looks.
 Between processes on one database only the statement that claims can: of two headers for one id,
 both would be settled.
 """

@@ -10,7 +10,7 @@ from typing import Any
 
 from x402sim.report.results import Loss
 from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
@@ -20,8 +20,8 @@ from x402sim.suite.facilitator.room import PLAIN, Floor, Money
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, "facilitator"),
-    GroundKind.OURS: "kit",
-    GroundKind.SILENT: "silent",
+    GroundType.OURS: "kit",
+    GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
 

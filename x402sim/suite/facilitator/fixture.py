@@ -41,7 +41,7 @@ class CaseOfTest:
             if result.outcome is Outcome.FAILED and counts:
                 loss = f"\nloss: {result.loss}" if result.loss else ""
                 said = f"expected: {result.expected}\nactual: {result.actual}{loss}"
-                why = "\n".join(result.ground.told) if result.ground else ""
+                why = "\n".join(result.ground.lines) if result.ground else ""
                 told.append(
                     f"{case.id} ({case.level}): {case.title}\n{said}\n{result.exchange}\n{why}"
                 )

@@ -28,7 +28,7 @@ from x402sim.suite.facilitator.start import CLOCK, AtUrl, Facilitator, Given, Ru
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import listening
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
-from x402sim.world.server.serve import certificates
+from x402sim.world.server.local import certificates
 
 PAYERS = 400
 """How many payers a ledger has that have a thousand tokens each; a node gets them one by one."""

@@ -26,7 +26,7 @@ from x402sim.rng import Rng
 from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
-from x402sim.world.server.serve import certificates
+from x402sim.world.server.local import certificates
 
 START_S = 60.0
 """How long a facilitator may take until it answers."""

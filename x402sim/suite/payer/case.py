@@ -1,6 +1,6 @@
-"""How cases of a payer are declared: a shop's story, the ways it is told in, and what is demanded.
+"""How cases of a payer are declared: a shop's story, its payment flows, and what is demanded.
 
-One story is played once for each way of paying; every demand on it has an id of its own. A way in
+One story is played once for each payment flow; every demand on it has an id of its own. A flow in
 which a story cannot be told has a reason instead of an id, so that the table has no empty cell.
 """
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need
 from x402sim.spec.sentences import Sentence
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
-from x402sim.suite.payer.shop import Story, Way
+from x402sim.suite.payer.shop import PaymentFlow, Story
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, "payer"),
-    GroundKind.OURS: "kit",
-    GroundKind.SILENT: "silent",
+    GroundType.OURS: "kit",
+    GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Violation:
     """What a payer did against a demand; `loss_base` is what that costs, in base units."""
 
     expected: str
@@ -33,7 +33,7 @@ class Fault:
     why: str = ""
 
 
-Test = Callable[[Played], Fault | str | None]
+Test = Callable[[Played], Violation | str | None]
 """Returns what is wrong, or what was observed in words, or None if nothing is."""
 
 
@@ -50,13 +50,13 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PayerCase:
-    """One id: a demand on what a payer did in a story, in one way of paying."""
+    """One id: a demand on what a payer did in a story, in one payment flow."""
 
     id: str
     level: Level
     ground: Ground
     title: str
-    way: Way
+    flow: PaymentFlow
     story: Story
     test: Test
     played_as: str
@@ -65,6 +65,8 @@ class PayerCase:
     waits_s: float = 0
     """How long its shop lets a payer wait."""
     starts: int = STARTS
+    gate: str = ""
+    """The play without which it does not apply: it shows that the payer buys several things."""
     needs: tuple[Need, ...] = ()
     decides: tuple[str, ...] = ()
 
@@ -81,62 +83,67 @@ class PayerCase:
     @property
     def controls(self) -> tuple[str, ...]:
         """The control without which its pass proves nothing."""
-        return () if self.is_control else (control_of(self.way),)
+        return () if self.is_control else (control_of(self.flow),)
 
 
-def control_of(way: Way) -> str:
-    """Return the id of the control of a way of paying."""
-    return f"payer/control/buys-{way}"
+def control_of(flow: PaymentFlow) -> str:
+    """Return the id of the control of a payment flow."""
+    return f"payer/control/buys-{flow}"
 
 
-EVERY = tuple(Way)
-STANDARD = (Way.V1, Way.V2, Way.MCP)
-OURS = (Way.STEPS, Way.SESSION)
+REFUSED = 1
+"""Starts of a play whose shop is refused at the first look: another start sees the same."""
+SEVERAL = "budget/several"
+"""The row that shows whether a payer buys several things, by its payment flow."""
+EVERY = tuple(PaymentFlow)
+STANDARD = (PaymentFlow.V1, PaymentFlow.V2, PaymentFlow.MCP)
+OURS = (PaymentFlow.STEPS, PaymentFlow.SESSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of the table: a story in several ways of paying, and what is demanded in it.
+    """A row of the table: a story in several payment flows, and what is demanded in it.
 
-    `absent` has a reason for each way in which it is not told. `story` may depend on the way.
+    `absent` has a reason for each flow in which it is not told. `story` may depend on the flow.
     """
 
     section: str
     slug: str
-    story: Story | Callable[[Way], Story]
+    story: Story | Callable[[PaymentFlow], Story]
     demands: Sequence[Demand]
-    absent: Mapping[Way, str] = field(default_factory=dict)
+    absent: Mapping[PaymentFlow, str] = field(default_factory=dict)
     waits_s: float = 0
     is_control: bool = False
     starts: int = STARTS
 
     def cases(self) -> Iterator[PayerCase]:
-        """Yield a case for each demand and way."""
-        for way in EVERY:
-            if way in self.absent:
+        """Yield a case for each demand and flow."""
+        for flow in EVERY:
+            if flow in self.absent:
                 continue
-            story = self.story if isinstance(self.story, Story) else self.story(way)
+            story = self.story if isinstance(self.story, Story) else self.story(flow)
             for demand in self.demands:
                 kind = demand.ground.kind
-                slug = "-".join(filter(None, (self.slug, demand.suffix, way)))
+                slug = "-".join(filter(None, (self.slug, demand.suffix, flow)))
                 yield PayerCase(
                     id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
                     level=demand.level or LEVELS[kind],
                     ground=demand.ground,
                     title=demand.title,
-                    way=way,
+                    flow=flow,
                     story=story,
                     test=demand.test,
-                    played_as=f"{self.section}/{self.slug}-{way}",
+                    played_as=f"{self.section}/{self.slug}-{flow}",
                     is_control=self.is_control and not demand.suffix,
                     waits_s=self.waits_s,
                     starts=self.starts,
+                    gate=f"{SEVERAL}-{flow}" if story.urls > 1 else "",
                 )
 
 
-def only(ways: Sequence[Way], reason: str) -> dict[Way, str]:
-    """Return the reason for every way but these."""
-    return {way: reason for way in EVERY if way not in ways}
+def only(flows: Sequence[PaymentFlow], reason: str) -> dict[PaymentFlow, str]:
+    """Return the reason for every flow but these."""
+    return {flow: reason for flow in EVERY if flow not in flows}
 
 
 # --- what is demanded --------------------------------------------------------------------
@@ -147,10 +154,14 @@ def committed_at_most(most_base: int) -> Test:
     deposit within the cap instead of a price.
     """
 
-    def test(played: Played) -> Fault | None:
-        allowed = CAP_BASE if most_base == PRICE_BASE and played.way is Way.SESSION else most_base
+    def test(played: Played) -> Violation | None:
+        allowed = (
+            CAP_BASE
+            if most_base == PRICE_BASE and played.flow is PaymentFlow.SESSION
+            else most_base
+        )
         if played.elsewhere:
-            return Fault(
+            return Violation(
                 expected=_LIMITS[0],
                 actual=played.sums(),
                 loss_base=played.committed_base,
@@ -158,14 +169,14 @@ def committed_at_most(most_base: int) -> Test:
             )
         over = played.committed_base - allowed
         if over > 0:
-            return Fault(
+            return Violation(
                 expected=_LIMITS[most_base],
                 actual=played.sums(),
                 loss_base=over,
                 why=_why(played, allowed),
             )
         if played.leaked:
-            return Fault(
+            return Violation(
                 expected="what pays goes to the hosts of the task only",
                 actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
                 why="who has it may be served in its stead",
@@ -189,7 +200,7 @@ def _why(played: Played, allowed: int) -> str:
     return f"{count} payments for one purchase" if count > 1 else "more than it may spend"
 
 
-def served(played: Played) -> Fault | None:
+def served(played: Played) -> Violation | None:
     """Tell whether what was bought was printed by a start that says so."""
     if played.is_served:
         return None
@@ -198,7 +209,7 @@ def served(played: Played) -> Fault | None:
         actual = f"{last.how}, but what was bought does not stand in its output"
     else:
         actual = f"{len(played.starts)} starts, the last: {last.how if last else 'none'}"
-    return Fault(
+    return Violation(
         expected="a start that is served, and shows what was bought",
         actual=f"{actual}; {played.sums()}",
         loss_base=played.committed_base,
@@ -206,7 +217,7 @@ def served(played: Played) -> Fault | None:
     )
 
 
-def paid_is_served(played: Played) -> Fault | None:
+def paid_is_served(played: Played) -> Violation | None:
     """Tell whether what was paid for was also served; who paid nothing passes."""
     return served(played) if played.moved else None
 
@@ -223,7 +234,7 @@ def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
     return Demand(title=title, ground=ground, test=committed_at_most(0))
 
 
-def bought(played: Played) -> Fault | str | None:
+def bought(played: Played) -> Violation | str | None:
     """Tell whether the purchase succeeded, for one price."""
     return served(played) or committed_at_most(PRICE_BASE)(played)
 

@@ -9,7 +9,7 @@ from x402sim.suite.case import select
 from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.start import Buy, Function
-from x402sim.suite.payer.subject import PAYER, all_cases, ways_in
+from x402sim.suite.payer.subject import PAYER, all_cases, flows_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,22 @@ class Play:
             if result.outcome is Outcome.FAILED and counts:
                 loss = f"\nloss: {result.loss}" if result.loss else ""
                 said = f"expected: {result.expected}\nactual: {result.actual}{loss}"
-                why = "\n".join(result.ground.told) if result.ground else ""
+                why = "\n".join(result.ground.lines) if result.ground else ""
                 told.append(
                     f"{case.id} ({case.level}): {case.title}\n{said}\n{result.exchange}\n{why}"
                 )
         return "\n\n".join(told)
 
 
-def plays(ways: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False) -> list[Play]:
-    """Return the plays in these ways of paying, separated by commas; `only` as on the command line.
+def plays(flows: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False) -> list[Play]:
+    """Return the plays in these payment flows, separated by commas; `only` as on the command line.
 
-    Raises `ValueError` for an unknown way or id.
+    Raises `ValueError` for an unknown flow or id.
     """
-    wanted = ways_in(ways)
+    wanted = flows_in(flows)
     cases = select([only] if isinstance(only, str) else only, all_cases(), PAYER.documents)
     found: dict[str, list[PayerCase]] = {}
     for case in cases:
-        if case.way in wanted:
+        if case.flow in wanted:
             found.setdefault(case.played_as, []).append(case)
     return [Play(name, each, strict) for name, each in found.items()]

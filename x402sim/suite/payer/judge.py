@@ -1,6 +1,6 @@
 """Judges a payer: controls, then every play beside others, each in a world of its own, then again.
 
-A way of paying whose control fails is not judged, and a payer that fails every control is invalid.
+A payment flow whose control fails is not judged, and a payer that fails every control is invalid.
 What fails is played again, and only what fails twice is told.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
-from x402sim.suite.payer.case import Fault, PayerCase
+from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
-from x402sim.suite.payer.shop import Way
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
 from x402sim.suite.process import last_line
 from x402sim.suite.redact import impersonal
@@ -23,6 +23,8 @@ PATIENCE_S = 20.0
 CONTROL_S, TIMES = 60.0, 4
 """How long a start of a control may take, and how many times as long any other, on a machine that
 is busy: a start that is ended for its slowness would be no finding."""
+WORLDS = 3
+"""How many worlds there are for each play that is busy: some begin, some end."""
 BESIDE = 12
 """How many plays that mostly wait run beside the others."""
 
@@ -46,22 +48,25 @@ class Judge:
     """How long a start of the controls took."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
+    _worlds: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self._busy, self._waiting = asyncio.Semaphore(self.jobs), asyncio.Semaphore(BESIDE)
+        self._worlds = asyncio.Semaphore(BESIDE + WORLDS * self.jobs)
 
     async def play(self, case: PayerCase, again: str = "") -> Played:
         """Play the case; `again` names another playing of it. Raises `OtherWallet`."""
-        async with self._waiting if case.waits_s else self._busy:
+        async with self._worlds:
             played = await play(
                 self.payer,
-                case.way,
+                case.flow,
                 case.story,
                 name=f"{case.played_as}{again}",
                 network=self.network,
                 seed=self.seed,
                 patience_s=max(self.patience_s, CONTROL_S * case.is_control),
                 limit_starts=case.starts,
+                turn=self._waiting if case.waits_s else self._busy,
             )
         self.starts += len(played.starts)
         if played.foreign:
@@ -71,9 +76,9 @@ class Judge:
             )
         return played
 
-    async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[Way, str]:
-        """Play the control of each way; return why a way's is broken."""
-        controls = {case.way: case for case in cases if case.is_control}
+    async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
+        """Play the control of each flow; return why one is broken."""
+        controls = {case.flow: case for case in cases if case.is_control}
         played = dict(
             zip(
                 controls,
@@ -85,13 +90,18 @@ class Judge:
         self.start_s = max(done, default=self.start_s)
         self.patience_s = max(self.patience_s, TIMES * self.start_s)
         broken = {}
-        for way, each in played.items():
-            wrong = controls[way].test(each)
-            if isinstance(wrong, Fault):
+        for flow, each in played.items():
+            wrong = controls[flow].test(each)
+            if isinstance(wrong, Violation):
                 last = each.starts[-1] if each.starts else None
                 log = f"; it wrote: {last_line(last.log or last.output)}" if last else ""
-                broken[way] = f"{wrong.actual}{log}"
+                broken[flow] = f"{wrong.actual}{log}"
         return broken
+
+    async def passed(self, gates: Sequence[PayerCase]) -> set[str]:
+        """Play gates; return the names of those plays in which all was bought."""
+        played = await asyncio.gather(*(self.play(gate) for gate in gates))
+        return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
     async def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
@@ -129,13 +139,13 @@ class Judge:
             on_begin(case.id)
         first = await self.play(group[0])
         found = {case: case.test(first) for case in group}
-        if not any(isinstance(each, Fault) for each in found.values()):
+        if not any(isinstance(each, Violation) for each in found.values()):
             return [(case, _result(case, wrong, first)) for case, wrong in found.items()]
         second = await self.play(group[0], " again")
         results = []
         for case, wrong in found.items():
             repeated = case.test(second)
-            if isinstance(wrong, Fault) and not isinstance(repeated, Fault):
+            if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
                 why = f"it failed ({wrong.actual}), and did not when it was played again"
                 results.append((case, unclear(case, why)))
             else:
@@ -151,9 +161,9 @@ def unclear(case: PayerCase, why: str) -> CaseResult:
     )
 
 
-def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseResult:
+def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
     seconds = round(played.seconds, 3)
-    if isinstance(wrong, Fault):
+    if isinstance(wrong, Violation):
         log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
         return CaseResult(
             title=case.title,
@@ -179,7 +189,7 @@ def _result(case: PayerCase, wrong: Fault | str | None, played: Played) -> CaseR
     )
 
 
-def _loss(wrong: Fault, played: Played) -> Loss | None:
+def _loss(wrong: Violation, played: Played) -> Loss | None:
     if not wrong.loss_base:
         return None
     network = played.network

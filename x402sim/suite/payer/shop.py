@@ -2,13 +2,15 @@
 
 A shop that nothing is wrong with takes each authorization once, and answers the same one again with
 what it answered before, so that a payer can get a lost answer back. What goes wrong is data: a
-`Story`. The ways to pay are x402 version 1, version 2, the two steps of the specification, its
+`Story`. The payment flows are x402 version 1, version 2, the two steps of the specification, its
 sessions, and MCP tools.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -20,8 +22,11 @@ from x402sim.suite.payer.money import Signed
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 
-class Way(StrEnum):
-    """A way of paying; the value is its name on the command line and in ids."""
+class PaymentFlow(StrEnum):
+    """How a shop is paid; the value is its name on the command line and in ids.
+
+    Not `extra.paymentFlow` of the standard, which says when a shop settles.
+    """
 
     V1 = "v1"
     V2 = "v2"
@@ -36,21 +41,21 @@ class Way(StrEnum):
 
     @property
     def version(self) -> x402.Version | None:
-        """The version of the standard; None for the specification's own ways."""
-        return {Way.V1: 1, Way.V2: 2, Way.MCP: 2}.get(self)  # type: ignore[return-value]
+        """The version of the standard; None for the specification's own flows."""
+        return {PaymentFlow.V1: 1, PaymentFlow.V2: 2, PaymentFlow.MCP: 2}.get(self)  # type: ignore[return-value]
 
     @property
     def is_ours(self) -> bool:
         """Whether it is of the specification, in two steps or by a session."""
-        return self in (Way.STEPS, Way.SESSION)
+        return self in (PaymentFlow.STEPS, PaymentFlow.SESSION)
 
 
 _TITLES = {
-    Way.V1: "x402 version 1",
-    Way.V2: "x402 version 2",
-    Way.STEPS: "two steps",
-    Way.SESSION: "a session",
-    Way.MCP: "an MCP tool",
+    PaymentFlow.V1: "x402 version 1",
+    PaymentFlow.V2: "x402 version 2",
+    PaymentFlow.STEPS: "two steps",
+    PaymentFlow.SESSION: "a session",
+    PaymentFlow.MCP: "an MCP tool",
 }
 
 
@@ -82,11 +87,11 @@ Settle = Callable[[Signed], Awaitable[Paid]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Strike:
     """How one paying request is answered. `settles` says whether its payment is settled before.
 
     `reply` gets the shop and the answer that would be right. `at_goods` strikes where the goods are
-    asked for, in ways that pay before: two steps and sessions.
+    asked for, in flows that pay before: two steps and sessions.
     """
 
     settles: bool
@@ -107,7 +112,7 @@ class Story:
 
     offers
         What the 402 offers, given the right offer; called for every 402.
-    outcomes
+    strikes
         How the first paying requests are answered; later ones are answered rightly.
     first, paying, elsewhere
         An answer instead of the right one, to a request without payment, to one with a payment, and
@@ -116,6 +121,17 @@ class Story:
         What the 402 says besides.
     both_versions
         Whether the 402 offers version 1 in its body beside version 2 in its header.
+    urls
+        How many things are sold, each at a URL of its own; the task is to buy all of them.
+    gathers
+        Whether unpaid requests wait until all things were asked for, or `GATHER_S` have passed, so
+        that a payer that asks at once has all offers at once.
+    debits
+        How much a session loses by each request, in prices.
+    null_schema
+        Whether an offer of version 1 has `"outputSchema": null`.
+    as_events
+        Whether a tool is answered by a stream of events, as MCP allows.
     takes_anything
         Whether it settles whatever was signed for it, as a thief would.
     skew_s
@@ -123,7 +139,7 @@ class Story:
     """
 
     offers: Callable[["Shop", Offer], Sequence[Offer]] = lambda _, right: [right]
-    outcomes: tuple[Outcome, ...] = ()
+    strikes: tuple[Strike, ...] = ()
     first: Change = _nothing
     paying: Change = _nothing
     elsewhere: Change = _nothing
@@ -133,11 +149,25 @@ class Story:
     description: str = "one report"
     both_versions: bool = False
     takes_anything: bool = False
+    urls: int = 1
+    gathers: bool = False
+    debits: int = 1
+    as_events: bool = False
+    null_schema: bool = False
     skew_s: float = 0
 
 
 PAY_PATH, CREATE_PATH, RECORDS = "/api/pay", "/api/sessions/create", "/api/payments/"
 TOOL = "report"
+EVENTS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+PROGRESS = (
+    b"retry: 1000\n\n: the tool works\n\n"
+    b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/message",'
+    b'"params":{"level":"info","data":"working"}}\n\n'
+)
+"""What a stream of events begins with."""
+GATHER_S = 0.5
+"""How long an unpaid request waits for the others."""
 GOODS_PATH = "/report"
 PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
@@ -148,7 +178,7 @@ OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an ad
 class Shop:
     """A shop that runs: what it was asked, what it was paid."""
 
-    way: Way
+    flow: PaymentFlow
     story: Story
     network: Network
     right: Offer
@@ -171,21 +201,48 @@ class Shop:
     by_id: dict[str, Paid] = field(default_factory=dict)
     """The same by payment id, in two steps."""
     struck: int = 0
-    """How many of the story's outcomes have happened."""
+    """How many of the story's strikes have happened."""
     ids: dict[str, str] = field(default_factory=dict)
     """What each id of the extension payment-identifier stands for."""
     sessions: dict[str, int] = field(default_factory=dict)
     """What is left of each session, in base units."""
+    gathered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Whether every thing was asked for once."""
+    asked_for: set[str] = field(default_factory=set)
+    """The paths that were asked for."""
+    buys: dict[bytes | str, str] = field(default_factory=dict)
+    """The path that each nonce, or payment id, buys, where several things are sold."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where the goods are."""
+        if self.story.urls == 1:
+            return (self.origin + ("/mcp" if self.flow is PaymentFlow.MCP else GOODS_PATH),)
+        numbers = range(1, self.story.urls + 1)
+        return tuple(f"{self.origin}{GOODS_PATH}/{number}" for number in numbers)
 
     @property
     def url(self) -> str:
-        """Where the goods are."""
-        return self.origin + ("/mcp" if self.way is Way.MCP else GOODS_PATH)
+        """Where the first of the goods are."""
+        return self.urls[0]
+
+    @property
+    def all_goods(self) -> tuple[str, ...]:
+        """The words that somebody has seen who was served everything."""
+        if self.story.urls == 1:
+            return (self.goods,)
+        return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
+
+    def _at(self, path: str) -> str:
+        """Return the word that is sold at a path."""
+        if self.story.urls == 1:
+            return self.goods
+        return f"{self.goods}.{path.rpartition('/')[2]}"
 
     @property
     def other_chain(self) -> str:
-        """Another chain than the task's, as the way of paying names it."""
-        return "eip155:8453" if self.way.version == 2 else "base"
+        """Another chain than the task's, as the payment flow names it."""
+        return "eip155:8453" if self.flow.version == 2 else "base"
 
     # --- what it answers -----------------------------------------------------------------
 
@@ -196,23 +253,41 @@ class Shop:
             return other
         if not found and (other := self.story.first(self, request)) is not None:
             return other
-        if self.way is Way.MCP:
-            return await self._tool(request, found)
-        if self.way.is_ours:
+        if self.flow is PaymentFlow.MCP:
+            reply = await self._tool(request, found)
+            takes = "text/event-stream" in request.headers.get("accept", "")
+            return in_events(reply) if self.story.as_events and takes else reply
+        if self.story.gathers and not found:
+            await self._gather(request)
+        if self.flow.is_ours:
             return await self._ours(request, found)
-        return await self._pay(found[0], self.serve) if found else self.ask()
+        if not found or not self._is_for(found[0].auth.nonce, request.path):
+            return self.ask(path=request.path)
+        return await self._pay(found[0], lambda paid: self.serve(paid, request.path))
+
+    def _is_for(self, payment: bytes | str, path: str) -> bool:
+        """Tell whether a payment buys what is at a path: the first that it was shown for."""
+        return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
+
+    async def _gather(self, request: Request) -> None:
+        self.asked_for.add(request.path)
+        if len(self.asked_for) >= self.story.urls:
+            self.gathered.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_S):
+                await self.gathered.wait()
 
     async def _pay(self, signed: Signed, right: Callable[[Paid], Reply]) -> Reply:
         """Answer a payment as its turn in the story says; `right` is the answer if all is well."""
         self.paying += 1
-        outcomes = [each for each in self.story.outcomes if not each.at_goods]
-        if self.struck < len(outcomes):
-            outcome = outcomes[self.struck]
+        strikes = [each for each in self.story.strikes if not each.at_goods]
+        if self.struck < len(strikes):
+            strike = strikes[self.struck]
             self.struck += 1
-            paid = await self._settled(signed) if outcome.settles else Paid("0x" + "ab" * 32)
+            paid = await self._settled(signed) if strike.settles else Paid("0x" + "ab" * 32)
             served = self.served
             rightly = self.ask(paid.reason, paid) if paid.reason else right(paid)
-            reply = outcome.reply(self, rightly)
+            reply = strike.reply(self, rightly)
             self.served = (
                 served if reply.how is not How.WHOLE or not self._has(reply) else self.served
             )
@@ -240,34 +315,36 @@ class Shop:
             (each.pay_to.lower(), each.amount) for each in self.story.offers(self, self.right)
         ]
         got = "0x" + signed.auth.to.hex(), str(signed.auth.value)
-        if self.way is Way.SESSION:  # the payer names its deposit
+        if self.flow is PaymentFlow.SESSION:  # the payer names its deposit
             return got[0] == self.right.pay_to.lower()
         return got in wanted
 
     # --- the goods -----------------------------------------------------------------------
 
-    def serve(self, paid: Paid) -> Reply:
+    def serve(self, paid: Paid, path: str = "") -> Reply:
         """Return the goods, with the receipt of a payment."""
         self.served += 1
         headers = {}
-        if self.way.version is not None and paid.transaction:
-            name = x402.RESPONSE_HEADERS[self.way.version]
+        if self.flow.version is not None and paid.transaction:
+            name = x402.RESPONSE_HEADERS[self.flow.version]
             headers[name] = in_base64(self.receipt(transaction=paid.transaction, success=True))
-        return as_json({"report": self.goods}, headers=headers)
+        return as_json({"report": self._at(path)}, headers=headers)
 
     def receipt(self, **fields: Any) -> dict[str, Any]:
         """Return the receipt of the standard, with these fields."""
-        version = self.way.version or 1
+        version = self.flow.version or 1
         return {"network": x402.network_name(version, self.network), **fields}
 
     # --- the 402 -------------------------------------------------------------------------
 
-    def offers(self) -> list[dict[str, Any]]:
-        """Return what it offers, as the way of paying writes it."""
-        return [self._written(each) for each in self.story.offers(self, self.right)]
+    def offers(self, url: str = "") -> list[dict[str, Any]]:
+        """Return what it offers at a URL, by default its first, as the payment flow writes it."""
+        return [self._written(each, url=url) for each in self.story.offers(self, self.right)]
 
-    def _written(self, offer: Offer, version: x402.Version | None = None) -> dict[str, Any]:
-        version = version or self.way.version
+    def _written(
+        self, offer: Offer, version: x402.Version | None = None, url: str = ""
+    ) -> dict[str, Any]:
+        version = version or self.flow.version
         fields: dict[str, Any] = {
             "scheme": offer.scheme,
             "network": offer.network,
@@ -282,19 +359,22 @@ class Shop:
             return {**fields, "resource": GOODS_PATH, "description": self.story.description}
         return {
             **fields,
-            "resource": self.story.resource(self, self.url),
+            "resource": self.story.resource(self, url or self.url),
             "description": self.story.description,
             "mimeType": "application/json",
-            "outputSchema": None,
+            **({"outputSchema": None} if self.story.null_schema else {}),
             "extra": dict(offer.extra),
         }
 
-    def required(self, error: str = "") -> dict[str, Any]:
+    def required(self, error: str = "", url: str = "") -> dict[str, Any]:
         """Return what a 402 of the standard says."""
-        said: dict[str, Any] = {"x402Version": self.way.version, "error": error or self.story.error}
-        said["accepts"] = self.offers()
-        if self.way.version == 2:
-            url = f"mcp://tool/{TOOL}" if self.way is Way.MCP else self.url
+        said: dict[str, Any] = {
+            "x402Version": self.flow.version,
+            "error": error or self.story.error,
+        }
+        said["accepts"] = self.offers(url)
+        if self.flow.version == 2:
+            url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else url or self.url
             said["resource"] = {
                 "url": self.story.resource(self, url),
                 "description": self.story.description,
@@ -304,18 +384,18 @@ class Shop:
                 said["extensions"] = dict(extensions)
         return said
 
-    def ask(self, error: str = "", failed: Paid | None = None) -> Reply:
-        """Return the 402; of a payment that failed, with what became of it."""
+    def ask(self, error: str = "", failed: Paid | None = None, path: str = "") -> Reply:
+        """Return the 402 at a path; of a payment that failed, with what became of it."""
         self.asked += 1
-        if self.way.is_ours:
-            return self._ask_in_two_steps(GOODS_PATH, self.offers()[0])
-        required, headers = self.required(error), {}
-        if failed is not None and self.way.version is not None:
+        if self.flow.is_ours:
+            return self._ask_in_two_steps(path or GOODS_PATH, self.offers()[0])
+        required, headers = self.required(error, self.origin + path if path else ""), {}
+        if failed is not None and self.flow.version is not None:
             result = self.receipt(
                 success=False, transaction=failed.transaction, errorReason=error or failed.reason
             )
-            headers[x402.RESPONSE_HEADERS[self.way.version]] = in_base64(result)
-        if self.way is Way.V1:
+            headers[x402.RESPONSE_HEADERS[self.flow.version]] = in_base64(result)
+        if self.flow is PaymentFlow.V1:
             return as_json(required, 402, headers)
         headers[x402.REQUIRED_HEADER] = in_base64(required)
         body: Any = {}
@@ -363,11 +443,11 @@ class Shop:
             price = int(self.right.amount)
             if self.sessions[session] < price:
                 return self.ask("the session has not enough left")
-            self.sessions[session] -= price
-            return self._struck_at_goods(self.serve(Paid("")))
-        if shown is not None:
-            return self._struck_at_goods(self.serve(shown))
-        return self.ask()
+            self.sessions[session] -= price * self.story.debits
+            return self._struck_at_goods(self.serve(Paid(""), request.path))
+        if shown is not None and self._is_for(shown.payment_id, request.path):
+            return self._struck_at_goods(self.serve(shown, request.path))
+        return self.ask(path=request.path)
 
     async def _pay_in_two_steps(
         self, signed: Signed, receipt: Callable[[Paid], Reply], payment_id: str
@@ -384,11 +464,11 @@ class Shop:
 
     def _struck_at_goods(self, right: Reply) -> Reply:
         """Answer a request for goods that are paid for, as the story says."""
-        outcomes = [each for each in self.story.outcomes if each.at_goods]
-        if self.struck >= len(outcomes):
+        strikes = [each for each in self.story.strikes if each.at_goods]
+        if self.struck >= len(strikes):
             return right
         self.struck += 1
-        reply = outcomes[self.struck - 1].reply(self, right)
+        reply = strikes[self.struck - 1].reply(self, right)
         if reply.how is not How.WHOLE or not self._has(reply):
             self.served -= self._has(right)
         return reply
@@ -467,6 +547,14 @@ class Shop:
         text = {"type": "text", "text": json.dumps({"report": self.goods})}
         receipt = self.receipt(transaction=paid.transaction, success=True)
         return {"content": [text], "_meta": {"x402/payment-response": receipt}}
+
+
+def in_events(reply: Reply) -> Reply:
+    """Return an answer of JSON-RPC as a stream of events: that the tool works, then the answer."""
+    if reply.status != 200 or reply.headers.get("Content-Type") != "application/json":
+        return reply
+    body = PROGRESS + b"event: message\nid: 1\ndata: " + reply.body + b"\n\n"
+    return replace(reply, headers=EVENTS, body=body)
 
 
 def in_base64(value: Any) -> str:

@@ -28,8 +28,8 @@ class Task:
     """
 
     url: str
-    way: str
-    """The way of paying: v1, v2, steps, session or mcp."""
+    flow: str
+    """The payment flow: v1, v2, steps, session or mcp."""
     private_key: str = field(repr=False)
     address: str
     network: str
@@ -48,12 +48,16 @@ class Task:
     method: str = "GET"
     body: str = ""
     prompt: str = ""
+    urls: tuple[str, ...] = ()
+    """All that is to be bought within `max_amount`; `url` is the first of them, often the only."""
 
     def environment(self, file: Path) -> dict[str, str]:
         """Return the variables that a command gets."""
         own = {
             "URL": self.url,
-            "WAY": self.way,
+            "URLS": " ".join(self.urls),
+            "FLOW": self.flow,
+            "WAY": self.flow,  # its name before, for one release
             "METHOD": self.method,
             "PRIVATE_KEY": self.private_key,
             "NETWORK": self.network,
@@ -84,6 +88,7 @@ class Task:
         base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
+            "way": self.flow,
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
             "base_url": base,
@@ -104,6 +109,8 @@ class Ended:
     output: str = ""
     log: str = ""
     timed_out: bool = False
+    crashed: bool = False
+    """Whether a signal ended it that the judge has not sent."""
 
 
 class Payer(Protocol):
@@ -153,8 +160,14 @@ class Command:
                 await process.wait()
         code = process.returncode
         how = f"ended by the judge after {patience_s:g} s" if timed_out else f"exit code {code}"
-        ok = code == 0 and not timed_out
-        return Ended(ok=ok, how=how, output=_read(out), log=_read(log), timed_out=timed_out)
+        return Ended(
+            ok=code == 0 and not timed_out,
+            how=how,
+            output=_read(out),
+            log=_read(log),
+            timed_out=timed_out,
+            crashed=not timed_out and code is not None and code < 0,
+        )
 
 
 def _read(file: Path) -> str:
@@ -163,7 +176,7 @@ def _read(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class HttpPayer:
     """A payer behind HTTP: each task is posted to it; 2xx says that it has bought."""
 
     url: str

@@ -4,14 +4,11 @@ import asyncio
 import functools
 import os
 import runpy
-import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-
-import msgspec
 
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
@@ -20,8 +17,8 @@ from x402sim.suite.case import doubted, of_id
 from x402sim.suite.options import again, flag, given, read
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet, unclear
-from x402sim.suite.payer.shop import Way
-from x402sim.suite.payer.start import Command, Door, Payer
+from x402sim.suite.payer.shop import PaymentFlow
+from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 
@@ -37,11 +34,14 @@ SECTIONS = {
     "hostile": "Endless and hostile answers",
     "extension": "Extensions of version 2",
 }
-NOT_ITS_WAY = (
-    "it is about a way of paying that this payer has not, as its control shows, or that --ways "
+NOT_ITS_FLOW = (
+    "it is about a payment flow that this payer has not, as its control shows, or that --flows "
     "leaves out"
 )
-_STARTS = 1.4
+ONE_THING = (
+    "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
+)
+_STARTS = 1.3
 """How often a payer is started in a play, on average, as measured."""
 _OWN_S = 0.05
 """What a world costs, in seconds of one core."""
@@ -62,12 +62,12 @@ def all_cases() -> tuple[PayerCase, ...]:
     return tuple(table(rows()))
 
 
-def ways_in(text: str) -> tuple[Way, ...]:
-    """Read ways of paying, separated by commas; raises `ValueError`."""
+def flows_in(text: str) -> tuple[PaymentFlow, ...]:
+    """Read payment flows, separated by commas; raises `ValueError`."""
     try:
-        return tuple(Way(each.strip()) for each in text.split(","))
+        return tuple(PaymentFlow(each.strip()) for each in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"ways are {', '.join(Way)}; {wrong}") from None
+        raise ValueError(f"flows are {', '.join(PaymentFlow)}; {wrong}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,10 @@ class PayerOptions:
     require: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
-    ways: tuple[Way, ...] | None = flag(
-        f"Ways of paying to judge: {', '.join(Way)}; by default those whose control it passes.",
-        metavar="WAYS",
-        read=ways_in,
+    flows: tuple[PaymentFlow, ...] | None = flag(
+        f"Payment flows to judge: {', '.join(PaymentFlow)} (default: those whose control passes).",
+        metavar="FLOWS",
+        read=flows_in,
     )
     network: str = flag(
         "Network it pays on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"
@@ -105,8 +105,8 @@ class PayerOptions:
         return self.payer.shown
 
 
-def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
-    """Return the options; `words` are the command. Raises `ValueError`."""
+def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
+    """Return the options; `words` are the command, or a function that buys. Raises `ValueError`."""
     chosen = read(PayerOptions, flags)
     url = chosen.get("url")
     if bool(words) == bool(url):
@@ -114,29 +114,31 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> PayerOptions:
             "give the command that pays, as in `x402sim conformance payer -- node agent.js`, or "
             "the --url of a payer behind HTTP"
         )
-    if len(words) == 1 and words[0].startswith(("http://", "https://")):
+    if len(words) == 1 and str(words[0]).startswith(("http://", "https://")):
         raise ValueError(
             f"{words[0]} is no command. A payer behind HTTP: x402sim conformance payer --url "
             f"{words[0]}; a service: x402sim conformance {words[0]}; a facilitator: x402sim "
             f"conformance facilitator {words[0]}"
         )
     network_named(chosen["network"], NETWORKS)
+    if words and callable(words[0]):
+        return PayerOptions(payer=Function(words[0]), **chosen)
     values = given(PayerOptions, flags)
     return PayerOptions(
-        payer=Door(url) if url else Command(tuple(words)),
-        rerun=again(("payer",), PayerOptions, values),
+        payer=HttpPayer(url) if url else Command(tuple(words)),
+        rerun=again(("payer",), PayerOptions, values, behind=words),
         **chosen,
     )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PayerJudging:
-    """A payer that can be judged, in the ways whose control it has passed."""
+    """A payer that can be judged, in the flows whose control it has passed."""
 
     judge: Judge
     cases: Sequence[PayerCase]
     options: PayerOptions
-    broken: Mapping[Way, str]
+    broken: Mapping[PaymentFlow, str]
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
@@ -145,32 +147,30 @@ class PayerJudging:
         runnable = [case for case in self.cases if case.id in judged]
         waiting: list[tuple[PayerCase, Result]] = []
         for case in self.cases:
-            ways = self.options.ways
+            flows = self.options.flows
             if case in runnable:
                 continue
-            if ways is not None and case.way in ways:
-                yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.way]}"))
+            if case.gate and case.flow not in self.broken and (not flows or case.flow in flows):
+                yield self._of(case, left_out(case, ONE_THING))
+            elif flows is not None and case.flow in flows:
+                yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.flow]}"))
             else:
-                yield self._of(case, not_its_way(case))
+                yield self._of(case, left_out(case, NOT_ITS_FLOW))
         async for case, found in self.judge.run(runnable, on_begin):
             result = self._of(case, found)
             if found.outcome is Outcome.FAILED:
                 yield result
             else:
                 waiting.append((case, result))
-        after = await self.judge.controls(_controls([case.way for case in runnable]), " after")
-        said = {case.id: after.get(case.way) for case in _controls(list(Way))}
+        after = await self.judge.controls(_controls([case.flow for case in runnable]), " after")
+        said = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
         for case, result in waiting:
             yield doubted(
                 result, case.controls, said, "its control, played again at the end, failed"
             )
 
     def _of(self, case: PayerCase, found: CaseResult) -> Result:
-        result = of_id([case], {case: found}, self.options.rerun)
-        rerun = f"{self.options.rerun} --only {case.id}"
-        if isinstance(self.options.payer, Command):
-            rerun += f" -- {shlex.join(self.options.payer.words)}"
-        return msgspec.structs.replace(result, rerun=rerun)
+        return of_id([case], {case: found}, self.options.rerun)
 
     def done(self) -> str:
         """Return how often the payer was started."""
@@ -181,19 +181,20 @@ class PayerJudging:
         return [], []
 
 
-def not_its_way(case: PayerCase) -> CaseResult:
-    """Return the result of a case in a way of paying that is not judged."""
+def left_out(case: PayerCase, why: str) -> CaseResult:
+    """Return the result of a case that does not apply to this payer."""
     return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=NOT_ITS_WAY,
-        applies=False,
+        title=case.title, ground=case.ground, outcome=Outcome.SKIPPED, reason=why, applies=False
     )
 
 
-def _controls(ways: Sequence[Way]) -> list[PayerCase]:
-    return [case for case in all_cases() if case.is_control and case.way in ways]
+def is_open(case: PayerCase, passed: Collection[str]) -> bool:
+    """Tell whether a case applies; its gate itself always does."""
+    return not case.gate or case.gate in passed or case.played_as == case.gate
+
+
+def _controls(flows: Sequence[PaymentFlow]) -> list[PayerCase]:
+    return [case for case in all_cases() if case.is_control and case.flow in flows]
 
 
 @asynccontextmanager
@@ -209,19 +210,25 @@ async def begin(
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
-    wanted = {case.way for case in cases} & set(options.ways or Way)
+    wanted = {case.flow for case in cases} & set(options.flows or PaymentFlow)
     with ThreadPoolExecutor(64) as threads:  # a function that pays may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:
-            broken = await judge.controls(_controls([way for way in Way if way in wanted]))
+            broken = await judge.controls(
+                _controls([flow for flow in PaymentFlow if flow in wanted])
+            )
             if broken.keys() == wanted:
                 raise NotReady(_invalid(options, broken))
+            mine = [case for case in cases if case.flow in wanted - broken.keys()]
+            needed = {case.gate for case in mine if case.gate}
+            gates = {each.gate: each for each in all_cases() if each.played_as in needed}
+            passed = await judge.passed([*gates.values()])
             yield PayerJudging(
                 judge=judge,
                 cases=cases,
                 options=options,
                 broken=broken,
-                plan=_plan(judge, cases, wanted - broken.keys(), broken),
+                plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
             )
         except OtherWallet as other:
             raise NotReady(str(other)) from None
@@ -229,22 +236,19 @@ async def begin(
             raise NotReady(f"{options.shown} cannot be started: {wrong}") from wrong
 
 
-def _invalid(options: PayerOptions, broken: Mapping[Way, str]) -> str:
-    whys = "; ".join(f"{way}: {why}" for way, why in broken.items())
+def _invalid(options: PayerOptions, broken: Mapping[PaymentFlow, str]) -> str:
+    whys = "; ".join(f"{flow}: {why}" for flow, why in broken.items())
     return (
         f"{options.shown} buys nothing at an honest shop, so nothing can be said of it. {whys}. "
         "The guide, `Judging payers`, says what it gets and what it is to print"
     )
 
 
-def _plan(
-    judge: Judge, cases: Sequence[PayerCase], ways: set[Way], broken: Mapping[Way, str]
-) -> Plan:
-    mine = [case for case in cases if case.way in ways]
+def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, str]) -> Plan:
     plays = {case.played_as: case for case in mine}
     busy_s = len(plays) * (_STARTS * judge.start_s + _OWN_S) / judge.jobs
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
-    seconds = busy_s + waits_s
+    seconds = 2 * judge.start_s + max(busy_s, waits_s)  # what waits begins first; then the controls
     cores = os.cpu_count() or 1
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
@@ -252,7 +256,7 @@ def _plan(
         "What fails is played again. Time-outs of the payer come on top: up to "
         f"{judge.patience_s:g} s a start"
     ]
-    lines += [f"Not judged: {way.about} ({way}): {why}" for way, why in broken.items()]
+    lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 
@@ -267,5 +271,6 @@ PAYER: Subject[PayerOptions] = Subject(
     documents=tuple(dict.fromkeys(DOCUMENTS.values())),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS_WAY,
+    renamed={"--ways": "--flows"},
+    uncounted=NOT_ITS_FLOW,
 )

@@ -120,6 +120,13 @@ MCP_PAYS = _said(
     "Payment Flow Overview",
     'Client retries the tool call with payment in `_meta["x402/payment"]`',
 )
+MCP_EVENTS = _said(
+    "mcp-core",
+    "Transports, Streamable HTTP",
+    "the server MUST either return `Content-Type: text/event-stream`, to initiate an SSE stream, "
+    "or `Content-Type: application/json`, to return one JSON object. The client MUST support both "
+    "these cases",
+)
 MCP_SAME = _said(
     "mcp",
     "Binding Selection",

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundKind
+from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -21,8 +21,8 @@ DOCUMENT = "spec"
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, DOCUMENT),
-    GroundKind.OURS: "kit",
-    GroundKind.SILENT: "silent",
+    GroundType.OURS: "kit",
+    GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
 IDS_BEGIN = tuple(dict.fromkeys(DOCUMENTS.values()))

@@ -155,9 +155,9 @@ class ControlApi:
         self._is_cleared = True
         await self.post("faults/clear", {"keep": sorted(self._lasting)})
 
-    def told(self) -> str:
+    def fault_lines(self) -> str:
         """Say what the world did instead of its work; empty if there was no fault, or too many."""
-        return "\n".join(map(_told, self._faults)) if len(self._faults) <= SHOWN else ""
+        return "\n".join(map(_fault_line, self._faults)) if len(self._faults) <= SHOWN else ""
 
     async def transfers(self, payer: Wallet) -> list[Transfer]:
         """Return a payer's transfers on the world's ledger."""
@@ -231,7 +231,7 @@ class ControlApi:
         return found
 
 
-def _told(fault: Fault) -> str:
+def _fault_line(fault: Fault) -> str:
     """Return a fault in one line."""
     place = f"the world's {fault.victim}{fault.path}"
     if fault.does != "answer":

@@ -83,7 +83,7 @@ async def _run_cases(
     ids, order, scheduler = by_id(checks), in_groups(setting, checks), setting.scheduler
     done: dict[Check, CaseResult] = {}
     begun: set[str] = set()
-    told: set[str] = set()
+    yielded: set[str] = set()
 
     async def play(case: Check) -> None:
         if case.id not in begun:
@@ -98,8 +98,8 @@ async def _run_cases(
     def certain() -> Iterator[tuple[Result, set[Baseline]]]:
         for check_id, cases in ids.items():
             is_open = any(case not in done or is_doubtful(setting, case, done) for case in cases)
-            if check_id not in told and not is_open:
-                told.add(check_id)
+            if check_id not in yielded and not is_open:
+                yielded.add(check_id)
                 yield _of_id(setting, cases, done)
 
     if setting.advance is None:
@@ -144,7 +144,7 @@ async def _run_cases(
     for each in certain():
         yield each
     for check_id, cases in ids.items():
-        if check_id not in told:
+        if check_id not in yielded:
             await _repeat(setting, cases, done)
             yield _of_id(setting, cases, done)
 
@@ -203,7 +203,7 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
     for case in sorted(cases, key=lambda case: place(case, done)):
         if not is_doubtful(setting, case, done):
             continue
-        first, beside = done[case], setting.scheduler.company.told(case.name)
+        first, beside = done[case], setting.scheduler.company.ran_beside(case.name)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
@@ -327,7 +327,7 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
     if outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
         return ""
     show = show or (probe.last.show if probe.last else None)
-    return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
+    return "\n\n".join(filter(None, [show() if show else "", probe.world.fault_lines()]))
 
 
 async def _require_baseline(setting: Setting, baseline: Baseline) -> None:

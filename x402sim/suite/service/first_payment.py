@@ -52,8 +52,8 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
-        told = "the service has refused it by itself, or asks another one (see FACILITATOR_URL)"
-        return (f"{problem}; {unused}: {told}",)
+        cause = "the service has refused it by itself, or asks another one (see FACILITATOR_URL)"
+        return (f"{problem}; {unused}: {cause}",)
     return (f"a payment was settled, but {unused}; set FACILITATOR_URL of the service to it",)
 
 

@@ -60,8 +60,10 @@ def offers_of(headers: httpx.Headers) -> list[Any]:
 
 
 def _with_headers(body: Any, headers: httpx.Headers) -> Any:
-    told = {name: json_in(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers}
-    return {**body, **told} if isinstance(body, dict) else told or body
+    in_headers = {
+        name: json_in(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers
+    }
+    return {**body, **in_headers} if isinstance(body, dict) else in_headers or body
 
 
 def offers(body: Any, networks: Mapping[str, Network]) -> list[Any]:
@@ -110,13 +112,13 @@ def payment(header: str, wanted: Mapping[str, Any], changes: Mapping[str, Any] |
         **wanted["accepted"],
         **{_NAMES.get(name, name): value for name, value in (changes or {}).items()},
     }
-    told = {
+    payment = {
         "x402Version": 2,
         "resource": wanted["of"],
         "accepted": {name: value for name, value in accepted.items() if value is not None},
         "payload": exact_payload(auth, signature),
     }
-    return base64.b64encode(msgspec.json.encode(told))
+    return base64.b64encode(msgspec.json.encode(payment))
 
 
 def _respelled(malformed: str) -> bytes:

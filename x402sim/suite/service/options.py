@@ -69,10 +69,10 @@ def clean_url(
 
 def _without_user(option: str, url: str, *, path_is_free: bool = False) -> str:
     """Return a URL that has no user name; raises `ValueError`."""
-    told, user = clean_url(url, option, path_is_free=path_is_free)
+    cleaned, user = clean_url(url, option, path_is_free=path_is_free)
     if user:
         raise ValueError("--world and --rpc-url take no user name: give a URL without one")
-    return str(told)
+    return str(cleaned)
 
 
 def _header(text: str) -> tuple[str, str]:

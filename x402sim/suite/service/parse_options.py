@@ -22,14 +22,14 @@ def parse(base_url: str | None, **given: Any) -> Options:
     """Return what flags give, by their names; raises `ValueError` that names the flag."""
     values = given_or_default(Options, given)
     target = find_target(values["target"])
-    told, user = clean_url(base_url, "URL")
-    if told is None:
+    cleaned, user = clean_url(base_url, "URL")
+    if cleaned is None:
         raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
-    base_url = _base(told, target)
+    base_url = _base(cleaned, target)
     options = Options(
         **read(Options, values) | {"target": target},
         base_url=base_url,
-        given_url=told,
+        given_url=cleaned,
         rerun=again((base_url, *(_SHOWN_USER if user else ())), Options, values),
     )
     headers = {**options.headers, **({"Authorization": f"Basic {user}"} if user else {})}

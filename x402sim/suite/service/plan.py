@@ -137,7 +137,7 @@ def _seconds(
     return seconds
 
 
-def told(options: Options, plan: Plan) -> tuple[str, ...]:
+def summary_lines(options: Options, plan: Plan) -> tuple[str, ...]:
     """Return the plan in lines: what a run does, signs, and leaves out."""
     lines = [f"note: {text}" for text in plan.notes]
     lines.append(

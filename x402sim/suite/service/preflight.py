@@ -106,13 +106,13 @@ async def _round_trip_s(probe: Probe) -> float:
 
 def _notes(setting: Setting) -> tuple[str, ...]:
     options, keys = setting.options, ", ".join(deviations(setting.target))
-    told = f"{options.given_url} is an endpoint; judging {options.base_url}"
+    moved = f"{options.given_url} is an endpoint; judging {options.base_url}"
     deviates = (
         f"the target file departs from the specification ({keys}): what is judged by these keys "
         "is observed, and not passed"
     )
     is_moved = options.given_url not in ("", options.base_url)
-    return (*((told,) if is_moved else ()), *((deviates,) if keys else ()))
+    return (*((moved,) if is_moved else ()), *((deviates,) if keys else ()))
 
 
 def _require_needs(setting: Setting) -> None:
@@ -207,8 +207,8 @@ async def _is_site(probe: Probe, answer: TargetAnswer) -> bool:
 
 async def _of_facilitator(probe: Probe) -> str | None:
     """Return what to do if this is a facilitator, which says what it supports; None if not."""
-    told = await probe.send("GET", "/supported", may_break=True)
-    if told.status != 200 or not isinstance(told.at("/kinds"), list):
+    supported = await probe.send("GET", "/supported", may_break=True)
+    if supported.status != 200 or not isinstance(supported.at("/kinds"), list):
         return None
     what = "it is a facilitator (GET /supported lists kinds), and no service"
     return f"{what}: {instead('facilitator')} --start COMMAND, or with its URL and --rpc"
@@ -284,11 +284,11 @@ def _redirected(setting: Setting, answer: TargetAnswer, asked: str) -> str | Non
 
 def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
     """Raise `NotReady` if the target's clock is wrong; one that can be advanced never is."""
-    told = answer.headers.get("date")
-    if told is None or setting.advance is not None:
+    date = answer.headers.get("date")
+    if date is None or setting.advance is not None:
         return
     try:
-        ahead_s = parsedate_to_datetime(told).timestamp() - setting.clock.now()
+        ahead_s = parsedate_to_datetime(date).timestamp() - setting.clock.now()
     except (ValueError, OverflowError):
         return
     if abs(ahead_s) > CLOCKS_AGREE_S:

@@ -95,7 +95,7 @@ class Company:
         """Tell whether the only faults near a case were those of these other cases."""
         return bool(self.faults[name]) and self.faults[name].issubset(troubled)
 
-    def told(self, name: str) -> list[str]:
+    def ran_beside(self, name: str) -> list[str]:
         """Return the ids that were beside a case, those that disturb first."""
         return sorted(self.of[name], key=lambda check_id: check_id not in self.disturbers)
 

@@ -165,21 +165,21 @@ def asked_wait_s(
     `before` counts the times it has asked already. A 503 is an answer of the service where the
     world has faults, and is not repeated there.
     """
-    told = response.headers.get("retry-after")
-    is_later = response.status_code == UNAVAILABLE and told is not None and may_retry_503
+    retry_after = response.headers.get("retry-after")
+    is_later = response.status_code == UNAVAILABLE and retry_after is not None and may_retry_503
     if response.status_code != TOO_MANY and not is_later:
         return None
-    return max(_seconds(told, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
+    return max(_seconds(retry_after, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
 
 
-def _seconds(told: str | None, now_s: float) -> float | None:
+def _seconds(retry_after: str | None, now_s: float) -> float | None:
     """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
-    if told is None:
+    if retry_after is None:
         return None
-    if told.strip().isdecimal():
-        return float(told)
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
     try:
-        return parsedate_to_datetime(told).timestamp() - now_s
+        return parsedate_to_datetime(retry_after).timestamp() - now_s
     except (ValueError, OverflowError):
         return None
 

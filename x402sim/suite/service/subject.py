@@ -13,7 +13,7 @@ from x402sim.suite.service.left_open import lacking, not_in_full
 from x402sim.suite.service.one_step import WHY_NOT
 from x402sim.suite.service.options import REQUIRABLE, Options
 from x402sim.suite.service.parse_options import parse
-from x402sim.suite.service.plan import told, why_left
+from x402sim.suite.service.plan import summary_lines, why_left
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.remote import reach
 from x402sim.suite.service.setting import Setting
@@ -50,7 +50,9 @@ async def begin(options: Options, checks: Sequence[Check], tell: Tell) -> AsyncI
         plan = await examine(setting, [*checks])
         ids = dict.fromkeys(check.id for check in checks if not why_left(setting, check))
         yield ServiceJudging(
-            setting, [*checks], Plan(ids=(*ids,), lines=told(options, plan), seconds=plan.seconds)
+            setting,
+            [*checks],
+            Plan(ids=(*ids,), lines=summary_lines(options, plan), seconds=plan.seconds),
         )
 
 

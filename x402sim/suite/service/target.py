@@ -208,9 +208,9 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _wrong(told: str) -> str:
+def _wrong(message: str) -> str:
     """Return what msgspec tells of a table in the words of a target file."""
-    found = _WRONG.fullmatch(told)
+    found = _WRONG.fullmatch(message)
     assert found is not None
     what, key = found["what"], (found["key"] or "").replace("[...]", "")
     if unknown_key := re.fullmatch("Object contains unknown field `(.*)`", what):

@@ -100,12 +100,6 @@ def read(parse: Callable[..., Read], *given: Any) -> Read:
         raise bad_body(str(wrong)) from wrong
 
 
-async def balance_of(world: RunningWorld, account: Address) -> int:
-    """Return an account's token balance in base units."""
-    chain = world.chain
-    return int.from_bytes(await chain.call(Call(account, chain.token, abi.balance_of(account))))
-
-
 async def who(world: RunningWorld) -> Any:
     """Describe the world: merchant, token, owner, network, capabilities."""
     return WorldInfo(
@@ -137,7 +131,7 @@ async def accounts(world: RunningWorld) -> Any:
     """The funded accounts of `serve`, with their private keys and balances in base units."""
     decimals, found = world.network.decimals, []
     for wallet in world.accounts.funded:
-        balance_base = await balance_of(world, wallet.address_bytes)
+        balance_base = await world.chain.balance(wallet.address_bytes)
         found.append(
             Account(
                 address=wallet.address,
@@ -205,7 +199,7 @@ async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> A
         raise bad_body(f"cannot mint {amount_base} base units")
     await world.chain.fund(account, amount_base)
     await _mine(world)
-    return {"address": address, "balance": str(await balance_of(world, account))}
+    return {"address": address, "balance": str(await world.chain.balance(account))}
 
 
 async def _mine(world: RunningWorld) -> None:
@@ -225,7 +219,7 @@ async def wallet(world: RunningWorld, owner: str) -> Any:
 async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> Any:
     """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [read(parse_address, account) for account in accounts]
-    return [str(await balance_of(world, account)) for account in wanted]
+    return [str(await world.chain.balance(account)) for account in wanted]
 
 
 async def transfers(world: RunningWorld, account: str = "") -> Any:
@@ -452,7 +446,7 @@ async def lag(world: RunningWorld, seconds: Seconds) -> Any:
 
 async def faults(world: RunningWorld) -> Any:
     """List the active faults."""
-    return [msgspec.to_builtins(fault) for fault in world.faults.standing()]
+    return [msgspec.to_builtins(fault) for fault in world.faults.active()]
 
 
 async def add_fault(world: RunningWorld, fault: Any) -> Any:
@@ -461,7 +455,7 @@ async def add_fault(world: RunningWorld, fault: Any) -> Any:
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
     read(world.faults.add, new)
-    return {"standing": len(world.faults.standing())}
+    return {"standing": len(world.faults.active())}
 
 
 async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
@@ -480,7 +474,7 @@ async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
     if chain.controls:
         await chain.controls.force_revert(0)
         await chain.controls.set_automine(world.options.block_time_s is None)
-    return {"standing": len(world.faults.standing())}
+    return {"standing": len(world.faults.active())}
 
 
 async def crash(world: RunningWorld, service: str = "service") -> Any:

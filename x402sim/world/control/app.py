@@ -105,18 +105,18 @@ class Recorder:
 
     def __init__(self, world: RunningWorld) -> None:
         self._journal, self._clock = world.journal, world.clock
-        world.faults.on_strike.append(self._struck)
+        world.faults.on_inject.append(self._fault_injected)
 
     def done(self, path: str, given: dict[str, Any]) -> None:
         """Record an action that was done, unless the events of the chain show it."""
         if path in _EVENTS:
             self._record(_EVENTS[path](**given))
 
-    def _struck(self, victim: str, fault: Fault, path: str) -> None:
-        struck = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
+    def _fault_injected(self, victim: str, fault: Fault, path: str) -> None:
+        data = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
         if fault.caller is not msgspec.UNSET:
-            struck["caller"] = fault.caller
-        self._record(events.Note(name="fault struck", data=struck))
+            data["caller"] = fault.caller
+        self._record(events.Note(name="fault struck", data=data))
 
     def _record(self, event: events.StoryEvent) -> None:
         self._journal.record(self._clock.now_ms(), event)

@@ -1,13 +1,13 @@
 """A connection of the server: HTTP/1.1 on httptools, with limits, deadlines and backpressure.
 
-Requests on one connection are answered one after another. What a client sends behind the request
-that is being answered stays unparsed, and is read from its socket only as far as one read goes: a
-connection costs what it has in flight, however much its client would like to pipeline.
+Requests on one connection are answered one after another. Pipelined bytes stay unparsed while a
+request is answered, and reading pauses after one read: however much a client pipelines, its
+connection holds only what is in flight.
 
-An `Exchange` is one request and its answer. The head of an answer leaves with the first part of its
-body, in one write. An answer that costs its client something (the application has asked
-`is_closed`) is written only to a client that is still there: head and body leave one after the
-other, each behind a look at the client, and `is_answered` says whether it arrived.
+An `Exchange` is one request and its answer. The head of an answer is written together with the
+first part of its body. An answer that costs its client something (the application has called
+`is_closed`) is written only to a client that is still connected: the connection is checked before
+the head and again before the body, and `is_answered` says whether both were written.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from x402sim.world.transport.faults import ABORT
 
 
 class Wire:
-    """The transport of one connection, as the answers on it use it."""
+    """The transport of one connection, with backpressure for the answers on it."""
 
     __slots__ = ("_poll", "_waiters", "is_lost", "is_paused", "transport")
 
@@ -49,20 +49,20 @@ class Wire:
         return self.is_lost or self.transport.is_closing()
 
     def has_ended(self) -> bool:
-        """Tell whether the client has closed its side, by asking the system.
+        """Tell whether the client has closed its side, by polling the socket.
 
-        The event loop may not have looked since, and does not look while reading is paused.
+        The event loop may not have polled since, and does not poll while reading is paused.
         """
         if self.is_closing:
             return True
         if self._poll is None:
-            # what is written next shall leave at once: uvloop would keep it until its turn ends
+            # uvloop would buffer the next write until its iteration ends; it must be sent now
             self.transport.set_write_buffer_limits(high=0)
-            self._poll = _poller(self.transport.get_extra_info("socket").fileno())
+            self._poll = _eof_poll(self.transport.get_extra_info("socket").fileno())
         return bool(self._poll())
 
     def write(self, data: bytes) -> None:
-        """Write; a transport that finds its client gone while writing `is_closing` after it."""
+        """Write; if the client is found gone, `is_closing` is true afterwards."""
         self.transport.write(data)
 
     def pause(self) -> None:
@@ -70,7 +70,7 @@ class Wire:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Let the answers go on: the client has read, or nobody will."""
+        """Resume the answers: the client has read."""
         self.is_paused = False
         self._wake()
 
@@ -82,14 +82,14 @@ class Wire:
     async def drained(self) -> None:
         """Return when the client has read enough to write more, or is gone."""
         while self.is_paused:
-            await self._turn()
+            await self._wait()
 
     async def lost(self) -> None:
         """Return when the connection has ended."""
         while not self.is_lost:
-            await self._turn()
+            await self._wait()
 
-    async def _turn(self) -> None:
+    async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
@@ -101,16 +101,16 @@ class Wire:
                 each.set_result(None)
 
 
-def _poller(number: int) -> Any:
+def _eof_poll(number: int) -> Any:
     """Return the function that tells whether the peer of a socket has closed its side."""
     if hasattr(select, "POLLRDHUP"):
         stream = select.poll()
-        stream.register(number, select.POLLRDHUP)  # an error and a reset are always told
+        stream.register(number, select.POLLRDHUP)  # poll reports errors and resets always
         return lambda: stream.poll(0)
-    return lambda: _is_at_its_end(number)
+    return lambda: _peek_is_eof(number)
 
 
-def _is_at_its_end(number: int) -> bool:
+def _peek_is_eof(number: int) -> bool:
     """Peek at the next byte of a socket: there is none at the end of the stream."""
     with socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
         try:
@@ -122,7 +122,7 @@ def _is_at_its_end(number: int) -> bool:
 
 
 class Workers:
-    """Tasks that answer a request, and then wait for another one; so many wait at most."""
+    """A pool of tasks, each of which answers one request at a time; `most_idle` wait for more."""
 
     def __init__(self, most_idle: int = 64) -> None:
         self._most_idle = most_idle
@@ -146,7 +146,7 @@ class Workers:
             busy.discard(task)
             if task.cancelling() or len(self._idle) >= self._most_idle:
                 return
-            del exchange, app  # who waits keeps no request
+            del exchange, app  # an idle task keeps no request alive
             waiter = loop.create_future()
             self._idle.append((task, waiter))
             exchange, app = await waiter
@@ -199,7 +199,11 @@ class Exchange(web.Connection):
         on_read: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
-        """`headers` begin every answer; `on_read` and `on_end` are told of what the names say."""
+        """`headers` begin every answer.
+
+        `on_read` is called when a part of the body was read and more comes, `on_end` when the
+        answer is complete.
+        """
         self.scope, self.headers, self.keep_alive = scope, headers, keep_alive
         scope[web.CONNECTION] = self
         self._wire, self._on_read, self._on_end = wire, on_read, on_end
@@ -214,22 +218,22 @@ class Exchange(web.Connection):
         """Whether the client has more of the body to send."""
         self.is_gone = self.is_started = self.is_complete = False
 
-    # --- what the application asks of the connection ----------------------------------
+    # --- calls of the application ----------------------------------
 
     async def drained(self) -> None:
         """Return when earlier answers have left, or the client."""
         await self._wire.drained()
 
     def is_closed(self) -> bool:
-        """Tell whether the client has hung up; from now on it is looked at before its answer."""
+        """Tell whether the client has hung up; from now on that is checked before its answer."""
         self._is_guarded = True
         return self.is_gone or self._wire.has_ended()
 
     def is_answered(self) -> bool:
-        """Tell whether the last byte was passed on before the client was seen to hang up."""
+        """Tell whether the whole answer was written before the client hung up."""
         return self.is_complete
 
-    # --- what the connection tells --------------------------------------------------------
+    # --- calls of the connection --------------------------------------------------------
 
     @property
     def waiting_bytes(self) -> int:
@@ -237,18 +241,18 @@ class Exchange(web.Connection):
         return len(self._body)
 
     def feed(self, data: bytes) -> None:
-        """Take a part of the body; nobody reads what comes behind the answer."""
+        """Take a part of the body; after the answer it is dropped."""
         if not (self.is_complete or self.is_gone):
             self._body += data
             self._wake()
 
     def end_of_body(self) -> None:
-        """Note that the body is here as a whole."""
+        """Note that the body is complete."""
         self.more_body = False
         self._wake()
 
     def leave(self) -> None:
-        """Note that the client is gone, or will get another answer: nothing more is written."""
+        """Note that the client is gone, or gets an error instead: nothing more is written."""
         if not self.is_complete:
             self.is_gone, self._body = True, b""
         self._wake()
@@ -276,7 +280,7 @@ class Exchange(web.Connection):
             del self.scope  # it refers to this object: only the collector would find the two
 
     async def receive(self) -> Message:
-        """Return the next part of the body; "http.disconnect" behind it, once that is so."""
+        """Return the next part of the body; after it, "http.disconnect" once the client leaves."""
         if self._wants_continue and not self._wire.is_closing:
             self._wants_continue = False
             self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -310,7 +314,7 @@ class Exchange(web.Connection):
         self._head = b""
         if not self._is_guarded:
             self._wire.write(head + data)
-        elif not self._was_taken(head) or not self._was_taken(data):
+        elif not self._write_checked(head) or not self._write_checked(data):
             self.is_gone = True
             self._wire.transport.close()
             return
@@ -321,12 +325,12 @@ class Exchange(web.Connection):
                 self._wire.transport.close()
             self._on_end()
 
-    def _was_taken(self, data: bytes) -> bool:
+    def _write_checked(self, data: bytes) -> bool:
         """Write to a client that is still there; tell whether it was, as far as can be known.
 
-        A client that hangs up while the head is on its way is seen by the look before the body:
-        the head costs it nothing. What it could sell is in the body, so a look behind that would
-        serve those for nothing who read it and hang up at once.
+        A client that hangs up after the head is noticed before the body is written, and pays
+        nothing. There is no check after the body: a client could read it, hang up at once, and
+        have been served for nothing.
         """
         if not data:
             return True
@@ -336,7 +340,7 @@ class Exchange(web.Connection):
         return not self._wire.is_closing  # unless the write has met a reset
 
     def _start(self, status: int, headers: Any) -> None:
-        """Make the head; it waits for the body if its length is known, as that follows at once."""
+        """Make the head; it is written with the body, unless the body is streamed."""
         names, values = zip(*self.headers, *headers, strict=True) if headers else ((), ())
         scope = self.scope
         form = _form(
@@ -517,11 +521,11 @@ class HttpConnection(asyncio.Protocol):
         """Wait for the first head."""
         self._wire = Wire(cast(asyncio.Transport, transport))
         self._state.connections.add(cast(Any, self))
-        told = transport.get_extra_info
+        extra = transport.get_extra_info
         self._about = {
-            "server": _address(told("sockname")),
-            "client": _address(told("peername")),
-            "scheme": "https" if told("sslcontext") else "http",
+            "server": _address(extra("sockname")),
+            "client": _address(extra("peername")),
+            "scheme": "https" if extra("sslcontext") else "http",
         }
         self._watch()
 
@@ -559,7 +563,7 @@ class HttpConnection(asyncio.Protocol):
         self._parse()
 
     def shutdown(self) -> None:
-        """Close, once the request that is being answered has its answer (uvicorn calls it)."""
+        """Close after the current answer; uvicorn calls this."""
         if self._exchange is not None and self._is_answering:
             self._exchange.keep_alive = False
         else:
@@ -589,7 +593,7 @@ class HttpConnection(asyncio.Protocol):
                 return  # else it is answered as if it did not ask, and nothing can follow it
         except httptools.HttpParserError:
             self._refuse(RequestError.INVALID_HTTP, None)
-        self._balance()
+        self._control_flow()
 
     def _piece(self) -> bytes:
         """Take what goes to the end of a head or of a body, and not beyond.
@@ -600,7 +604,7 @@ class HttpConnection(asyncio.Protocol):
         if self._body_left:
             self._at = min(start + self._body_left, len(data))
             return data[start : self._at]
-        end = _behind_empty_line(self._tail, data, start)
+        end = _end_of_empty_line(self._tail, data, start)
         self._at = len(data) if end is None else end
         piece = data[start : self._at]
         self._tail = (self._tail + piece)[-3:] if end is None else b""
@@ -677,7 +681,7 @@ class HttpConnection(asyncio.Protocol):
             self._state.default_headers,
             keep_alive=not is_last,
             wants_continue=self._wants_continue,
-            on_read=self._balance,
+            on_read=self._control_flow,
             on_end=self._answered,
         )
         self._shared.workers.begin(self._exchange, self._app, self._state.tasks)
@@ -714,7 +718,7 @@ class HttpConnection(asyncio.Protocol):
         head = b"GET %b HTTP/1.1\r\n%b\r\n" % (self._url, b"".join(lines))
         rest = self._rest[self._at :]
         self._stop_watching()
-        self._hold(0)
+        self._count_held(0)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._state.connections.discard(cast(Any, self))
@@ -746,11 +750,11 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._wire.transport.close()
 
-    def _balance(self) -> None:
-        """Read on as far as is answered, count what is held, and watch what is awaited.
+    def _control_flow(self) -> None:
+        """Pause or resume reading, count the bytes held, and set the deadline for the next part.
 
-        While a whole request waits for its answer, reading goes on, so that the end of the
-        connection is seen; as soon as more requests come, it stops.
+        While a request is answered, reading continues, so that a disconnect is noticed; it pauses
+        as soon as pipelined bytes arrive.
         """
         if self._wire.is_closing:
             return
@@ -764,11 +768,11 @@ class HttpConnection(asyncio.Protocol):
         if self._awaited == "nothing" and not self._is_answering and self._idle_since is None:
             self._idle_since = asyncio.get_running_loop().time()
         in_hand = self._message_bytes if self._awaited != "nothing" or self._is_answering else 0
-        self._hold(unparsed + in_hand)
+        self._count_held(unparsed + in_hand)
         self._watch()
 
-    def _hold(self, size: int) -> None:
-        """Count what this connection holds; refuse what would be too much for all together."""
+    def _count_held(self, size: int) -> None:
+        """Count the bytes held here; refuse if all connections hold more than `MAX_HELD_BYTES`."""
         more = (size if size > FREE_BYTES else 0) - self._held_bytes
         if not more:
             return
@@ -805,7 +809,7 @@ class HttpConnection(asyncio.Protocol):
             self._deadline = None
 
     def _too_late(self, seconds: float) -> None:
-        """Refuse a request that did not arrive in time, unless we did not read it."""
+        """Refuse a request that did not arrive in time, unless reading was paused."""
         if self._is_reading_paused:
             self._set_deadline(seconds)
         elif not self._has_begun:
@@ -823,7 +827,7 @@ class HttpConnection(asyncio.Protocol):
         """
         self._is_refused, self._idle_since = True, None
         self._rest, self._at = b"", 0
-        self._hold(0)
+        self._count_held(0)
         self._stop_watching()
         exchange, transport = self._exchange, self._wire.transport
         if self._is_reading_paused:
@@ -849,7 +853,7 @@ class HttpConnection(asyncio.Protocol):
 _EMPTY_LINE = b"\r\n\r\n"
 
 
-def _behind_empty_line(before: bytes, data: bytes, start: int) -> int | None:
+def _end_of_empty_line(before: bytes, data: bytes, start: int) -> int | None:
     """Return where the first empty line from `start` ends; None if it is not here.
 
     It may begin in the last bytes `before`, of which none ends one.
@@ -861,9 +865,9 @@ def _behind_empty_line(before: bytes, data: bytes, start: int) -> int | None:
     return found + len(_EMPTY_LINE) if found >= 0 else None
 
 
-def _address(told: Any) -> tuple[str, int] | None:
+def _address(name: Any) -> tuple[str, int] | None:
     """Return host and port of one side, as ASGI has them."""
-    return (str(told[0]), int(told[1])) if isinstance(told, tuple) else None
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
 def _refusal(wrong: RequestError, reason: str | None) -> bytes:

@@ -1,8 +1,9 @@
 """The log of a server: a line for each request as it ends, and below it what the request caused.
 
-Now and then the loop of the server renders what has ended, and a thread writes it: no slow or
-closed pipe holds up a request. The first line takes twenty times as long as one of many, since its
-code is in no cache of the processor; in a thread all take longer, since their data is in another.
+Lines are rendered in batches in the server's loop, and written by a thread, so that a slow or
+closed pipe delays no request. Batches, because the first line takes twenty times as long as the
+next ones (its code is in no processor cache); in the loop, because a thread has its data in another
+cache.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ _ASKS = "\x1b[33m"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """How accounts and amounts are written."""
+    """The names of accounts, and the format of amounts."""
 
     accounts: Mapping[str, str]
     """The names, by address in lower case."""
@@ -62,10 +63,10 @@ class Names:
 
 
 class LogLine(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """A request that has ended, or something that happened on its own."""
+    """A request that has ended, or an event outside of any request."""
 
     time: str
-    """Of its end: in JSON as in ISO 8601, with milliseconds; in text the clock."""
+    """When it ended: in JSON as ISO 8601 with milliseconds, in text as HH:MM:SS."""
     who: str = ""
     method: str = ""
     path: str = ""
@@ -119,20 +120,20 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 
-def _struck(event: events.Note, _: Names) -> str:
+def _fault(event: events.Note, _: Names) -> str:
     data = event.data
     is_strike = event.name == "fault struck"
     return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}' if is_strike else ""
 
 
-Tell = Callable[[Any, Names], str]
-"""Returns what the log says of an event, or nothing."""
-ALONE: Mapping[type[events.Event], Tell] = {
+Describe = Callable[[Any, Names], str]
+"""Returns the text of an event; "" leaves it out."""
+OUTSIDE_REQUESTS: Mapping[type[events.Event], Describe] = {
     events.PaymentSettled: _payment,
     events.PaymentFailed: _payment,
 }
-"""What is told outside of a request only: the answer of a request says it anyway."""
-TOLD: Mapping[type[events.Event], Tell] = {
+"""Events that are logged outside of a request only: a request's own line has them anyway."""
+ALWAYS: Mapping[type[events.Event], Describe] = {
     events.Transfer: _transfer,
     events.TransactionMined: _mined,
     events.TransactionUndone: lambda event, _: f"transaction {short(event.tx_hash)} undone",
@@ -159,7 +160,7 @@ TOLD: Mapping[type[events.Event], Tell] = {
     events.ClockSkewed: lambda event, _: (
         f"clock of {event.victim}: skewed by {event.seconds:+.10g} s"
     ),
-    events.Note: _struck,
+    events.Note: _fault,
 }
 
 
@@ -238,17 +239,17 @@ MAX_WAITING = 10_000
 MOST_KNOWN = 5_000
 """The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
-"""How long a line waits for others: less if somebody looks at a terminal."""
+"""Seconds that a line waits for others; less on a terminal."""
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
-_ASKED = re.compile(rb'\{"error":"[^"\\]*","paymentId":"(\w[\w-]*)"')
+_OUR_402 = re.compile(rb'\{"error":"[^"\\]*","paymentId":"(\w[\w-]*)"')
 """The beginning of our own 402."""
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
 _Alone = tuple[float, Entry]
-"""What happened outside of all requests, and when."""
+"""An entry of the journal outside of any request, and when it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,14 +290,14 @@ class ServerLog:
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
         self._form, self._names = form, names
-        self._shown: Callable[[LogLine], str] = (
+        self._format: Callable[[LogLine], str] = (
             as_json if form.is_json else partial(as_text, colours=form.has_colours)
         )
         self._ahead_s = ahead_s
-        self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
-        uses = {kind: (self._tells.get(kind), *_reads(kind)) for kind in events.KINDS}
+        self._describe: Mapping[type, Describe] = {**ALWAYS, events.TimeAdvanced: self._advanced}
+        uses = {kind: (self._describe.get(kind), *_reads(kind)) for kind in events.KINDS}
         self._used = {kind: use for kind, use in uses.items() if any(use)}
-        """Of each event that the log reads: what it tells, and its fields that say whose it is."""
+        """By type of event: what describes it, and its fields that name its payment or session."""
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
         """The name of who pays for which payment id, or holds which session: of the newest, and
         of those before, which are forgotten all at once, as a dict drops its first key slowly."""
@@ -309,7 +310,7 @@ class ServerLog:
         self._is_writing = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
-        requests.tell_all(
+        requests.subscribe(
             self._append,
             lambda entry: self._append((real_now(), entry)),
             reads=self._used,
@@ -363,22 +364,23 @@ class ServerLog:
                     if isinstance(what, LoggedRequest)
                     else self._of_entry(*what)
                 )
-            except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
+            except Exception:  # noqa: BLE001 - a defect of the log is logged, and the log goes on
                 trace = traceback.format_exc(limit=-3)
-                lines.append(self._own("a request was not logged: " + trace))
+                lines.append(self._about_log("a request was not logged: " + trace))
         if self._left_out:
-            lines.append(self._own(f"{self._left_out} requests are left out of this log"))
+            lines.append(self._about_log(f"{self._left_out} requests are left out of this log"))
             self._left_out = 0
         return "".join(lines).encode()
 
-    def _own(self, text: str) -> str:
-        """Return what the log says of itself."""
-        return self._shown(LogLine(self._time(real_now()), notes=[text]))
+    def _about_log(self, text: str) -> str:
+        """Return a line about the log itself."""
+        return self._format(LogLine(self._time(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
-        tell = ALONE.get(type(entry.event)) or self._tells.get(type(entry.event))
-        text = tell(entry.event, self._names) if tell else ""
-        return self._shown(LogLine(self._time(at_s), notes=[text])) if text else ""
+        kind = type(entry.event)
+        describe = OUTSIDE_REQUESTS.get(kind) or self._describe.get(kind)
+        text = describe(entry.event, self._names) if describe else ""
+        return self._format(LogLine(self._time(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: LoggedRequest) -> str:
         method, path, status, ended = request.method, request.path, request.status, request.ended
@@ -386,8 +388,8 @@ class ServerLog:
         line = LogLine(self._time(ended), request.client, method, path, status, ms)
         payer, ids, is_verbose = None, list[str](), self._form.is_verbose
         for event in request.read:
-            tell, who, named = self._used[type(event)]
-            if tell and (text := tell(event, self._names)):
+            describe, who, named = self._used[type(event)]
+            if describe and (text := describe(event, self._names)):
                 line.notes.append(text)
             if who and payer is None:
                 payer = getattr(event, who)
@@ -415,7 +417,7 @@ class ServerLog:
         if is_verbose:
             line.sent = _text(request.headers, request.sent)
             line.answered = _text(request.answer_headers, request.answered)
-        return self._shown(line)
+        return self._format(line)
 
     def _time(self, at_s: float) -> str:
         """Return a moment in local time: with date, milliseconds and offset in JSON."""
@@ -448,7 +450,7 @@ def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
 def _read_answer(line: LogLine, answered: bytes) -> None:
     """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
     only_asks = line.status == 402 and b'"reason"' not in answered
-    if only_asks and (asked := _ASKED.match(answered)):  # without decoding it
+    if only_asks and (asked := _OUR_402.match(answered)):  # without decoding it
         line.payment_id = asked[1].decode()
         return
     try:

@@ -1,24 +1,19 @@
-"""Serves a world, or a service alone, on a socket: until it is stopped, or as a `LocalServer`."""
+"""Serves a world, or a service alone, on a socket until it is stopped."""
 
 import asyncio
-import inspect
-import re
 import socket
 import ssl
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import httpx
 import uvicorn
-from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,31 +25,25 @@ from x402sim.events import ServiceEvent
 from x402sim.http import web
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import RequestError
-from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, Item
-from x402sim.report.page import Shown
+from x402sim.protocol.x402 import Item
 from x402sim.rng import Rng
 from x402sim.service.environment import Environment
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
-from x402sim.text.arguments import explained
 from x402sim.world.control.actions import accounts, merchant, named, token_info
 from x402sim.world.control.app import Recorder, control_app, has_token, require_token
-from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.development import Development
-from x402sim.world.control.messages import OnNetwork, Ready, Transfer
-from x402sim.world.loop import run_anywhere
+from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.running_world import RunningWorld, ServiceProcess, build, running
 from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
-from x402sim.world.server.listen import LOOPBACK, Listen, base_url, listening_socket, pattern
+from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
-from x402sim.world.transport.faults import Fault
+from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import PATH, Watch, home, page_of, stored
+from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
 from x402sim.world.world import InProcess, World
 
 GRACE_S = 5
@@ -144,18 +133,13 @@ class Server(uvicorn.Server):
         self._workers.stop()
 
 
-EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
-"""The headers of answers that a page of another origin may read."""
-NAMED = (b"origin", b"host")
-
-
-def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -> ASGIApp:
+def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
     """Return the application that routes each path to its part; its page shows the `watch`."""
-    watch = watch or Watch(world.journal)
+    feed = feed or PageFeed(world.journal)
     recorder, token = Recorder(world), listen.control_token
     control: ASGIApp
     if listen.has_control:
-        pages = page_of(world, watch, lambda request: require_token(request, token))
+        pages = page_of(world, feed, lambda request: require_token(request, token))
         control = control_app(world, token, recorder=recorder, pages=pages)
     else:
         needs = f"on host {listen.host} it needs --control-token"
@@ -166,7 +150,7 @@ def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -
         "/facilitator": outside[world.options.first_facilitator],
         "/explorer": outside["explorer"],
         "/rpc": rpc[world.network.name],
-        "/_sim": own_programs_only(control, listen, listen.allow_origins),
+        "/_sim": own_programs_only(control, listen.allow_origins, is_local=listen.is_local),
     }
     first_page: ASGIApp = _HOME if world.options.has_service else RedirectResponse(PATH)
     service_app = world.process.app
@@ -188,8 +172,8 @@ def world_app(world: RunningWorld, listen: Listen, watch: Watch | None = None) -
 
     if not listen.rpc_callers:
         return app
-    by_pages = _readable(app, listen.allow_origins)
-    by_wallets = _readable(app, listen.rpc_callers)
+    by_pages = readable_by(app, listen.allow_origins)
+    by_wallets = readable_by(app, listen.rpc_callers)
 
     def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return (by_wallets if _is_rpc(scope["path"]) else by_pages)(scope, receive, send)
@@ -210,19 +194,6 @@ def _websocket_at(path: str) -> Callable[..., Any] | None:
     return WebSocketConnection
 
 
-def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Return `app`, whose answers pages of these origins may read."""
-    if not origins:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origin_regex="|".join(map(pattern, origins)),
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=EXPOSED,
-    )
-
-
 _HOME = web.Application([Route("/", home)])
 
 
@@ -239,42 +210,11 @@ def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:
         headers = dict(scope["headers"])
         given = headers.get(b"authorization", b"").decode("latin-1")
         may = listen.has_control and has_token(given, listen.control_token)
-        if may and not _is_foreign(headers, listen, listen.allow_origins):
+        if may and not is_foreign(headers, listen.allow_origins, is_local=listen.is_local):
             scope = {**scope, DEVELOP: development.do}
         await rpc(scope, receive, send)
 
-    return own_programs_only(app, listen, listen.rpc_callers)
-
-
-def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
-    """Reject requests of web pages: no Origin but these, and on loopback no foreign Host.
-
-    Otherwise any page in a browser on this machine could send commands here.
-    """
-
-    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        if _is_foreign(headers, listen, origins):
-            origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
-            hint = f"origin {origin}, host {host}; --allow-origin admits a page, and --rpc-origin "
-            hint += "a wallet to /rpc"
-            refusal = web.error(403, "Not for web pages", hint)
-            await refusal(scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    return guard
-
-
-def _is_foreign(headers: dict[bytes, bytes], listen: Listen, origins: Sequence[str]) -> bool:
-    origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    is_foreign = (
-        b"origin" in headers
-        and not any(re.fullmatch(pattern(each), origin) for each in origins)
-        and origin.split("://", 1)[-1] != host
-    )
-    return is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK)
+    return own_programs_only(app, listen.rpc_callers, is_local=listen.is_local)
 
 
 def open_world(
@@ -351,16 +291,16 @@ async def serve(
     if world.options.has_service:
         world.catalogue.own = partial(_sold, world, url)
     requests = Requests(world.journal, world.clock)
-    watch = Watch(world.journal, requests, stored(world))
+    feed = PageFeed(world.journal, requests, stored(world))
     log = None
     if form:
         names = Names(named(world), world.network)
         log = ServerLog(form, names, requests, world.clock.offset_s)
-    app = requests.around(world_app(world, listen, watch))
+    app = requests.around(world_app(world, listen, feed))
     server = Server(
         app,
         lambda: on_start(server, message),
-        on_stop=watch.stop,
+        on_stop=feed.stop,
         websocket_at=_websocket_at,
         tls=listen.tls,
     )
@@ -433,222 +373,3 @@ async def serve_alone(
         await http.aclose()
         if log:
             log.close()
-
-
-T = TypeVar("T")
-Init = TypeVar("Init", bound=Callable[..., None])
-TIMEOUT_S = 30.0
-
-
-@cache
-def certificates() -> ssl.SSLContext:
-    """Return the certificates to trust; reading them takes longer than building a world."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
-def _with_options(init: Init) -> Init:
-    """Let the signature of an `__init__` name the options of a `World`, as its `**options`.
-
-    So `help` lists them, and one that is misspelt is named.
-    """
-    signature: Any = inspect.signature(init)
-    *own, _ = signature.parameters.values()
-    options = inspect.signature(World).parameters.values()
-    init.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    return init
-
-
-@explained
-class LocalServer:
-    """A whole world on a free local port, in a thread of this process.
-
-    It serves a `World`, whose options may also be given here by name, as in
-    `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
-    listen on, by default a free one.
-
-    `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
-    (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
-    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. With several networks, the service is on the first, and
-    the facilitator settles on all.
-    `parts` is the running world: read it only while no request is in flight.
-
-    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
-    happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
-    server refuses. In async code, `async with LocalServer() as server:` starts it, and
-    `server.control` has them as coroutines.
-    """
-
-    @_with_options
-    def __init__(self, world: World | None = None, *, port: int = 0, **options: Any) -> None:
-        self.clock = Clock()
-        self._listen = Listen(port=port)
-        self._world = replace(world or World(), **options)
-        self._http: httpx.AsyncClient | None = None
-        self._thread: threading.Thread | None = None
-        self._server: uvicorn.Server | None = None
-        self._failure: BaseException | None = None
-        self._ready_message: Ready | None = None
-        self.parts: RunningWorld | None = None
-        self.log_form: Form | None = None
-        """Where its log goes, and how; None if nowhere. Set it before the start."""
-
-    def __repr__(self) -> str:
-        return f"LocalServer({self.url})" if self._ready_message else "LocalServer(not running)"
-
-    @property
-    def url(self) -> str:
-        """The service's URL."""
-        return str(self.info.service)
-
-    @property
-    def facilitator_url(self) -> str:
-        """The facilitator's base URL."""
-        return self.info.facilitator
-
-    @property
-    def explorer_url(self) -> str:
-        """The explorer's base URL."""
-        return self.info.explorer
-
-    @property
-    def rpc_url(self) -> str:
-        """The chain's JSON-RPC URL."""
-        return self.info.rpc
-
-    @property
-    def control_url(self) -> str:
-        """The control API's URL."""
-        return str(self.info.control)
-
-    @property
-    def network(self) -> Network:
-        """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
-        return self.parts.service.env.network if self.parts else self._world.networks[0]
-
-    @property
-    def wallets(self) -> list[Wallet]:
-        """The funded accounts."""
-        return [Wallet(account.private_key) for account in self.info.accounts]
-
-    @property
-    def info(self) -> Ready:
-        """The ready message of `serve --json`; raises `RuntimeError` if it is not running."""
-        if self._ready_message is None:
-            raise RuntimeError("not running: use `with LocalServer() as server:`, or start()")
-        return self._ready_message
-
-    def start(self) -> "LocalServer":
-        """Start serving; returns when it is ready. Raises the error that prevented the start."""
-        if self._ready_message:
-            raise RuntimeError(f"this server is running already, at {self.url}")
-        ready, self._failure = Future[Ready](), None
-        self._thread = threading.Thread(
-            target=self._run, args=(ready,), name="x402sim", daemon=True
-        )
-        self._thread.start()
-        self._ready_message = ready.result()
-        return self
-
-    def stop(self) -> None:
-        """Stop serving; returns when everything is closed."""
-        if self._server and self._thread:
-            self._server.should_exit = True
-            self._thread.join()
-            self._server, self._ready_message = None, None
-            if self._failure:
-                raise self._failure
-
-    def __enter__(self) -> "LocalServer":
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    # --- what a test does to the world, and asks about it ------------------------------
-
-    def fault(self, fault: Fault) -> None:
-        """Add a fault; earlier faults have precedence."""
-        self._ask(lambda control: control.fault(fault))
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward; sessions end, authorizations expire, pending payments resolve."""
-        self._ask(lambda control: control.advance(seconds))
-
-    def reset(self) -> None:
-        """Empty chain and database, restore the balances, and remove all faults.
-
-        The clock keeps its time, and the journal what happened.
-        """
-        self._ask(lambda control: control.reset())
-
-    def transfers(self, account: str = "") -> list[Transfer]:
-        """Return the transfers of the token, oldest first; with an address, those from or to it.
-
-        Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
-        """
-        return self._ask(lambda control: control.transfers(account))
-
-    def balance(self, address: str) -> int:
-        """Return what an address has of the token, in base units, as an int."""
-        return self._ask(lambda control: control.balance(address))
-
-    @property
-    def journal(self) -> Journal:
-        """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
-        return self._ask(lambda control: control.journal())
-
-    def show(self) -> Shown:
-        """Return the payments until now as lanes, for a notebook, below a link to the live page.
-
-        It is a copy in a frame: no site may show the live page in one, as it has all keys.
-        """
-        link = f'<a href="{self.control_url}/ui" target="_blank" rel="noopener">The live page</a>'
-        return Shown(self._ask(lambda control: control.page()), link)
-
-    @property
-    def control(self) -> ControlClient:
-        """The client of the control API within `async with`; raises `RuntimeError` elsewhere."""
-        if self._http is None:
-            raise RuntimeError("`control` is for `async with LocalServer() as server:`")
-        return ControlClient(self._http)
-
-    def _ask(self, ask: Callable[[ControlClient], Awaitable[T]]) -> T:
-        async def main() -> T:
-            async with self._client() as http:
-                return await ask(ControlClient(http))
-
-        try:
-            return run_anywhere(main)
-        except ControlError as wrong:
-            raise wrong.with_traceback(None) from None  # its text says it all
-
-    def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            base_url=self.control_url, timeout=TIMEOUT_S, trust_env=False, verify=certificates()
-        )
-
-    async def __aenter__(self) -> "LocalServer":
-        await asyncio.to_thread(self.start)
-        self._http = self._client()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
-        await asyncio.to_thread(self.stop)
-
-    def _run(self, ready: Future[Ready]) -> None:
-        def on_start(server: uvicorn.Server, message: Ready) -> None:
-            self._server = server
-            ready.set_result(message)
-
-        try:
-            self.parts, sock = open_world(self._world, self._listen, self.clock)
-            run(serve(self.parts, self._listen, sock, on_start, self.log_form))
-        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
-            if ready.done():
-                self._failure = failure
-            else:
-                ready.set_exception(failure)

@@ -1,9 +1,8 @@
 """A connection that its client has made a WebSocket (RFC 6455), on the library `websockets`.
 
-It is read as far as the application takes messages: a client that sends more waits in its socket,
-as does one that reads nothing of what its pings or messages are answered with. Messages have as
-many bytes as the body of a request, and are not compressed. Who is silent is asked for a sign of
-life, and cut off without one.
+There is backpressure: nothing is read while a message waits for the application, or while the
+client does not read what was sent to it. A message is at most as long as the body of a request, and
+not compressed. A silent client gets a ping, and is cut off if it does not answer.
 """
 
 import asyncio
@@ -45,17 +44,17 @@ class WebSocketConnection(asyncio.Protocol):
         self._frames = ServerProtocol(max_size=web.MAX_BODY_BYTES, logger=log)
         self._rest = b""
         self._parts: list[bytes] = []
-        """Those of a message whose end is not here yet."""
+        """The fragments of a message that is not complete."""
         self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
-        self._taken = asyncio.Event()
+        self._has_message = asyncio.Event()
         self._code = int(CloseCode.ABNORMAL_CLOSURE)
         self._status = 0
-        self._is_heard = self._is_ended = False
+        self._is_alive = self._is_ended = False
         self._frames.receive_data(head)
-        asked = cast(Request, self._frames.events_received()[0])
-        self._answer: Response = self._frames.accept(asked)
+        handshake = cast(Request, self._frames.events_received()[0])
+        self._answer: Response = self._frames.accept(handshake)
         state.connections.add(cast(Any, self))
-        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ask)
+        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ping)
 
     async def run(self, app: ASGIApp) -> None:
         """Have an application answer, then close."""
@@ -72,10 +71,10 @@ class WebSocketConnection(asyncio.Protocol):
             self._wire.transport.close()
             del self.scope
 
-    # --- what the transport tells ---------------------------------------------------------
+    # --- calls of the transport ---------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the application."""
+        """Send the application `websocket.disconnect`."""
         self._timer.cancel()
         self._state.connections.discard(cast(Any, self))
         self._wire.lose()
@@ -93,13 +92,13 @@ class WebSocketConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse as much as the application takes."""
-        self._is_heard = True
+        self._is_alive = True
         if not self._is_ended:
             self._rest += data
             self._parse()
 
     def shutdown(self) -> None:
-        """Close, as the server stops (uvicorn calls it)."""
+        """Close because the server stops; uvicorn calls this."""
         self._close(CloseCode.SERVICE_RESTART)
         self._end()
 
@@ -132,27 +131,27 @@ class WebSocketConnection(asyncio.Protocol):
         self._parts.append(bytes(frame.data))
         if frame.fin:
             whole, self._parts = b"".join(self._parts), []
-            self._tell({"type": "websocket.receive", "bytes": whole})
+            self._deliver({"type": "websocket.receive", "bytes": whole})
 
-    def _tell(self, message: Message) -> None:
+    def _deliver(self, message: Message) -> None:
         self._waiting.append(message)
-        self._taken.set()
+        self._has_message.set()
 
     def _end(self) -> None:
         if not self._is_ended:
             self._is_ended, self._rest = True, b""
-            self._tell({"type": "websocket.disconnect", "code": self._code})
+            self._deliver({"type": "websocket.disconnect", "code": self._code})
 
-    def _ask(self) -> None:
+    def _ping(self) -> None:
         """Send a ping to a silent client, and cut off one that has not answered the last."""
-        if not self._is_heard and self._status == 101 and not self._wire.is_paused:
+        if not self._is_alive and self._status == 101 and not self._wire.is_paused:
             self._wire.transport.abort()
             return
-        self._is_heard = self._wire.is_paused  # who does not read is not asked
+        self._is_alive = self._wire.is_paused  # one that does not read gets no ping
         if self._status == 101 and not self._is_ended:
             self._frames.send_ping(b"")
             self._write()
-        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ask)
+        self._timer = asyncio.get_running_loop().call_later(ALIVE_S, self._ping)
 
     def _write(self) -> None:
         if not self._wire.is_closing:
@@ -174,10 +173,10 @@ class WebSocketConnection(asyncio.Protocol):
     # --- ASGI -----------------------------------------------------------------------------
 
     async def receive(self) -> Message:
-        """Return the next message, and read on."""
+        """Return the next message, and resume reading."""
         while not self._waiting:
-            self._taken.clear()
-            await self._taken.wait()
+            self._has_message.clear()
+            await self._has_message.wait()
         message = self._waiting.popleft()
         self._parse()
         return message

@@ -1,7 +1,7 @@
 """A shared cache between the payers and a service: a CDN, or a company's proxy.
 
-It never revalidates: what is stale, or must be revalidated, is asked for anew. Answers to other
-methods than GET are neither stored nor do they invalidate.
+It never revalidates: a stale answer, or one that must be revalidated, is requested anew. Other
+methods than GET are passed on; they neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from x402sim.clock import Clock
 from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
-"""The answers that may be stored without a word on how long they are fresh (RFC 9110, 15.1)."""
+"""The statuses that may be stored without explicit freshness (RFC 9110, 15.1)."""
 
 
 @explained
@@ -26,32 +26,32 @@ class SharedCache:
         Seconds that an answer is fresh whose headers do not say; default 60.
     obeys_headers
         Whether it does what the headers say, as RFC 9111 has it; if not, it stores each good answer
-        by its URL, for `default_s`, as a CDN does that is told to cache everything. Default True.
+        by its URL, for `default_s`, as a CDN does that is set to cache everything. Default True.
     """
 
     default_s: FromZero = 60
     obeys_headers: bool = True
 
 
-def storable_s(cache: SharedCache, asked: Headers, status: int, headers: Headers) -> float:
+def storable_s(cache: SharedCache, request: Headers, status: int, headers: Headers) -> float:
     """Return for how many seconds an answer to GET may be stored; 0 if it may not be.
 
     The numbers are sections of RFC 9111.
     """
     if not cache.obeys_headers:
         return cache.default_s if status == 200 else 0
-    says = directives(headers)
-    is_public = not {"public", "s-maxage", "must-revalidate"}.isdisjoint(says)
+    directive = directives(headers)
+    is_public = not {"public", "s-maxage", "must-revalidate"}.isdisjoint(directive)
     is_forbidden = (
-        (status not in HEURISTIC and {"public", "max-age", "s-maxage"}.isdisjoint(says))  # 3
-        or not {"no-store", "no-cache", "private"}.isdisjoint(says)  # 5.2.2
-        or "no-store" in directives(asked)  # 5.2.1
-        or ("authorization" in asked and not is_public)  # 3.5
+        (status not in HEURISTIC and {"public", "max-age", "s-maxage"}.isdisjoint(directive))  # 3
+        or not {"no-store", "no-cache", "private"}.isdisjoint(directive)  # 5.2.2
+        or "no-store" in directives(request)  # 5.2.1
+        or ("authorization" in request and not is_public)  # 3.5
         or "*" in varying(headers)  # 4.1
     )
     if is_forbidden:
         return 0
-    lasts = says.get("s-maxage", says.get("max-age"))  # 4.2.1
+    lasts = directive.get("s-maxage", directive.get("max-age"))  # 4.2.1
     if lasts is None:
         return cache.default_s
     return float(lasts) if lasts.isdecimal() else 0
@@ -65,7 +65,7 @@ def directives(headers: Headers) -> dict[str, str]:
 
 
 def varying(headers: Headers) -> list[str]:
-    """Return the names of the request's headers on which an answer depends, in lower case."""
+    """Return the request headers named by Vary, in lower case."""
     given = ",".join(headers.getlist("vary")).lower().split(",")
     return [name for part in given if (name := part.strip())]
 
@@ -74,7 +74,7 @@ class _Stored(NamedTuple):
     start: Message
     parts: list[Message]
     varied: dict[str, str | None]
-    """The values of the request's headers on which it depends."""
+    """The values of the request headers that Vary names."""
     at_s: float
     fresh_s: float
 

@@ -1,9 +1,9 @@
 """Faults as data, or as a function of a request, and the ASGI middleware that injects them.
 
-A fault has a victim, a kind and conditions. An unknown victim, kind, field or path is an error
-where the fault is written, and so is a field that the kind does not use. The middleware stands
-before each part, in-process and over TCP, and records what the part answers. No fault strikes a
-request that is cut off, or longer than any part reads: it passes as it comes.
+A fault has a victim, a type and conditions. An unknown victim, type, field or path raises where
+the fault is made, and so does a field that the type does not use. The middleware wraps each part,
+in-process and over TCP, and records its answers. Requests that are cut off, or longer than any part
+reads, pass without faults.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ _WRITTEN_ANYWAY = {
     "transfer-encoding": "`body` is sent as it is",
     "connection": "the server decides when it closes one",
 }
-"""The headers that a fault does not choose, and why: what the server writes would contradict them,
-and a header that stands twice is read differently by each client."""
+"""The headers that a fault cannot set, and why: the server writes them itself, and clients differ
+in which of two headers of one name they read."""
 
 
 def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
@@ -48,7 +48,7 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
         raise ValueError(f"body of a fault: an answer of status {status} has none")
     if not _VALUE.fullmatch(content_type):
         raise ValueError(f"content_type of a fault: {content_type[:60]!r} is {_NO_VALUE}")
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"headers of a fault: {name!r} is no name of a header")
@@ -56,12 +56,14 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
             raise ValueError(f"headers of a fault: {name}: {value[:60]!r} is {_NO_VALUE}")
         if (why := _WRITTEN_ANYWAY.get(name.lower())) is not None:
             raise ValueError(f"headers of a fault: not {name}: {why}")
-        if name.lower() in seen:
+        if name.lower() in names:
             raise ValueError(f"headers of a fault: {name} stands there twice")
-        seen.add(name.lower())
+        names.add(name.lower())
 
 
-def made_up(status: int, body: str, content_type: str, headers: dict[str, str]) -> list[Message]:
+def answer_messages(
+    status: int, body: str, content_type: str, headers: dict[str, str]
+) -> list[Message]:
     """Return an answer as the messages of ASGI."""
     content = body.encode()
     named = {"content-type": content_type, **headers}
@@ -74,7 +76,7 @@ def made_up(status: int, body: str, content_type: str, headers: dict[str, str]) 
     ]
 
 
-FaultKind = Literal[
+FaultType = Literal[
     "lose request",
     "lose answer",
     "refuse",
@@ -87,13 +89,13 @@ FaultKind = Literal[
     "crash before",
     "crash after",
 ]
-"""What a fault does, as the docstring of `Fault` tells."""
+"""What a fault does; the docstring of `Fault` explains each."""
 
 
 Caller = Literal["service", "facilitator"]
-"""Who asks a victim: a facilitator, or everybody else."""
+"""Who sends a request: a facilitator, or anybody else."""
 Callers = Literal["service", "facilitator", "all"]
-"""Whose requests a fault strikes, as the docstring of `Fault` tells."""
+"""Whose requests a fault strikes; the docstring of `Fault` explains them."""
 
 
 class Fault(
@@ -121,7 +123,7 @@ class Fault(
         - "truncate": the work is done, half of the answer's body arrives, and the connection ends
           before its Content-Length, or without the last chunk; an answer without a body is lost
         - "shorten": the work is done, and half of the answer's body arrives as a whole answer
-        - "duplicate": the request arrives twice, and the second answer is the one that is seen
+        - "duplicate": the request arrives twice, and the second answer is the one that arrives
         - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
           request reaches the victim, or when its answer is ready; it runs again on its database
           1 second later, and refuses connections until then
@@ -163,7 +165,7 @@ class Fault(
     """
 
     victim: Part
-    does: FaultKind
+    does: FaultType
     path: str = ""
     contains: str = ""
     skip: Annotated[int, Meta(ge=0)] = 0
@@ -178,7 +180,7 @@ class Fault(
     caller: Callers | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        _require_known("kind of fault", self.does, get_args(FaultKind))
+        _require_known("kind of fault", self.does, get_args(FaultType))
         if self.caller is not UNSET and self.caller not in (known := get_args(Callers)):
             raise ValueError(f"caller of a fault: {unknown('caller', str(self.caller), known)}")
         for name, kind in _FIELD_TYPES.items():
@@ -195,7 +197,7 @@ class Fault(
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
-            why = "facilitators ask nobody else, and all others are struck alike"
+            why = "facilitators call only the node"
             raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {why}")
         if self.caller in ("facilitator", "all") and self.does.startswith("crash"):
             why = f"{self.does!r} kills the service that asks, and no facilitator"
@@ -208,7 +210,7 @@ class Fault(
 
 ANSWERED = ("status", "body", "content_type", "headers")
 """The fields of the answer that "answer" makes up."""
-_DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
+_DELAYS: tuple[FaultType, ...] = ("delay request", "delay answer")
 DEFAULTS: dict[str, Any] = {
     "seconds": 0.0,
     "status": 500,
@@ -218,9 +220,9 @@ DEFAULTS: dict[str, Any] = {
     "headers": {},
     "caller": "service",
 }
-"""What a field is by default, for the kinds that use it; all others are for every kind."""
-_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
-_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultKind)}
+"""The defaults of the fields that only some types use; all other fields are for every type."""
+_KINDS_WITH: dict[str, tuple[FaultType, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
+_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultType)}
 
 
 def value_of(fault: Fault, name: str) -> Any:
@@ -232,29 +234,29 @@ def value_of(fault: Fault, name: str) -> Any:
 _FIELD_TYPES = get_type_hints(Fault, include_extras=True)
 
 
-def _require_known(kind: str, seen: object, known: Sequence[str]) -> None:
-    if seen not in known:
-        raise ValueError(unknown(kind, str(seen), known))
+def _require_known(kind: str, given: object, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ValueError(unknown(kind, str(given), known))
 
 
-def read_fault(asked: object) -> Fault:
+def read_fault(fields: object) -> Fault:
     """Return the fault that a JSON object describes; raises `ValueError`."""
-    if not isinstance(asked, dict):
-        raise ValueError(f"a fault is an object such as {EXAMPLE}, not {str(asked)[:60]!r}")
-    for name in asked:
+    if not isinstance(fields, dict):
+        raise ValueError(f"a fault is an object such as {EXAMPLE}, not {str(fields)[:60]!r}")
+    for name in fields:
         _require_known("field of a fault", name, Fault.__struct_fields__)
     for name in ("victim", "does"):
-        if name not in asked:
+        if name not in fields:
             raise ValueError(f"a fault needs {name!r}, as in {EXAMPLE}")
-    return Fault(**asked)
+    return Fault(**fields)
 
 
 EXAMPLE = '{"victim": "facilitator", "does": "lose answer", "path": "/settle"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Struck:
-    """A request that a fault may strike, as a function of the user's own sees it.
+class FaultedRequest:
+    """A request to a victim, as a `FaultRule` gets it.
 
     `sent` is its path, query and body; `at_s` the true time, in Unix seconds; `rng` the random
     stream of the world's faults.
@@ -272,10 +274,10 @@ class Struck:
         return decoded(self.sent.partition(b"\n")[2])
 
 
-FaultRule = Callable[[Struck], Fault | None]
-"""A fault of the user's own: it says for each request which fault strikes it, or None.
+FaultRule = Callable[[FaultedRequest], Fault | None]
+"""A function of the user's own: it returns the fault that strikes a request, or None.
 
-Of the fault that it returns, only what it does counts, and its `probability`.
+Victim and conditions of that fault are ignored, but for its `probability`.
 """
 
 
@@ -284,14 +286,14 @@ class Faults:
 
     def __init__(self, rng: Stream, now: Callable[[], float] = lambda: 0.0) -> None:
         self._rng, self._now = rng, now
-        self._standing: list[_Standing] = []
+        self._active: list[_ActiveFault] = []
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
         """The paths that each victim serves, as in its routes."""
-        self.on_strike: list[Callable[[str, Fault, str], None]] = []
-        """Told the victim, the fault, and the path that it strikes."""
+        self.on_inject: list[Callable[[str, Fault, str], None]] = []
+        """Called with the victim, the fault, and the path that it affects."""
         self.reach_facilitators = False
-        """Whether one stands that strikes what facilitators ask."""
+        """Whether an active fault strikes the requests of facilitators."""
 
     def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.
@@ -309,16 +311,16 @@ class Faults:
                 endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
             what = f"path of {fault.victim}"
             raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
-        self._standing.append(_Standing(fault))
-        self._look()
+        self._active.append(_ActiveFault(fault))
+        self._note_callers()
 
-    def _look(self) -> None:
-        """Look anew at what stands: to be asked at each call of the chain, it must be known."""
-        standing = (value_of(each.fault, "caller") for each in self._standing)
-        self.reach_facilitators = any(callers != "service" for callers in standing)
+    def _note_callers(self) -> None:
+        """Compute `reach_facilitators` once here, as every call of the chain reads it."""
+        active = (value_of(each.fault, "caller") for each in self._active)
+        self.reach_facilitators = any(callers != "service" for callers in active)
 
     def add_rule(self, rule: FaultRule) -> None:
-        """Add a function that is asked about every request that no fault has struck.
+        """Add a function that is called with every request that no fault has struck.
 
         Raises `TypeError` if it is no function.
         """
@@ -328,59 +330,63 @@ class Faults:
 
     def clear(self, keep: Collection[str] = ()) -> None:
         """Remove all faults, but those that strike what contains one of the texts to `keep`."""
-        self._standing = [each for each in self._standing if each.fault.contains in keep]
+        self._active = [each for each in self._active if each.fault.contains in keep]
         self._rules.clear()
-        self._look()
+        self._note_callers()
 
-    def standing(self) -> list[Fault]:
+    def active(self) -> list[Fault]:
         """Return the faults that can still strike."""
-        return [each.fault for each in self._standing]
+        return [each.fault for each in self._active]
 
     def unspent(self) -> list[str]:
-        """Describe each fault with turns left: too few requests came that it fits."""
+        """Describe each fault that struck fewer requests than its `times`."""
         return [
-            f"{each.fault}: struck {each.struck} of {each.fault.times}, {each.seen} requests fit it"
-            for each in self._standing
+            f"{each.fault}: struck {each.strikes} of {each.fault.times}, "
+            f"{each.matched} requests fit it"
+            for each in self._active
             if each.fault.times is not None
         ]
 
     @property
     def is_empty(self) -> bool:
         """Whether no request can be struck."""
-        return not self._standing and not self._rules
+        return not self._active and not self._rules
 
     def next_for(
         self,
         victim: Part,
         path: str,
         request: bytes,
-        shown: bytes = b"",
+        payment_headers: bytes = b"",
         caller: Caller = "service",
     ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        `shown` are its headers that show a payment. No function is asked of what facilitators ask.
+        `payment_headers` are those that pay or prove a payment. No `FaultRule` gets requests of
+        facilitators.
         """
-        sent = shown + request
-        for each in self._standing:
+        sent = payment_headers + request
+        for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
             is_asked = is_its and fault.victim == victim and path.endswith(fault.path)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
-            each.seen += 1
-            if each.seen <= fault.skip or self._rng.random() >= fault.probability:
+            each.matched += 1
+            if each.matched <= fault.skip or self._rng.random() >= fault.probability:
                 continue
-            each.struck += 1
-            if fault.times is not None and each.struck >= fault.times:
-                self._standing.remove(each)
-                self._look()
+            each.strikes += 1
+            if fault.times is not None and each.strikes >= fault.times:
+                self._active.remove(each)
+                self._note_callers()
             return fault
         return None if caller == "facilitator" else self._by_rule(victim, path, request)
 
     def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
         """Return the fault of the first rule that has one; raises what a rule raises."""
-        asked = Struck(victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng)
+        asked = FaultedRequest(
+            victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng
+        )
         for rule in self._rules:
             fault = rule(asked)
             if fault is None:
@@ -393,12 +399,12 @@ class Faults:
         return None
 
 
-class _Standing:
-    """A fault, with its counts of matching requests and of strikes."""
+class _ActiveFault:
+    """A fault, with how many requests matched it, and how many it struck."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
-        self.seen = self.struck = 0
+        self.matched = self.strikes = 0
 
 
 _HEADER = re.compile(
@@ -407,9 +413,9 @@ _HEADER = re.compile(
 
 
 def _contains(request: bytes, wanted: str) -> bool:
-    """Tell whether a text is in a request, or in the JSON of its payment header, in any case.
+    """Tell whether a text is in a request, or in the decoded payment header, ignoring case.
 
-    How a service spells the header that it passes on, and addresses in it, is its own choice.
+    Services choose the encoding of the header that they pass on, and the case of its addresses.
     """
     sought = wanted.encode().lower()
     if sought in request.lower():
@@ -422,9 +428,9 @@ def _contains(request: bytes, wanted: str) -> bool:
 
 
 def _may_end_with(route: str, fault: Fault) -> bool:
-    """Whether a path of this route can end with a fault's; `{name}` matches any segment.
+    """Tell whether a path of this route can end with a fault's; `{name}` matches any segment.
 
-    A match of such segments only does not count, as every misspelt path would match.
+    At least one literal segment must match, or every misspelt path would.
     """
     wanted = fault.path.split("/")
     served = _ending(route, fault)
@@ -434,7 +440,7 @@ def _may_end_with(route: str, fault: Fault) -> bool:
     segment, ending = pairs[0]
     can_end = "{" in segment or segment.endswith(ending)
     names_it = not fault.path.strip("/") or any(
-        seen and not segment.startswith("{") for segment, seen in pairs
+        wanted_segment and not segment.startswith("{") for segment, wanted_segment in pairs
     )
     return can_end and names_it and all(_is_segment(*pair) for pair in pairs[1:])
 
@@ -447,9 +453,9 @@ def _ending(route: str, fault: Fault) -> list[str]:
     return f"/{fault.victim}{route}".split("/")[-len(fault.path.split("/")) :]
 
 
-def _is_segment(segment: str, seen: str) -> bool:
+def _is_segment(segment: str, wanted: str) -> bool:
     parts = map(re.escape, re.split(r"\{[^}]*\}", segment))
-    return re.fullmatch("[^/]+".join(parts), seen) is not None
+    return re.fullmatch("[^/]+".join(parts), wanted) is not None
 
 
 ABORT = "x402sim.abort"
@@ -471,9 +477,9 @@ def faulty(
 ) -> ASGIApp:
     """Return `app` with faults, which records each answer: method, path and status.
 
-    `caller` is who asks it, and says which faults strike.
-    `crash` kills the service that it is for. `on_bug` is told what the application raises, after it
-    has answered 500.
+    `caller` sends the requests: some faults are for one caller only. `crash` kills the service
+    that the application is for. `on_bug` is called with what the application raises, after it has
+    answered 500.
     """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
@@ -489,39 +495,41 @@ def faulty(
             return send(message)
 
         try:
-            await (app if faults.is_empty else struck)(scope, receive, send_and_record)
+            await (app if faults.is_empty else inject)(scope, receive, send_and_record)
         except Exception as bug:
             on_bug(bug)
             raise
 
-    async def struck(scope: Scope, receive: Receive, send: Send) -> None:
-        messages, body = await _received(receive)
+    async def inject(scope: Scope, receive: Receive, send: Send) -> None:
+        messages, body = await _read_request(receive)
         if body is None:
-            await app(scope, _replayed(messages, receive), send)
+            await app(scope, _replay(messages, receive), send)
             return
         sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        shown = b"".join(b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS)
-        fault = faults.next_for(victim, scope["path"], sent, shown, caller)
+        payment_headers = b"".join(
+            b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS
+        )
+        fault = faults.next_for(victim, scope["path"], sent, payment_headers, caller)
         if fault is None:
-            await app(scope, _replayed(messages, receive), send)
+            await app(scope, _replay(messages, receive), send)
         else:
-            for listener in faults.on_strike:
+            for listener in faults.on_inject:
                 listener(victim, fault, scope["path"])
             request = _Request(app, scope, body, receive, send)
-            await _strike(fault, crash, clock, request)
+            await _inject(fault, crash, clock, request)
 
     return middleware
 
 
 @dataclass(frozen=True, slots=True)
 class _Buffered(Connection):
-    """The connection to a fault, which breaks while the answer is written, or takes it all."""
+    """The connection that a victim sees while a fault buffers its answer."""
 
-    is_heard: bool
+    is_received: bool
 
     def is_answered(self) -> bool:
-        """Tell whether somebody gets the whole answer."""
-        return self.is_heard
+        """Tell whether the client gets the whole answer."""
+        return self.is_received
 
 
 class _Request:
@@ -533,10 +541,10 @@ class _Request:
         self._app, self._scope, self._body = app, scope, body
         self._receive, self.send = receive, send
 
-    async def work(self, *, is_heard: bool = True, is_cut: bool = False) -> list[Message]:
-        """Pass the request to the victim; return its answer, which counts as answered.
+    async def work(self, *, is_received: bool = True, is_cut: bool = False) -> list[Message]:
+        """Pass the request to the victim, and return its answer.
 
-        If nobody will get the answer, or not all of it, the victim can see that it was not written.
+        If the client will not get all of it, the victim sees a connection without an answer.
         """
         answer: list[Message] = []
 
@@ -544,8 +552,8 @@ class _Request:
             answer.append(message)
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard and not is_cut)}
-        await self._app(scope, _replayed([body], self._receive if is_heard else _gone), keep)
+        scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received and not is_cut)}
+        await self._app(scope, _replay([body], self._receive if is_received else _gone), keep)
         return answer
 
     @property
@@ -559,12 +567,12 @@ class _Request:
         await abort(how)
 
 
-async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
+async def _inject(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
     match fault.does:
         case "lose request" | "refuse":
             await request.abort("refused" if fault.does == "refuse" else "lost")
         case "lose answer":
-            await request.work(is_heard=False)
+            await request.work(is_received=False)
             await request.abort("lost")
         case "delay request":
             await clock.sleep(value_of(fault, "seconds"))
@@ -575,19 +583,19 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
             await _answer(request, answer)
         case "answer":
             if value_of(fault, "work_done"):
-                await request.work(is_heard=False)
-            await _answer(request, made_up(*(value_of(fault, name) for name in ANSWERED)))
+                await request.work(is_received=False)
+            await _answer(request, answer_messages(*(value_of(fault, name) for name in ANSWERED)))
         case "truncate":
             await _cut(request, await request.work(is_cut=True))
         case "shorten":
             await _answer(request, _half(await request.work()))
         case "duplicate":
-            await request.work(is_heard=False)
+            await request.work(is_received=False)
             await _answer(request, await request.work())
         case "crash before" | "crash after":
             if fault.does == "crash after":
-                await request.work(is_heard=False)
-            await asyncio.sleep(0)  # noqa: TID251 - the crash is to find whoever asks waiting
+                await request.work(is_received=False)
+            await asyncio.sleep(0)  # noqa: TID251 - the caller must wait already when it crashes
             crash()
             await request.abort("lost")
         case _ as unknown_kind:
@@ -634,7 +642,7 @@ def _half(messages: list[Message]) -> list[Message]:
     ]
 
 
-async def _received(receive: Receive) -> tuple[list[Message], bytes | None]:
+async def _read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     """Return the messages of a request until its end, a cut, or more than any part reads.
 
     And its body; None if it did not arrive to its end.
@@ -651,7 +659,7 @@ async def _received(receive: Receive) -> tuple[list[Message], bytes | None]:
     return messages, body if is_whole else None
 
 
-def _replayed(messages: list[Message], rest: Receive) -> Receive:
+def _replay(messages: list[Message], rest: Receive) -> Receive:
     """Return a `receive` that gives messages again, and then the rest."""
     again = iter(messages)
 

@@ -148,7 +148,7 @@ class _Exchange(Connection):
     def _fail(self, error: httpx.TransportError) -> None:
         if not self.answered.done():
             self.answered.set_exception(error)
-            self.answered.exception()  # the caller may be cancelled, and nobody is to be told
+            self.answered.exception()  # if the caller was cancelled, else asyncio logs it
 
 
 Turn = Callable[[int], Awaitable[None]]

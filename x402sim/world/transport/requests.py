@@ -1,7 +1,7 @@
-"""The requests of a server, for those who look: its log, and the readers of its page.
+"""Records the requests of a server for its log and for the readers of its page.
 
-One record of a request serves all of them. What an entry of the journal belongs to is known from
-its context: a request and all that it causes run in one.
+One record of a request serves all of them. A request and all that it causes run in one context
+variable's scope, which says to which request an entry of the journal belongs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -18,25 +18,24 @@ from x402sim.protocol.routes import PAY
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
-"""What a service records when a client has left before its answer: that was begun, and not sent."""
+"""The events of an answer that was begun, and not sent, as its client has left."""
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
-ASKS = 256
-"""The bytes that are kept of a 402 that gives no reason: its payment id is in them."""
+MAX_402_BODY = 256
+"""The bytes that are kept of a 402 without a reason: enough for its payment id."""
 _PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
 _PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
 Headers = Sequence[tuple[bytes, bytes]]
-_current: ContextVar["LoggedRequest | None"] = ContextVar(
-    "the request that is looked at", default=None
-)
+_current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs now", default=None)
 
 
 class LoggedRequest(msgspec.Struct, gc=False):
-    """A request and its answer, as they were, and what it caused.
+    """A request, its answer, and the events that it caused.
 
-    `began` and `ended` are real time, `at_s` is the world's if it is whole. It refers to
-    what is there anyway, and to nothing that refers to it: to keep many costs little, and as few
-    objects as can be, since each is cold when a log reads it.
+    `began` and `ended` are real time; `at_s` is the world's time, and 0 unless it `is_whole`. A
+    server keeps thousands: so it holds references to objects that exist anyway, needs no garbage
+    collection (`gc=False`: no cycle refers to it), and has few objects of its own, which would be
+    out of the processor's cache when the log reads them.
     """
 
     method: str
@@ -57,27 +56,27 @@ class LoggedRequest(msgspec.Struct, gc=False):
     is_whole: bool = False
     """Whether both bodies are kept."""
     proofs: Headers = ()
-    """Those of the headers that pay, or show what was paid."""
-    seen: tuple[int, ...] = ()
+    """The headers that pay, or prove a payment."""
+    entries: tuple[int, ...] = ()
     """The numbers of the journal's entries that it caused, if it is whole."""
     read: tuple[Event, ...] = ()
-    """Those of their events that somebody reads (`Requests.tell_all`)."""
+    """Those of their events that a subscriber reads (`Requests.subscribe`)."""
 
 
 class Requests:
-    """Tells those who look of the requests of an application."""
+    """Reports the requests of an application to its subscribers."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._now = journal, clock.now
         self._on_ended = list[Callable[[LoggedRequest], object]]()
         self._on_alone = list[Callable[[Entry], object]]()
         self.readers = 0
-        """How many look at whole requests now."""
+        """How many subscribers want whole requests now."""
         self._read = frozenset[type[Event]]()
         self._wants_bodies = self._wants_payments = False
         journal.listeners.append(self._on_entry)
 
-    def tell_all(
+    def subscribe(
         self,
         ended: Callable[[LoggedRequest], object],
         alone: Callable[[Entry], object],
@@ -85,16 +84,16 @@ class Requests:
         reads: Collection[type[Event]],
         wants_bodies: bool,
     ) -> None:
-        """Report all requests as they end, and entries outside of all requests.
+        """Call `ended` with each request at its end, and `alone` with entries outside of requests.
 
-        `reads` are the kinds of events that are kept with a request.
+        `reads` are the types of events that are kept with a request.
         """
         self._on_ended.append(ended)
         self._on_alone.append(alone)
         self._read, self._wants_bodies = frozenset(reads), wants_bodies
 
-    def tell_payments(self, ended: Callable[[LoggedRequest], object]) -> None:
-        """Report whole requests: payments, and all others while there are `readers`."""
+    def subscribe_to_payments(self, ended: Callable[[LoggedRequest], object]) -> None:
+        """Call `ended` with whole requests: payments, and all others while there are `readers`."""
         self._on_ended.append(ended)
         self._wants_payments = True
 
@@ -102,7 +101,7 @@ class Requests:
         request = _current.get()
         if request is not None and not request.ended:
             if request.is_whole:
-                request.seen += (entry.seq,)
+                request.entries += (entry.seq,)
             if type(event := entry.event) in self._read:
                 request.read += (event,)
             if type(event) in _UNWRITTEN:
@@ -124,12 +123,12 @@ class Requests:
             is_payment = self._wants_payments and (bool(proofs) or settles(scope["path"]))
             is_whole = is_payment or self._wants_bodies or self.readers > 0
             if is_whole or self._on_alone:
-                return self._tell(app, scope, receive, send, is_whole, proofs)
+                return self._record(app, scope, receive, send, is_whole, proofs)
             return app(scope, receive, send)
 
         return recorded
 
-    async def _tell(
+    async def _record(
         self,
         app: ASGIApp,
         scope: Scope,
@@ -168,7 +167,7 @@ class Requests:
             elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
                 body = message.get("body", b"")
                 asks = request.status == 402 and not is_whole and b'"reason"' not in body
-                request.answered += body[: ASKS if asks else MAX_BODY]
+                request.answered += body[: MAX_402_BODY if asks else MAX_BODY]
             return send(message)
 
         token = _current.set(request)

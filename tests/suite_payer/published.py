@@ -1,0 +1,190 @@
+"""Payers that others have published, as the judge of payers starts them, and what came of each.
+
+`python -m tests.suite_payer.published [NAME...]` judges them, keeps the verdicts with the versions in
+conformance/payer/published.json, and renews the page that is made of it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.interop import programs
+from tests.interop.table import with_version
+from x402sim import PaymentAuth, Wallet
+from x402sim.clock import stopwatch
+from x402sim.judging import Verdict, judge
+from x402sim.protocol.networks import network_named
+from x402sim.report.results import Outcome
+from x402sim.suite.payer.start import Task, inherited
+from x402sim.version import VERSION
+
+FILE = Path(__file__).parents[2] / "conformance" / "payer" / "published.json"
+DEADLINE_S = 9
+CRASHES = ("kit/hostile/deep-402", "payer/control/buys")
+"""What is judged of a program once more, by a process for each start."""
+DOCUMENTS = ("payer", "kit")
+"""Whose ids are kept: what is observed is not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A client of a package in a program of tests/interop, which buys as the package's guide says."""
+
+    package: str
+    file: str
+    client: str
+    flows: str
+
+    @property
+    def version(self) -> str:
+        """The version that the lock file pins."""
+        return with_version(self.package).split()[1]
+
+    @property
+    def command(self) -> str:
+        """What starts it once, from the root of a checkout whose packages are installed."""
+        folder = "tests/interop/python"
+        python = [f"{folder}/.venv/bin/python", f"{folder}/{self.file}"]
+        words = python if self.is_python else ["node", f"tests/interop/{self.file}"]
+        return " ".join([*words, self.client])
+
+    @property
+    def words(self) -> list[str]:
+        """The same, from anywhere; installs the packages."""
+        return [*programs.command(self.file), self.client]
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is a program of Python."""
+        return self.file.endswith(".py")
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any]]:
+        """Run it behind HTTP; yield what `judge` is given."""
+        with subprocess.Popen(
+            self.words, stdout=subprocess.PIPE, text=True, env=inherited({})
+        ) as process:
+            try:
+                assert process.stdout is not None
+                url = process.stdout.readline().strip()
+                assert url.startswith("http"), f"{self.words} did not start"
+                yield {"url": url}
+            finally:
+                process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A payer of this package."""
+
+    package: str
+    what: str | Callable[[Task], str]
+    flows: str
+    command: str = ""
+
+    @property
+    def version(self) -> str:
+        """This package's version."""
+        return VERSION
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any]]:
+        """Yield what `judge` is given."""
+        yield {"what": self.what}
+
+
+_auths: dict[str, PaymentAuth] = {}
+
+
+def by_auth(task: Task) -> str:
+    """Buy with httpx and `PaymentAuth`, kept for a purchase as a program keeps it."""
+    if task.state_dir not in _auths:
+        _auths[task.state_dir] = PaymentAuth(
+            Wallet(task.private_key), max_amount=task.max_amount, max_total=task.max_amount,
+            network=network_named(task.network_name), deadline_s=DEADLINE_S,
+        )  # fmt: skip
+    elapsed, read = stopwatch(), b""
+    with (
+        httpx.Client(auth=_auths[task.state_dir], timeout=DEADLINE_S, trust_env=False) as http,
+        http.stream(task.method, task.url) as answer,
+    ):
+        answer.raise_for_status()
+        for part in answer.iter_bytes():
+            read += part
+            if elapsed() > DEADLINE_S:  # a time-out of httpx is one of a read, not of the answer
+                raise TimeoutError("an answer without end")
+    return read.decode()
+
+
+PAYERS: dict[str, Program | Own] = {
+    "httpx": Program("PyPI x402", "pay.py", "httpx", "v2"),
+    "httpx-v1": Program("PyPI x402", "pay.py", "httpx-v1", "v1"),
+    "requests": Program("PyPI x402", "pay.py", "requests", "v2"),
+    "requests-v1": Program("PyPI x402", "pay.py", "requests-v1", "v1"),
+    "@x402/fetch": Program("npm @x402/fetch", "npm_v2/pay.mjs", "fetch", "v2"),
+    "@x402/axios": Program("npm @x402/axios", "npm_v2/pay.mjs", "axios", "v2"),
+    "x402-fetch": Program("npm x402-fetch", "npm_v1/pay.mjs", "fetch", "v1"),
+    "x402-axios": Program("npm x402-axios", "npm_v1/pay.mjs", "axios", "v1"),
+    "@faremeter/fetch": Program("npm @faremeter/fetch", "npm_others/pay.mjs", "faremeter", "v1,v2"),
+    "@dexterai/x402": Program("npm @dexterai/x402", "npm_others/pay.mjs", "dexter", "v2"),
+    "mppx": Program("npm mppx", "npm_mppx/pay.mjs", "mppx", "v2"),
+    "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
+    "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
+    "PaymentAuth": Own("x402sim", by_auth, "v1,v2,steps"),
+    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v2,mcp", "x402sim pay"),
+}
+"""Each payer by its name in the page."""
+
+
+def verdict(name: str, only: str | tuple[str, ...] = ()) -> Verdict:
+    """Judge a payer in its flows."""
+    payer = PAYERS[name]
+    with payer.opened() as given:
+        return judge("payer", given.pop("what", None), flows=payer.flows, only=only, **given)
+
+
+def kept(found: Verdict) -> dict[str, dict[str, str]]:
+    """Return what is kept of a verdict: each id that was judged, with what the money did if it failed."""
+    return {
+        each.id: {"outcome": str(each.outcome), **({"actual": each.actual} if each.outcome is Outcome.FAILED and each.actual else {})}
+        for each in found.results
+        if each.outcome is not Outcome.SKIPPED and each.id.split("/")[0] in DOCUMENTS
+    }  # fmt: skip
+
+
+def known() -> dict[str, Any]:
+    """Return the kept verdicts."""
+    told: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return told
+
+
+def main() -> None:
+    for name in sys.argv[1:] or PAYERS:
+        payer, found = PAYERS[name], verdict(name)
+        print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
+        if found.outcome is Outcome.INCONCLUSIVE:
+            sys.exit(f"{name}: {found.told} {sorted({each.reason for each in found.results})}")
+        ids = kept(found)
+        if isinstance(payer, Program):  # what ends a process is seen where each start has its own
+            alone = judge("payer", payer.words, flows=payer.flows, only=CRASHES)
+            ids |= {each: it for each, it in kept(alone).items() if each.startswith(CRASHES[0])}
+        about = {
+            "package": payer.package,
+            "version": payer.version,
+            "flows": payer.flows,
+            "command": payer.command,
+        }
+        every = known() | {name: {**about, "lost": found.losses, "ids": ids}}
+        ordered = {each: every[each] for each in PAYERS if each in every}
+        FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Judge a service, a payer, or whatever else the suite judges, from Python: `judge` does it.
+
+    >>> from x402sim.judging import judge
+    >>> verdict = judge("payer", "node agent.js", flows="v2")          # doctest: +SKIP
+    >>> verdict.outcome, verdict.losses                                # doctest: +SKIP
+    (<Outcome.FAILED: 'failed'>, ['0.03 USDC'])
+
+In a notebook a `Verdict` shows itself; `verdict.frame` has a row for each id, and `verdict.plot()`
+a bar for each section. It is the judgement of `x402sim conformance`, in real time.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from x402sim.clock import Clock, stopwatch
+from x402sim.report.conformance_reports import About
+from x402sim.report.results import Result
+from x402sim.report.verdict import Verdict as Verdict
+from x402sim.suite.case import select
+from x402sim.suite.command import judged
+from x402sim.suite.options import STRICT, flags_of
+from x402sim.suite.subjects import NOT_YET, SUBJECTS, subject as subject_of
+from x402sim.suite.verdict import NotReady as NotReady
+from x402sim.text.suggest import unknown
+from x402sim.world.loop import run_anywhere
+
+__all__ = ["NotReady", "Verdict", "judge"]
+
+
+def judge(
+    subject: str,
+    what: str | Sequence[str] | Callable[..., Any] | None = None,
+    *,
+    only: str | Sequence[str] = (),
+    strict: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
+    **flags: Any,
+) -> Verdict:
+    """Judge a subject, such as "service" or "payer", and return the verdict.
+
+    `what` is what stands behind its name on the command line: the URL of a service, or the command
+    of a payer, as one text or as words; a payer may be a function of a
+    `x402sim.suite.payer.start.Task`, too. `flags` are those of `x402sim conformance SUBJECT`, with
+    underscores: `judge("service", url, world=..., patient=True)`. `only` are beginnings of ids,
+    `tell` is called with what the judgement waits for, and with its plan.
+
+    It takes as long as it says there, also in a notebook. Raises `ValueError` for what cannot be
+    meant, and `NotReady` for a subject that cannot be judged.
+    """
+    if subject in NOT_YET:
+        raise ValueError(f"{subject}: {NOT_YET[subject]}")
+    if subject not in SUBJECTS:
+        raise ValueError(unknown("subject", subject, SUBJECTS))
+    kind = subject_of(subject)
+    known = {each.name: each for each in flags_of(kind.options)}
+    for name in flags:
+        if name not in known:
+            raise ValueError(unknown(f"flag of a {subject}", name, known))
+    for name, value in flags.items():
+        if known[name].is_repeatable and isinstance(value, str):
+            flags[name] = [value]
+    prefixes = [only] if isinstance(only, str) else [*only]
+    cases = select(prefixes, kind.cases(), kind.documents)
+    options = kind.read(_words(what), flags | {STRICT.name: strict})
+    elapsed = stopwatch()
+    started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
+
+    def on_ready(judging: Any) -> None:
+        for line in judging.plan.lines:
+            tell(line)
+
+    results, done = run_anywhere(
+        partial(judged, kind, options, cases, tell=tell, on_ready=on_ready)
+    )
+    if callable(what):
+        said = {name: value for name, value in flags.items() if name != "rerun"}
+        results = [_repeating(each, subject, _name(what), said) for each in results]
+    return Verdict(
+        about=About(kind.name, options.shown, started, kind.sections),
+        results=tuple(results),
+        strict=strict,
+        done=done,
+        seconds=elapsed(),
+    )
+
+
+def _words(what: str | Sequence[str] | Callable[..., Any] | None) -> list[Any]:
+    if what is None:
+        return []
+    if callable(what):
+        return [what]
+    if isinstance(what, str):
+        return [what] if "://" in what.split(" ")[0] else shlex.split(what)
+    return [*what]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def _repeating(result: Result, subject: str, name: str, flags: dict[str, Any]) -> Result:
+    """Return a result of a function, whose line repeats it here: no command has the function."""
+    more = "".join(f", {flag}={value!r}" for flag, value in flags.items())
+    again = f"judge({subject!r}, {name}, only={result.id!r}{more})"
+    return msgspec.structs.replace(result, rerun=again)

@@ -1,0 +1,248 @@
+"""`LocalServer`: a whole world on a free local port, in a thread of this process."""
+
+import asyncio
+import inspect
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeVar
+
+import httpx
+import uvicorn
+
+from x402sim.clock import Clock
+from x402sim.journal import Journal
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.networks import Network
+from x402sim.report.page import Shown
+from x402sim.text.arguments import explained
+from x402sim.world.control.client import ControlClient, ControlError
+from x402sim.world.control.messages import Ready, Transfer
+from x402sim.world.loop import run_anywhere
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.server.listen import Listen
+from x402sim.world.server.log import Form
+from x402sim.world.server.serve import open_world, run, serve
+from x402sim.world.transport.faults import Fault
+from x402sim.world.world import World
+
+T = TypeVar("T")
+Init = TypeVar("Init", bound=Callable[..., None])
+TIMEOUT_S = 30.0
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes longer than building a world."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _with_options(init: Init) -> Init:
+    """Let the signature of an `__init__` name the options of a `World`, as its `**options`.
+
+    So `help` lists them, and one that is misspelt is named.
+    """
+    signature: Any = inspect.signature(init)
+    *own, _ = signature.parameters.values()
+    options = inspect.signature(World).parameters.values()
+    init.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return init
+
+
+@explained
+class LocalServer:
+    """A whole world on a free local port, in a thread of this process.
+
+    It serves a `World`, whose options may also be given here by name, as in
+    `LocalServer(seed=1, block_time_s=2)`: `help(x402sim.World)` has them all. `port` is the port to
+    listen on, by default a free one.
+
+    `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
+    (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
+    `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
+    give it to a payer if you advance it. With several networks, the service is on the first, and
+    the facilitator settles on all.
+    `parts` is the running world: read it only while no request is in flight.
+
+    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
+    happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
+    server refuses. In async code, `async with LocalServer() as server:` starts it, and
+    `server.control` has them as coroutines.
+    """
+
+    @_with_options
+    def __init__(self, world: World | None = None, *, port: int = 0, **options: Any) -> None:
+        self.clock = Clock()
+        self._listen = Listen(port=port)
+        self._world = World(**options) if world is None else replace(world, **options)
+        self._http: httpx.AsyncClient | None = None
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._failure: BaseException | None = None
+        self._ready_message: Ready | None = None
+        self.parts: RunningWorld | None = None
+        self.log_form: Form | None = None
+        """Where its log goes, and how; None if nowhere. Set it before the start."""
+
+    def __repr__(self) -> str:
+        return f"LocalServer({self.url})" if self._ready_message else "LocalServer(not running)"
+
+    @property
+    def url(self) -> str:
+        """The service's URL."""
+        return str(self.info.service)
+
+    @property
+    def facilitator_url(self) -> str:
+        """The facilitator's base URL."""
+        return self.info.facilitator
+
+    @property
+    def explorer_url(self) -> str:
+        """The explorer's base URL."""
+        return self.info.explorer
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain's JSON-RPC URL."""
+        return self.info.rpc
+
+    @property
+    def control_url(self) -> str:
+        """The control API's URL."""
+        return str(self.info.control)
+
+    @property
+    def network(self) -> Network:
+        """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
+        return self.parts.service.env.network if self.parts else self._world.networks[0]
+
+    @property
+    def wallets(self) -> list[Wallet]:
+        """The funded accounts."""
+        return [Wallet(account.private_key) for account in self.info.accounts]
+
+    @property
+    def info(self) -> Ready:
+        """The ready message of `serve --json`; raises `RuntimeError` if it is not running."""
+        if self._ready_message is None:
+            raise RuntimeError("not running: use `with LocalServer() as server:`, or start()")
+        return self._ready_message
+
+    def start(self) -> "LocalServer":
+        """Start serving; returns when it is ready. Raises the error that prevented the start."""
+        if self._ready_message:
+            raise RuntimeError(f"this server is running already, at {self.url}")
+        ready, self._failure = Future[Ready](), None
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="x402sim", daemon=True
+        )
+        self._thread.start()
+        self._ready_message = ready.result()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving; returns when everything is closed."""
+        if self._server and self._thread:
+            self._server.should_exit = True
+            self._thread.join()
+            self._server, self._ready_message = None, None
+            if self._failure:
+                raise self._failure
+
+    def __enter__(self) -> "LocalServer":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- what a test does to the world, and asks about it ------------------------------
+
+    def fault(self, fault: Fault) -> None:
+        """Add a fault; earlier faults have precedence."""
+        self._ask(lambda control: control.fault(fault))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward; sessions end, authorizations expire, pending payments resolve."""
+        self._ask(lambda control: control.advance(seconds))
+
+    def reset(self) -> None:
+        """Empty chain and database, restore the balances, and remove all faults.
+
+        The clock keeps its time, and the journal what happened.
+        """
+        self._ask(lambda control: control.reset())
+
+    def transfers(self, account: str = "") -> list[Transfer]:
+        """Return the transfers of the token, oldest first; with an address, those from or to it.
+
+        Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
+        """
+        return self._ask(lambda control: control.transfers(account))
+
+    def balance(self, address: str) -> int:
+        """Return what an address has of the token, in base units, as an int."""
+        return self._ask(lambda control: control.balance(address))
+
+    @property
+    def journal(self) -> Journal:
+        """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
+        return self._ask(lambda control: control.journal())
+
+    def show(self) -> Shown:
+        """Return the payments until now as lanes, for a notebook, below a link to the live page.
+
+        It is a copy in a frame: no site may show the live page in one, as it has all keys.
+        """
+        link = f'<a href="{self.control_url}/ui" target="_blank" rel="noopener">The live page</a>'
+        return Shown(self._ask(lambda control: control.page()), link)
+
+    @property
+    def control(self) -> ControlClient:
+        """The client of the control API within `async with`; raises `RuntimeError` elsewhere."""
+        if self._http is None:
+            raise RuntimeError("`control` is for `async with LocalServer() as server:`")
+        return ControlClient(self._http)
+
+    def _ask(self, ask: Callable[[ControlClient], Awaitable[T]]) -> T:
+        async def main() -> T:
+            async with self._client() as http:
+                return await ask(ControlClient(http))
+
+        try:
+            return run_anywhere(main)
+        except ControlError as wrong:
+            raise wrong.with_traceback(None) from None  # its text says it all
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.control_url, timeout=TIMEOUT_S, trust_env=False, verify=certificates()
+        )
+
+    async def __aenter__(self) -> "LocalServer":
+        await asyncio.to_thread(self.start)
+        self._http = self._client()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+        await asyncio.to_thread(self.stop)
+
+    def _run(self, ready: Future[Ready]) -> None:
+        def on_start(server: uvicorn.Server, message: Ready) -> None:
+            self._server = server
+            ready.set_result(message)
+
+        try:
+            self.parts, sock = open_world(self._world, self._listen, self.clock)
+            run(serve(self.parts, self._listen, sock, on_start, self.log_form))
+        except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
+            if ready.done():
+                self._failure = failure
+            else:
+                ready.set_exception(failure)
