@@ -27,7 +27,7 @@ JUDGED = (
     "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
 )
 JUDGED_TOO = (
-    "x402_facilitator(ways, only, strict): the cases of `x402_facilitator_case`; as x402_payer's"
+    "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer"
 )
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
