@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import httpcore  # noqa: F401 - pytester forgets what only an inner run has imported, and httpx keeps it
 import httpx
 import msgspec
 import pytest

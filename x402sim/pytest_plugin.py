@@ -28,7 +28,7 @@ JUDGED = (
     "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
 )
 JUDGED_TOO = (
-    "x402_facilitator(ways, only, strict): the cases of `x402_facilitator_case`; as x402_payer's"
+    "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer"
 )
 JUDGED_LAST = (
     "x402_server(sells, versions, only, strict): the cases of `x402_server_case`; `sells` are paths"

@@ -10,17 +10,17 @@ from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS, Answer
 from x402sim.suite.facilitator.case import (
     Demand,
-    Fault,
     Refusal,
     Row,
     Settled,
+    Violation,
     is_settled,
     only,
     refusal,
     settlement,
     settles,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Way
+from x402sim.suite.facilitator.payment import STANDARD, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
 
@@ -28,32 +28,32 @@ _ONLY_STANDARD = "its answers have another form"
 
 
 def _network(play: Play) -> str:
-    return x402.network_name(play.way.version, play.room.network)
+    return x402.network_name(play.dialect.version, play.room.network)
 
 
-def _settled_form(play: Play, seen: Settled) -> Fault | None:
+def _settled_form(play: Play, seen: Settled) -> Violation | None:
     fields = seen.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Fault(expected=f"network {wanted}", actual=seen.settled.how)
+        return Violation(expected=f"network {wanted}", actual=seen.settled.how)
     if not is_hash(fields.get("transaction"), wanted):
-        return Fault(expected="transaction, a hash", actual=seen.settled.how)
+        return Violation(expected="transaction, a hash", actual=seen.settled.how)
     return None
 
 
-def _payer(answer: Answer, seen: Settled, *, is_required: bool) -> Fault | None:
+def _payer(answer: Answer, seen: Settled, *, is_required: bool) -> Violation | None:
     payer = answer.fields.get("payer")
     mine = seen.draft.wallet.address
     if payer is None and not is_required:
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
         return None
-    return Fault(expected=f"payer {mine}", actual=answer.how)
+    return Violation(expected=f"payer {mine}", actual=answer.how)
 
 
-def _names_payer(play: Play, seen: Settled) -> Fault | None:
+def _names_payer(play: Play, seen: Settled) -> Violation | None:
     return _payer(seen.verified, seen, is_required=False) or _payer(
-        seen.settled, seen, is_required=play.way is Way.V1
+        seen.settled, seen, is_required=play.dialect is Dialect.V1
     )
 
 
@@ -74,35 +74,35 @@ async def _wrong(play: Play) -> list[Refusal]:
     ]
 
 
-def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     for each in seen:
         answer = each.verified
         if answer.status // 100 == 2 and not isinstance(answer.fields.get("isValid"), bool):
-            return Fault(
+            return Violation(
                 expected="isValid, true or false", actual=f"{each.about}: verify: {answer.how}"
             )
     return None
 
 
-def _failed_form(play: Play, seen: Sequence[Refusal]) -> Fault | None:
+def _failed_form(play: Play, seen: Sequence[Refusal]) -> Violation | None:
     for each in seen:
         answer, fields = each.settled, each.settled.fields
         if answer.status // 100 != 2 or answer.succeeded:
             continue
         is_whole = fields.get("success") is False and isinstance(fields.get("transaction"), str)
         if not is_whole or not isinstance(fields.get("network"), str):
-            return Fault(
+            return Violation(
                 expected="success, transaction (empty without one) and network",
                 actual=f"{each.about}: settle: {answer.how}",
             )
     return None
 
 
-def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     for each in seen:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
-                return Fault(
+                return Violation(
                     expected="a reason",
                     actual=f"{each.about}: {name}: {answer.how}",
                     why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
@@ -110,7 +110,7 @@ def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Fault | None:
     return None
 
 
-def _words(_: Play, seen: Sequence[Refusal]) -> Fault | None:
+def _words(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     own: dict[str, str] = {}
     for each in seen:
         for answer in (each.verified, each.settled):
@@ -118,7 +118,7 @@ def _words(_: Play, seen: Sequence[Refusal]) -> Fault | None:
                 own.setdefault(answer.reason, each.about)
     if not own:
         return None
-    return Fault(
+    return Violation(
         expected="reasons of section 9",
         actual="; ".join(f"{about}: {reason}" for reason, about in own.items()),
         why="a payer acts on the words that it knows: it may sign again where it must not",
@@ -150,14 +150,14 @@ async def _verified(play: Play) -> Verified:
     return Verified(answers, money, await settlement(play, draft))
 
 
-def _without_effect(_: Play, seen: Verified) -> Fault | None:
+def _without_effect(_: Play, seen: Verified) -> Violation | None:
     if seen.money.moved or seen.money.sent:
-        return Fault(
+        return Violation(
             expected="nothing on the chain after verify",
             actual=f"{seen.answers[-1].how}; {seen.money.told}",
         )
     if not all(each.is_valid for each in seen.answers):
-        return Fault(
+        return Violation(
             expected="isValid true, however often it is asked",
             actual="; ".join(each.how for each in seen.answers),
         )
@@ -176,15 +176,15 @@ async def _written_otherwise(play: Play) -> Settled:
     body = json.dumps(turned(json.loads(draft.content)), indent=3)
     content = body.replace('"exact"', '"\\u0065xact"').encode()
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
-    verified = await play.post(play.way.verify_path, content)
-    done = await play.post(play.way.settle_path, content)
+    verified = await play.post(play.dialect.verify_path, content)
+    done = await play.post(play.dialect.settle_path, content)
     money = await play.room.money(since, sent_before)
     return Settled(draft=draft, verified=verified, settled=done, money=money)
 
 
-def _is_paid(_: Play, seen: Settled) -> Fault | None:
+def _is_paid(_: Play, seen: Settled) -> Violation | None:
     if not seen.verified.is_valid:
-        return Fault(expected="isValid true", actual=f"verify: {seen.verified.how}")
+        return Violation(expected="isValid true", actual=f"verify: {seen.verified.how}")
     return is_settled(seen.money, seen.draft, seen.settled)
 
 

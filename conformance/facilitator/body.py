@@ -8,7 +8,7 @@ from typing import Any
 
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.case import Demand, Fault, Row, no_server_error, only
+from x402sim.suite.facilitator.case import Demand, Row, Violation, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Draft
 from x402sim.suite.facilitator.play import Play
 
@@ -121,7 +121,8 @@ def _posts(bodies: Mapping[str, Made]) -> Callable[[Play], Any]:
             it.say(f"{about}:")
             body = made(await it.draft(payer))
             answers = [
-                await it.post(path, body) for path in (it.way.verify_path, it.way.settle_path)
+                await it.post(path, body)
+                for path in (it.dialect.verify_path, it.dialect.settle_path)
             ]
             found.append(Sent(about, (answers[0], answers[1])))
             if any(not each.status for each in answers):
@@ -146,7 +147,8 @@ async def _deep(play: Play) -> list[Sent]:
     for about, body in bodies.items():
         play.say(f"{about}:")
         answers = [
-            await play.post(path, body) for path in (play.way.verify_path, play.way.settle_path)
+            await play.post(path, body)
+            for path in (play.dialect.verify_path, play.dialect.settle_path)
         ]
         found.append(Sent(about, (answers[0], answers[1])))
         if play.room.has_ended:
@@ -156,7 +158,9 @@ async def _deep(play: Play) -> list[Sent]:
 
 async def _large(play: Play) -> list[Sent]:
     body = (await play.draft()).said("requirements.description", "x" * (4 << 20)).content
-    answers = [await play.post(path, body) for path in (play.way.verify_path, play.way.settle_path)]
+    answers = [
+        await play.post(path, body) for path in (play.dialect.verify_path, play.dialect.settle_path)
+    ]
     return [Sent("a body of 4 MB", (answers[0], answers[1]))]
 
 
@@ -167,7 +171,7 @@ async def _types(play: Play) -> list[Sent]:
         headers = {"Content-Type": kind} if kind else {}
         answers = [
             await play.post(path, body, headers)
-            for path in (play.way.verify_path, play.way.settle_path)
+            for path in (play.dialect.verify_path, play.dialect.settle_path)
         ]
         found.append(Sent(f"Content-Type {kind or 'missing'}", (answers[0], answers[1])))
     return found
@@ -177,13 +181,14 @@ async def _methods(play: Play) -> list[Sent]:
     found = []
     for method in ("GET", "PUT", "DELETE", "PATCH"):
         answers = [
-            await play.ask(method, path) for path in (play.way.verify_path, play.way.settle_path)
+            await play.ask(method, path)
+            for path in (play.dialect.verify_path, play.dialect.settle_path)
         ]
         found.append(Sent(method, (answers[0], answers[1])))
     return found
 
 
-def _no_error(_: Play, seen: Sequence[Sent]) -> Fault | None:
+def _no_error(_: Play, seen: Sequence[Sent]) -> Violation | None:
     for each in seen:
         for name, answer in zip(("verify", "settle"), each.answers, strict=True):
             if fault := no_server_error(answer, f"{each.about}: {name}"):
@@ -191,12 +196,12 @@ def _no_error(_: Play, seen: Sequence[Sent]) -> Fault | None:
     return None
 
 
-def _no_success(_: Play, seen: Sequence[Sent]) -> Fault | None:
+def _no_success(_: Play, seen: Sequence[Sent]) -> Violation | None:
     for each in seen:
         verified, settled = each.answers
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
-            return Fault(
+            return Violation(
                 expected="no verdict but a refusal",
                 actual=f"{each.about}: {good.how}",
                 why="what cannot be read is no payment",
@@ -204,7 +209,7 @@ def _no_success(_: Play, seen: Sequence[Sent]) -> Fault | None:
     return None
 
 
-def _answers_or_closes(play: Play, seen: Sequence[Sent]) -> Fault | None:
+def _answers_or_closes(play: Play, seen: Sequence[Sent]) -> Violation | None:
     for each in seen:
         for answer in each.answers:
             if answer.is_server_error or (not answer.status and "within" in answer.failure):
@@ -212,7 +217,7 @@ def _answers_or_closes(play: Play, seen: Sequence[Sent]) -> Fault | None:
     return None
 
 
-def _demands(what: str, test: Callable[[Play, Any], Fault | None] = _no_error) -> list[Demand]:
+def _demands(what: str, test: Callable[[Play, Any], Violation | None] = _no_error) -> list[Demand]:
     return [
         Demand(
             title=f"{what}: no 5xx",

@@ -19,7 +19,7 @@ from x402sim.suite.facilitator.case import (
     only,
     refuses_each,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Draft, Way
+from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
 
 OTHER = Address(bytes.fromhex("11" * 20))
 _IS_WHOSE = "a signature for another token or chain is none for this one"
@@ -88,7 +88,7 @@ ROWS = [
         section="domain",
         slug="named-wrongly",
         play=refuses_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")}),
-        absent={Way.CRONOS: _NO_EXTRA},
+        absent={Dialect.CRONOS: _NO_EXTRA},
         demands=must_refuse(
             "A payment for a wrong name of the token is refused, though the requirements name it",
             texts.SIMULATE,

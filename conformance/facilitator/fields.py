@@ -23,11 +23,11 @@ from x402sim.suite.facilitator.case import (
     refuses_each,
     settles,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Draft, Way
+from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
 
 THIEF = Address(bytes.fromhex("7b" * 20))
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
-_ONE = {Way.V2: "version 2 says `exactly matches`: amount-more"}
+_ONE = {Dialect.V2: "version 2 says `exactly matches`: amount-more"}
 _CRONOS = "the dialect of Cronos has one copy of it"
 _EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": {}, "true": True}
 
@@ -45,9 +45,9 @@ def _lacks(name: str) -> dict[str, Change]:
 
 
 def _another(draft: Draft) -> tuple[str, int]:
-    """Return another network: its name in this way of asking, and its chain."""
+    """Return another network: its name in this dialect, and its chain."""
     other = BASE_SEPOLIA if draft.network == BASE else BASE
-    return x402.network_name(draft.way.version, other), other.chain_id
+    return x402.network_name(draft.dialect.version, other), other.chain_id
 
 
 def _other_network(draft: Draft) -> Draft:
@@ -99,7 +99,7 @@ ROWS = [
         section="fields",
         slug="amount-more",
         play=refuses(lambda draft: draft.signed(value=draft.auth.value + 1)),
-        absent=only([Way.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
+        absent=only([Dialect.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
         demands=must_refuse(
             "A payment of one base unit more than required is refused", texts.AMOUNT
         ),
@@ -227,11 +227,11 @@ ROWS = [
         slug="version-form",
         play=looks_at(
             {
-                "as a text": lambda draft: _version(str(draft.way.version))(draft),
+                "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
                 "not in the request": lambda draft: draft.unsaid("body.x402Version"),
                 "not in the payment": lambda draft: draft.unsaid("payment.x402Version"),
                 "another in the request": lambda draft: draft.said(
-                    "body.x402Version", 3 - draft.way.version
+                    "body.x402Version", 3 - draft.dialect.version
                 ),
             }
         ),
@@ -313,7 +313,7 @@ ROWS = [
                 ),
             }
         ),
-        absent=only([Way.V2], "only version 2 repeats the requirements in the payment"),
+        absent=only([Dialect.V2], "only version 2 repeats the requirements in the payment"),
         demands=[
             Demand(
                 title="The payer's copy of the requirements differs: what is made of it?",
@@ -360,7 +360,7 @@ ROWS = [
                 "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
             )
         ),
-        absent=only([Way.V2], "extensions are of version 2"),
+        absent=only([Dialect.V2], "extensions are of version 2"),
         demands=[
             Demand(
                 title="An extension that nobody knows does not stop a payment",

@@ -3,8 +3,8 @@
 import asyncio
 
 from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Fault, Row, only
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.case import Demand, Row, Violation, only
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, Floor
 from x402sim.suite.facilitator.truth import (
@@ -73,7 +73,7 @@ async def _after_refusals(play: Play) -> Seen:
     return await seen(play, *[(each, await play.settle(each)) for each in drafts])
 
 
-def _late_ones(play: Play, told: Seen) -> Fault | None:
+def _late_ones(play: Play, told: Seen) -> Violation | None:
     last = Seen(pairs=told.pairs[-AFTER:], money=told.money)
     return everything_settles(play, last)
 
@@ -122,7 +122,8 @@ ROWS = [
         play=_sixty,
         floor=ROUGH,
         absent=only(
-            [Way.V2], "the relayer is the same in every way: eight are asked at once in each"
+            [Dialect.V2],
+            "the relayer is the same in every dialect: eight are asked at once in each",
         ),
         demands=[
             success_is_this_transfer("Sixty settlements at once: what is said is what happened"),

@@ -10,7 +10,7 @@ from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS
-from x402sim.suite.facilitator.case import Demand, Fault, Row, only
+from x402sim.suite.facilitator.case import Demand, Row, Violation, only
 from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on
 from x402sim.suite.facilitator.payment import STANDARD
 from x402sim.suite.facilitator.play import Play
@@ -56,11 +56,11 @@ def _verified(twist: Twist) -> Plays:
     return play_it
 
 
-def _fails_closed(_: Play, told: Seen) -> Fault | None:
+def _fails_closed(_: Play, told: Seen) -> Violation | None:
     answer = told.verified
     if answer is None or not answer.is_valid:
         return None
-    return Fault(
+    return Violation(
         expected="no isValid true of a payment whose balance nobody could look at",
         actual=f"verify: {answer.how}",
         why="a shop serves on it, and the payer has nothing",
@@ -98,10 +98,10 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
     return play_it
 
 
-def _bounded(_: Play, told: Seen) -> Fault | None:
+def _bounded(_: Play, told: Seen) -> Violation | None:
     for answer in told.said:
         if not answer.status or answer.seconds > BOUND_S:
-            return Fault(
+            return Violation(
                 expected=f"an answer within {BOUND_S:g} s",
                 actual=answer.how,
                 why="its caller gives up earlier, and asks again or refuses who has paid",
@@ -119,11 +119,11 @@ _BOUND = Demand(
 )
 
 
-def _late_is_found(_: Play, told: Seen) -> Fault | None:
+def _late_is_found(_: Play, told: Seen) -> Violation | None:
     answer = told.said[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
-    return Fault(
+    return Violation(
         expected="success, or pending by its hash",
         actual=told.told,
         why="the payment is made, and refused",
@@ -199,10 +199,10 @@ async def _not_mined(play: Play) -> Seen:
     return replace(told, early=early)
 
 
-def _pending_is_said(_: Play, told: Seen) -> Fault | None:
+def _pending_is_said(_: Play, told: Seen) -> Violation | None:
     answer = told.said[0]
     if not answer.status:
-        return Fault(
+        return Violation(
             expected="an answer, with the hash of what it has sent",
             actual=answer.how,
             why="nobody can find out whether the payment was made",
@@ -211,7 +211,7 @@ def _pending_is_said(_: Play, told: Seen) -> Fault | None:
     is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
     if answer.transaction in sent and not is_failed:  # a word of its own may mean that it waits
         return None
-    return Fault(
+    return Violation(
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
         why="a server that takes it for a failure asks for another payment: the payer pays twice",
@@ -269,7 +269,7 @@ async def _reverted(play: Play) -> Seen:
     return await seen(play, (draft, answer))
 
 
-def _reverted_is_no_success(play: Play, told: Seen) -> Fault | None:
+def _reverted_is_no_success(play: Play, told: Seen) -> Violation | None:
     if not told.money.reverted:
         raise Inconclusive("no transaction of the relayer reverted")
     return must_not_settle(play, told)

@@ -2,13 +2,13 @@
 
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
-from x402sim.suite.facilitator.payment import RESOURCE, Draft, Way
+from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
 
 LONG = "A report about the weather of tomorrow, hour by hour. " * 40
 
 
 def _described(draft: Draft) -> Draft:
-    if draft.way is Way.V2:
+    if draft.dialect is Dialect.V2:
         return draft.said("payment.resource", {"url": RESOURCE, "description": LONG})
     return draft.said("requirements.description", LONG)
 

@@ -6,8 +6,8 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.case import Demand, Fault, Row, no_server_error, only
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.case import Demand, Row, Violation, no_server_error, only
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.verdict import Inconclusive
 
@@ -15,7 +15,7 @@ _LIST = "/discovery/resources"
 
 
 async def _supported(play: Play) -> Answer:
-    return await play.get(play.way.supported_path)
+    return await play.get(play.dialect.supported_path)
 
 
 def _kinds(answer: Answer) -> list[dict[str, object]]:
@@ -23,8 +23,8 @@ def _kinds(answer: Answer) -> list[dict[str, object]]:
     return [each for each in kinds if isinstance(each, dict)] if isinstance(kinds, list) else []
 
 
-def _lists_it(play: Play, seen: Answer) -> Fault | None:
-    version = play.way.version
+def _lists_it(play: Play, seen: Answer) -> Violation | None:
+    version = play.dialect.version
     wanted = {
         "x402Version": version,
         "scheme": x402.SCHEME,
@@ -32,19 +32,19 @@ def _lists_it(play: Play, seen: Answer) -> Fault | None:
     }
     if any(wanted.items() <= each.items() for each in _kinds(seen)):
         return None
-    return Fault(
+    return Violation(
         expected=f"a kind with {wanted}",
         actual=seen.how,
         why="a shop that looks there finds nothing that it settles, and does not sell",
     )
 
 
-def _has_fields(_: Play, seen: Answer) -> Fault | None:
+def _has_fields(_: Play, seen: Answer) -> Violation | None:
     wanted = {"kinds": list, "extensions": list, "signers": dict}
     lacks = [name for name, kind in wanted.items() if not isinstance(seen.fields.get(name), kind)]
     if not lacks:
         return None
-    return Fault(
+    return Violation(
         expected="kinds, extensions and signers", actual=f"without {', '.join(lacks)}: {seen.how}"
     )
 
@@ -60,7 +60,7 @@ async def _signers(play: Play) -> tuple[Answer, Address]:
     raise Inconclusive(f"a good payment sent nothing: {settled.how}")
 
 
-def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Fault | None:
+def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Violation | None:
     listed, sender = seen
     signers = listed.fields.get("signers")
     named = signers.items() if isinstance(signers, dict) else ()
@@ -72,7 +72,7 @@ def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Fault | None:
     ]
     if to_hex(sender) in mine:
         return None
-    return Fault(
+    return Violation(
         expected=f"{checksum(sender)}, which sends its transactions, among its signers",
         actual=listed.how,
     )
@@ -82,7 +82,7 @@ def _lists_nothing_else(play: Play, seen: Answer) -> str:
     others = [
         f"{each.get('scheme')} on {each.get('network')} (version {each.get('x402Version')})"
         for each in _kinds(seen)
-        if each.get("network") != x402.network_name(play.way.version, play.room.network)
+        if each.get("network") != x402.network_name(play.dialect.version, play.room.network)
         or each.get("scheme") != x402.SCHEME
     ]
     return f"beside it: {', '.join(others) or 'nothing'}"
@@ -102,23 +102,23 @@ async def _listed(play: Play) -> list[tuple[str, Answer]]:
     return [(query, await play.get(_LIST + query)) for query in (*asked, *odd)]
 
 
-def _is_listed(_: Play, seen: Sequence[tuple[str, Answer]]) -> Fault | str | None:
+def _is_listed(_: Play, seen: Sequence[tuple[str, Answer]]) -> Violation | str | None:
     if seen[0][1].status == 404:
         return "it has no /discovery/resources"
     for query, answer in seen[:4]:
         page = answer.fields.get("pagination")
         items = answer.fields.get("items")
         if answer.status != 200 or not isinstance(items, list) or not isinstance(page, dict):
-            return Fault(
+            return Violation(
                 expected="200 with x402Version, items and pagination",
                 actual=f"{query or 'without a query'}: {answer.how}",
             )
         if "limit=1" in query and "100" not in query and len(items) > 1:
-            return Fault(expected="one item, as limit=1 says", actual=f"{query}: {answer.how}")
+            return Violation(expected="one item, as limit=1 says", actual=f"{query}: {answer.how}")
     return None
 
 
-def _odd_is_no_error(_: Play, seen: Sequence[tuple[str, Answer]]) -> Fault | None:
+def _odd_is_no_error(_: Play, seen: Sequence[tuple[str, Answer]]) -> Violation | None:
     for query, answer in seen:
         if fault := no_server_error(answer, query):
             return fault
@@ -150,7 +150,7 @@ ROWS = [
         slug="fields",
         play=_supported,
         asks_only=True,
-        absent=only([Way.V2], "only version 2 has extensions and signers"),
+        absent=only([Dialect.V2], "only version 2 has extensions and signers"),
         demands=[
             Demand(
                 title="/supported has kinds, extensions and signers",
@@ -163,7 +163,7 @@ ROWS = [
         section="supported",
         slug="signers",
         play=_signers,
-        absent=only([Way.V2], "only version 2 has signers"),
+        absent=only([Dialect.V2], "only version 2 has signers"),
         demands=[
             Demand(
                 title="The account that sends its transactions is among its signers",
@@ -177,7 +177,7 @@ ROWS = [
         slug="discovery",
         play=_listed,
         asks_only=True,
-        absent=only([Way.V2], "both versions have the same list"),
+        absent=only([Dialect.V2], "both versions have the same list"),
         demands=[
             Demand(
                 title="Resources are listed in pages, where there is a list",

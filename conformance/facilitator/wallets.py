@@ -11,7 +11,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Fault, Row
+from x402sim.suite.facilitator.case import Demand, Row, Violation
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.truth import (
@@ -117,12 +117,12 @@ async def _delegated_elsewhere(play: Play) -> Seen:
 # --- what is demanded ------------------------------------------------------------------------
 
 
-def _agrees(_: Play, told: Seen) -> Fault | None:
+def _agrees(_: Play, told: Seen) -> Violation | None:
     ((draft, answer),) = told.pairs
     verified = told.verified
     if verified is None or not verified.is_valid or told.moved(draft):
         return None
-    return Fault(
+    return Violation(
         expected="what verify calls valid settles",
         actual=f"verify: {verified.how}; settle: {answer.how}; {told.money.told}",
         why="a shop serves on it, and is not paid",

@@ -14,10 +14,10 @@ export function paying(open) {
   if (file) return once(open, JSON.parse(readFileSync(file, "utf8")));
   const clients = new Map();
   const server = createServer(async (request, answer) => {
-    let body = "";
-    for await (const part of request) body += part;
-    const task = JSON.parse(body);
     try {
+      let body = "";
+      for await (const part of request) body += part;
+      const task = JSON.parse(body);
       if (!clients.has(task.state_dir)) clients.set(task.state_dir, await open(task));
       const { status, text } = await clients.get(task.state_dir)(task);
       answer.writeHead(status >= 200 && status < 300 ? 200 : 500).end(text);
@@ -25,6 +25,7 @@ export function paying(open) {
       answer.writeHead(500).end(String(error));
     }
   });
+  process.on("unhandledRejection", (error) => console.error(String(error))); // of a start that nobody waits for
   server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
 }
 

@@ -7,7 +7,7 @@ from tests.suite_facilitator.mutant import Facilitator
 from x402sim.report.results import CaseResult
 from x402sim.suite.facilitator.case import FacilitatorCase
 from x402sim.suite.facilitator.judge import Judge
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.start import App, Given
 from x402sim.suite.facilitator.subject import all_cases
 
@@ -30,13 +30,15 @@ def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
 def judged(
     facilitator: App,
     cases: Iterable[FacilitatorCase],
-    ways: Iterable[Way] = (Way.V1, Way.V2),
+    dialects: Iterable[Dialect] = (Dialect.V1, Dialect.V2),
     patience_s: float = 15,
 ) -> dict[str, CaseResult]:
     """Play these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(facilitator=facilitator, ways=tuple(ways), patience_s=patience_s, jobs=2)
+        judge = Judge(
+            facilitator=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2
+        )
         try:
             found = judge.run(list(cases), lambda check_id: None)
             return {case.id: result async for case, result in found}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.suite_facilitator.published import PUBLISHED, kept
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.subject import SECTIONS, all_cases, rows
 
 FILE = Path(__file__).parents[2] / "conformance" / "facilitators.md"
@@ -78,16 +78,16 @@ def _right(each: dict[str, Any]) -> str:
 def _table() -> Iterator[str]:
     for section, title in SECTIONS.items():
         yield from ("", f"## {section}: {title}", "")
-        yield f"| row | {' | '.join(Way)} | demands |"
-        yield f"| --- |{' --- |' * len(Way)} --- |"
+        yield f"| row | {' | '.join(Dialect)} | demands |"
+        yield f"| --- |{' --- |' * len(Dialect)} --- |"
         reasons: dict[str, int] = {}
         for row in (each for each in rows() if each.section == section):
             cells = []
-            for way in Way:
-                if why := row.absent.get(way):
+            for dialect in Dialect:
+                if why := row.absent.get(dialect):
                     cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
                     continue
-                mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{way}"]
+                mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{dialect}"]
                 cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
             demands = "<br>".join(each.title for each in row.demands)
             yield f"| {row.slug} | {' | '.join(cells)} | {demands} |"
@@ -100,13 +100,13 @@ def _verdicts() -> Iterator[str]:
     yield from ("", "## The published ones", "")
     yield from textwrap.wrap(
         "Judged by `python -m tests.suite_facilitator.published`, each as the example of its "
-        "repository serves it (the programs are in `tests/interop`), in the ways in which its good "
+        "repository serves it (the programs are in `tests/interop`), in the dialects in which its good "
         "payment settles. A difference is a failed MUST, or a failed SHOULD in short. x402-rs is no "
         "package of PyPI, npm or Debian, and is not judged.",
         100,
     )
     yield ""
-    yield "| facilitator | version | ways | passed | MUST failed | SHOULD failed | observed | inconclusive | one of its transfers |"
+    yield "| facilitator | version | dialects | passed | MUST failed | SHOULD failed | observed | inconclusive | one of its transfers |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for name in PUBLISHED:
         if (it := kept().get(name)) is None:
@@ -114,7 +114,7 @@ def _verdicts() -> Iterator[str]:
         counts, failed = it["counts"], it["failed"]
         musts = sum(each["level"] == "MUST" for each in failed)
         yield (
-            f"| {it['about']} | {it['version']}, {it['day']} | {', '.join(it['ways'])} "
+            f"| {it['about']} | {it['version']}, {it['day']} | {', '.join(it['dialects'])} "
             f"| {counts.get('passed', 0)} | {musts} | {len(failed) - musts} "
             f"| {counts.get('observed', 0)} | {counts.get('inconclusive', 0)} "
             f"| `{it['transaction']}` |"
@@ -153,9 +153,9 @@ def page() -> str:
         "# What facilitators are judged by",
         "",
         "Made by `python -m tests.suite_facilitator.page`. How to judge one is in the guide, *Judge your",
-        "facilitator*. A cell is a play in one way of asking: its demands, by the document of their ids",
+        "facilitator*. A cell is a play in one dialect: its demands, by the document of their ids",
         "(`facilitator`: a public text says it or it follows; `kit`: ours; `silent`: observed), each",
-        "`DOCUMENT/SECTION/ROW-WAY`.",
+        "`DOCUMENT/SECTION/ROW-DIALECT`.",
         "",
         f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
         *_table(),

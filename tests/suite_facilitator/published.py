@@ -21,7 +21,7 @@ from tests.npm import packages
 from x402sim.rng import Rng
 from x402sim.suite.facilitator.case import settlement
 from x402sim.suite.facilitator.judge import Judge
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN
 from x402sim.suite.facilitator.start import Command
@@ -38,7 +38,7 @@ class Published:
     about: str
     program: str | Sequence[str]
     version: Callable[[], str]
-    ways: tuple[Way, ...]
+    dialects: tuple[Dialect, ...]
 
     def command(self) -> list[str]:
         """Return the command, its packages installed if need be."""
@@ -66,25 +66,25 @@ PUBLISHED = {
         "the official one in Python, behind FastAPI",
         "facilitator.py",
         _of_pypi("x402"),
-        (Way.V2,),
+        (Dialect.V2,),
     ),
     "npm": Published(
         "the official one for Node, behind express",
         "npm_v2/facilitator.mjs",
         _of_npm("npm_v2", "@x402/evm"),
-        (Way.V2,),
+        (Dialect.V2,),
     ),
     "npm-v1": Published(
         "the first official one for Node, behind express",
         "npm_v1/facilitator.mjs",
         _of_npm("npm_v1", "x402"),
-        (Way.V1,),
+        (Dialect.V1,),
     ),
     "ours": Published(
         "ours, `x402sim facilitator`",
         (sys.executable, "-m", "x402sim", "facilitator"),
         lambda: f"x402sim {version('x402sim')}",
-        (Way.V1, Way.V2, Way.CRONOS),
+        (Dialect.V1, Dialect.V2, Dialect.CRONOS),
     ),
 }
 
@@ -95,7 +95,7 @@ def judgement(name: str, *options: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         words = ["conformance", "facilitator", "--start", shlex.join(it.command())]
-        words += ["--ways", ",".join(it.ways), "--json-file", str(file), *options]
+        words += ["--dialects", ",".join(it.dialects), "--json-file", str(file), *options]
         done = subprocess.run(
             [sys.executable, "-m", "x402sim", *words],
             capture_output=True,
@@ -112,11 +112,11 @@ def transaction(name: str) -> str:
     it = PUBLISHED[name]
 
     async def main() -> str:
-        judge = Judge(facilitator=Command(tuple(it.command())), ways=it.ways)
+        judge = Judge(facilitator=Command(tuple(it.command())), dialects=it.dialects)
         try:
             room = await judge.room(PLAIN)
             play = await Play(
-                room=room, way=it.ways[-1], rng=Rng(0), name="a good payment", patience_s=30
+                room=room, dialect=it.dialects[-1], rng=Rng(0), name="a good payment", patience_s=30
             ).begin()
             seen = await settlement(play, await play.draft())
             assert seen.settled.transaction in {each.tx_hash for each in seen.money.moved}
@@ -142,7 +142,7 @@ def summary(name: str, report: dict[str, Any], tx_hash: str) -> dict[str, Any]:
     return {
         "about": it.about,
         "version": it.version(),
-        "ways": [*it.ways],
+        "dialects": [*it.dialects],
         "day": report["started"][:10],
         "transaction": tx_hash,
         "counts": counts,

@@ -20,7 +20,7 @@ from x402sim.cli import app
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.facilitator.judge import Judge
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.start import FIRST_PORT, LAST_PORT, Given, free_port
 from x402sim.suite.facilitator.subject import all_cases, rows
 
@@ -67,7 +67,7 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
-    assert len(found) == 18 + 3  # two rows of three demands, and the control, in three ways
+    assert len(found) == 18 + 3  # two rows of three demands, and the control, in three dialects
     assert set(found.values()) == {"passed"}
 
 
@@ -111,7 +111,7 @@ def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
         ([], "give the command that starts it"),
         (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "gets RPC_URL"),
         (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
-        (["--start", OURS, "--ways", "v3"], "ways are v1, v2, cronos"),
+        (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, cronos"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_what_to_do(args: list[str], told: str) -> None:
@@ -124,7 +124,7 @@ def test_without_a_chain_http_is_judged_and_the_rest_is_skipped(tmp_path: Path) 
     file = tmp_path / "report.json"
     only = "facilitator/body/no-json,facilitator/fields/payee-v2,facilitator/supported/fields"
     with LocalServer(network="base-sepolia", has_service=False) as server:
-        asked = ("--only", only, "--ways", "v2", "--json-file", str(file))
+        asked = ("--only", only, "--dialects", "v2", "--json-file", str(file))
         done = conformance(server.facilitator_url, *asked)
         wrong = conformance(server.facilitator_url + "/discovery")
     found = {each["id"]: each for each in json.loads(file.read_text())["results"]}
@@ -145,7 +145,7 @@ def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
     jams = mutant(["jams"])
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(facilitator=jams, ways=(Way.V2,), jobs=1, patience_s=3)
+        judge = Judge(facilitator=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
         try:
             found = judge.run(cases(ids), lambda check_id: None)
             return {case.id: result async for case, result in found}
@@ -177,9 +177,9 @@ def test_ports_are_none_that_others_are_given() -> None:
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     told = {case.played_as for case in all_cases()}
     for row in rows():
-        for way in Way:
-            name = f"{row.section}/{row.slug}-{way}"
-            assert (name in told) != bool(row.absent.get(way)), name
+        for dialect in Dialect:
+            name = f"{row.section}/{row.slug}-{dialect}"
+            assert (name in told) != bool(row.absent.get(dialect)), name
 
 
 def test_each_play_has_a_must_or_is_followed_by_one() -> None:
@@ -197,11 +197,11 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_facilitator.judging import mutant
 
-        @pytest.mark.x402_facilitator(ways="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
         def test_honest(x402_facilitator_case):
             x402_facilitator_case(mutant().make)
 
-        @pytest.mark.x402_facilitator(ways="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
+        @pytest.mark.x402_facilitator(dialects="v2", only="facilitator/fields/payee-v2,facilitator/window/early")
         def test_defective(x402_facilitator_case):
             x402_facilitator_case(mutant(["any payee"]).make)
         """
@@ -227,7 +227,9 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     file = tmp_path / "refuses.md"
     only = "facilitator/control/settles-v2,facilitator/fields/payee-v2"
     command = f"{sys.executable} -m tests.suite_facilitator.mutant 'any payee'"
-    done = conformance("--start", command, "--only", only, "--ways", "v2", "--markdown", str(file))
+    done = conformance(
+        "--start", command, "--only", only, "--dialects", "v2", "--markdown", str(file)
+    )
     assert done.exit_code == 1, done.output
     told = file.read_text(encoding="utf-8")
     assert "it moves money by a payment that it must refuse" in told

@@ -7,7 +7,7 @@ from tests.evm import find
 from tests.suite_facilitator.judging import cases, judged, mutant
 from tests.suite_facilitator.mutant import LENIENT
 from x402sim.report.results import Outcome
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.subject import SECTIONS, all_cases
 
 DEFECTS = {
@@ -130,13 +130,13 @@ def test_an_honest_one_is_left_alone(habits: frozenset[str]) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("habits", HONEST, ids=lambda habits: ", ".join(sorted(habits)))
-@pytest.mark.parametrize("way", [Way.V1, Way.V2])
-def test_an_honest_one_passes_everything(habits: frozenset[str], way: Way) -> None:
-    mine = [case for case in all_cases() if case.way is way]
-    found = judged(mutant(habits=habits), mine, [way])
+@pytest.mark.parametrize("dialect", [Dialect.V1, Dialect.V2])
+def test_an_honest_one_passes_everything(habits: frozenset[str], dialect: Dialect) -> None:
+    mine = [case for case in all_cases() if case.dialect is dialect]
+    found = judged(mutant(habits=habits), mine, [dialect])
     failed = {name for name, result in found.items() if result.outcome is Outcome.FAILED}
     # the public clients read no refusal that is not a 200: a SHOULD, and legal
-    legal = {f"kit/answer/refused-status-{way}"} if "answers 400" in habits else set()
+    legal = {f"kit/answer/refused-status-{dialect}"} if "answers 400" in habits else set()
     assert failed - legal == set()
     assert len(found) > 250
 

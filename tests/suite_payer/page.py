@@ -47,7 +47,7 @@ def published() -> list[str]:
         "so that what a package remembers is remembered. Each failure happened twice. Whoever calls a client that pays has",
         "to repeat a call that failed: the failures of `lost` are what a second call of the same client does.",
         "",
-        "| payer | package | flows | MUST failed of | SHOULD failed of | lost |",
+        "| payer | package | flows | failed, of a public text | failed, of ours | lost |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, payer in told.items():

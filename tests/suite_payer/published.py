@@ -138,7 +138,7 @@ PAYERS: dict[str, Program | Own] = {
     "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
     "PaymentAuth": Own("x402sim", by_auth, "v1,v2,steps"),
-    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v2,mcp", "x402sim pay"),
+    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v2", "x402sim pay"),
 }
 """Each payer by its name in the page."""
 

@@ -14,12 +14,15 @@ async function faremeter({ private_key, max_amount_base_units }) {
   return withFetch(wrap(fetch, { handlers: [exact.createPaymentHandler(wallet)], payerChooser: affordable(max_amount_base_units) }));
 }
 
-const dexter = ({ private_key, rpc_url, network, max_amount_base_units }) =>
+// It asks before it signs: the task's network and token are looked at there.
+const dexter = ({ private_key, rpc_url, network, asset, max_amount_base_units }) =>
   withFetch(
     wrapFetch(fetch, {
       evmPrivateKey: private_key,
       rpcUrls: { [network]: rpc_url },
       maxAmountAtomic: max_amount_base_units,
+      onPaymentRequired: (offer) =>
+        offer.scheme === "exact" && offer.network === network && offer.asset.toLowerCase() === asset.toLowerCase(),
     }),
   );
 

@@ -13,8 +13,21 @@ const wallet = (task) =>
     transport: http(task.rpc_url),
     chain: baseSepolia,
   });
+// The choice among offers is what these packages let a caller bound: the task's network, token and cap.
+const fitting = (task) => (offers) => {
+  const cap = BigInt(task.max_amount_base_units);
+  const fits = ({ scheme, network, asset, maxAmountRequired }) =>
+    scheme === "exact" &&
+    network === task.network_name &&
+    asset.toLowerCase() === task.asset.toLowerCase() &&
+    BigInt(maxAmountRequired) <= cap;
+  const found = offers.find(fits);
+  if (!found) throw new Error("no offer fits the task");
+  return found;
+};
 const clients = {
-  fetch: (task) => withFetch(wrapFetchWithPayment(fetch, wallet(task), BigInt(task.max_amount_base_units))),
-  axios: (task) => withAxios(withPaymentInterceptor(axios.create(), wallet(task))),
+  fetch: (task) =>
+    withFetch(wrapFetchWithPayment(fetch, wallet(task), BigInt(task.max_amount_base_units), fitting(task))),
+  axios: (task) => withAxios(withPaymentInterceptor(axios.create(), wallet(task), fitting(task))),
 };
 paying(clients[process.argv[2]]);

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.protocol.messages import decoded
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.redact import redacted
 from x402sim.text.printable import printable
 
@@ -41,7 +41,7 @@ class Answer:
     `json` is None for a body that is no JSON. `sent` is what was asked, for a report.
     """
 
-    way: Way
+    dialect: Dialect
     path: str
     sent: str
     status: int = 0
@@ -65,14 +65,14 @@ class Answer:
         """Whether it says that a payment was settled: a 2xx that says so."""
         if self.status // 100 != 2:
             return False
-        if self.way is Way.CRONOS:
+        if self.dialect is Dialect.CRONOS:
             return self.fields.get("event") == "payment.settled"
         return self.fields.get("success") is True
 
     @property
     def transaction(self) -> str:
         """The hash that it names, in small letters; empty without one."""
-        found = self.fields.get("txHash" if self.way is Way.CRONOS else "transaction")
+        found = self.fields.get("txHash" if self.dialect is Dialect.CRONOS else "transaction")
         return found.lower() if isinstance(found, str) else ""
 
     @property
@@ -86,7 +86,7 @@ class Answer:
     @property
     def is_pending(self) -> bool:
         """Whether it says that a payment may still be settled."""
-        return "pending" in self.reason or (self.way is Way.CRONOS and self.status == 504)
+        return "pending" in self.reason or (self.dialect is Dialect.CRONOS and self.status == 504)
 
     @property
     def is_server_error(self) -> bool:

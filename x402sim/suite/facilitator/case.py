@@ -1,6 +1,6 @@
 """How cases of a facilitator are declared: what is played, and what is demanded of it.
 
-One row is played once for each way of asking; every demand on it has an id of its own. A way in
+One row is played once for each dialect; every demand on it has an id of its own. A dialect in
 which it cannot be played has a reason instead of an id, so that the table has no empty cell.
 """
 
@@ -14,7 +14,7 @@ from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.payment import Draft, Way
+from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
 
@@ -27,7 +27,7 @@ DOCUMENTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Violation:
     """What a facilitator did against a demand, and what that costs."""
 
     expected: str
@@ -36,7 +36,7 @@ class Fault:
     why: str = ""
 
 
-Found = Fault | str | None
+Found = Violation | str | None
 """What is wrong; or what was observed, in words; or nothing is wrong."""
 
 
@@ -72,13 +72,13 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FacilitatorCase:
-    """One id: a demand on what a facilitator did in a play, in one way of asking."""
+    """One id: a demand on what a facilitator did in a play, in one dialect."""
 
     id: str
     level: Level
     ground: Ground
     title: str
-    way: Way
+    dialect: Dialect
     play: Callable[[Play], Awaitable[Any]]
     test: Callable[[Play, Any], Found]
     played_as: str
@@ -103,30 +103,30 @@ class FacilitatorCase:
     @property
     def controls(self) -> tuple[str, ...]:
         """The control without which its pass proves nothing."""
-        return () if self.is_control else (control_of(self.way),)
+        return () if self.is_control else (control_of(self.dialect),)
 
 
-def control_of(way: Way) -> str:
-    """Return the id of the control of a way of asking."""
-    return f"facilitator/control/settles-{way}"
+def control_of(dialect: Dialect) -> str:
+    """Return the id of the control of a dialect."""
+    return f"facilitator/control/settles-{dialect}"
 
 
-EVERY = tuple(Way)
+EVERY = tuple(Dialect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of the table: what is played in several ways of asking, and what is demanded of it.
+    """A row of the table: what is played in several dialects, and what is demanded of it.
 
     section, slug
-        They make the id: DOCUMENT/section/slug[-suffix]-way.
+        They make the id: DOCUMENT/section/slug[-suffix]-dialect.
     play
         What is done: asks the facilitator, turns the chain, and returns what the demands look at.
         An `Inconclusive` that it raises says why nothing can be told.
     floor
         The kind of room that it is played in.
     absent
-        A reason for each way in which it is not played.
+        A reason for each dialect in which it is not played.
     waits_s
         Seconds in which it does nothing but wait; such plays run beside the others.
     asks_only
@@ -138,7 +138,7 @@ class Row:
     play: Callable[[Play], Awaitable[Any]]
     demands: Sequence[Demand]
     floor: Floor = PLAIN
-    absent: Mapping[Way, str] = field(default_factory=dict)
+    absent: Mapping[Dialect, str] = field(default_factory=dict)
     waits_s: float = 0
     is_control: bool = False
     asks_only: bool = False
@@ -150,22 +150,22 @@ class Row:
         return [] if musts else [_NEXT]
 
     def cases(self) -> Iterator[FacilitatorCase]:
-        """Yield a case for each demand and way."""
-        for way in EVERY:
-            if way in self.absent:
+        """Yield a case for each demand and dialect."""
+        for dialect in EVERY:
+            if dialect in self.absent:
                 continue
             for demand in (*self.demands, *self._next):
                 kind = demand.ground.kind
-                slug = "-".join(filter(None, (self.slug, demand.suffix, way)))
+                slug = "-".join(filter(None, (self.slug, demand.suffix, dialect)))
                 yield FacilitatorCase(
                     id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
                     level=demand.level or LEVELS[kind],
                     ground=demand.ground,
                     title=demand.title,
-                    way=way,
+                    dialect=dialect,
                     play=self.play,
                     test=demand.test,
-                    played_as=f"{self.section}/{self.slug}-{way}",
+                    played_as=f"{self.section}/{self.slug}-{dialect}",
                     floor=self.floor,
                     is_control=self.is_control and not demand.suffix,
                     waits_s=self.waits_s,
@@ -188,9 +188,9 @@ _NEXT = Demand(
 """Is broken where the good payment fails that the judge makes after a play."""
 
 
-def only(ways: Sequence[Way], reason: str) -> dict[Way, str]:
-    """Return the reason for every way but these."""
-    return {way: reason for way in EVERY if way not in ways}
+def only(dialects: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
+    """Return the reason for every dialect but these."""
+    return {dialect: reason for dialect in EVERY if dialect not in dialects}
 
 
 def table(rows: Sequence[Row]) -> list[FacilitatorCase]:
@@ -215,16 +215,16 @@ def transfers_of(money: Money, draft: Draft) -> int:
     )
 
 
-def is_settled(money: Money, draft: Draft, answer: Answer) -> Fault | None:
+def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     """Tell whether an answer says success, and this payment moved once, by the hash it names."""
     wanted = "success, and this transfer on the chain, once, by the hash that is named"
     actual = f"{answer.how}; {money.told}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
-        return Fault(expected=wanted, actual=actual)
+        return Violation(expected=wanted, actual=actual)
     hashes = {each.tx_hash for each in money.moved}
     if moved != 1 or len(money.moved) != 1 or answer.transaction not in hashes:
-        return Fault(expected=wanted, actual=actual)
+        return Violation(expected=wanted, actual=actual)
     return None
 
 
@@ -257,7 +257,9 @@ Refusals = Refusal | Sequence[Refusal]
 """What a play of payments that must be refused returns: of one, or of several."""
 
 
-def _of_each(test: Callable[[Play, Refusal], Fault | None]) -> Callable[[Play, Refusals], Found]:
+def _of_each(
+    test: Callable[[Play, Refusal], Violation | None],
+) -> Callable[[Play, Refusals], Found]:
     """Return the test of every payment of a play: the first that fails it is told."""
 
     def of_each(play: Play, seen: Refusals) -> Found:
@@ -270,22 +272,22 @@ def _of_each(test: Callable[[Play, Refusal], Fault | None]) -> Callable[[Play, R
     return of_each
 
 
-def _refused(play: Play, seen: Refusal) -> Fault | None:
+def _refused(play: Play, seen: Refusal) -> Violation | None:
     if seen.money.moved:
         base = sum(each.amount_base for each in seen.money.moved)
-        return Fault(
+        return Violation(
             expected="no transfer",
             actual=f"settle: {seen.settled.how}; {seen.money.told}",
             loss=tokens(play, base, "moved against the payment's or the shop's will"),
         )
     if seen.settled.succeeded:
-        return Fault(
+        return Violation(
             expected="no success of settle",
             actual=f"settle: {seen.settled.how}; {seen.money.told}",
             loss=tokens(play, seen.draft.auth.value, "served for nothing: nothing moved"),
         )
     if seen.verified.is_valid:
-        return Fault(
+        return Violation(
             expected="isValid false",
             actual=f"verify: {seen.verified.how}",
             why="a shop serves on it before it settles, and is not paid",
@@ -293,24 +295,24 @@ def _refused(play: Play, seen: Refusal) -> Fault | None:
     return None
 
 
-def _unsettled(play: Play, seen: Refusal) -> Fault | None:
-    if play.way is not Way.CRONOS:
+def _unsettled(play: Play, seen: Refusal) -> Violation | None:
+    if play.dialect is not Dialect.CRONOS:
         return _refused(play, seen)
     return _refused(play, replace(seen, verified=seen.settled))
 
 
-def _without_gas(_: Play, seen: Refusal) -> Fault | None:
+def _without_gas(_: Play, seen: Refusal) -> Violation | None:
     if not seen.money.sent or seen.money.moved:  # then it is worse than a waste
         return None
     wei = seen.money.gas_wei
-    return Fault(
+    return Violation(
         expected="no transaction for a payment that cannot settle",
         actual=f"settle: {seen.settled.how}; {seen.money.told}",
         loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
     )
 
 
-def _answered(_: Play, seen: Refusal) -> Fault | None:
+def _answered(_: Play, seen: Refusal) -> Violation | None:
     for name, answer in (("verify", seen.verified), ("settle", seen.settled)):
         if fault := no_server_error(answer, name):
             return fault
@@ -329,12 +331,12 @@ answered = _of_each(_answered)
 """Tells whether both answers are answers: no 5xx, and no silence."""
 
 
-def no_server_error(answer: Answer, name: str = "") -> Fault | None:
+def no_server_error(answer: Answer, name: str = "") -> Violation | None:
     """Tell whether an answer came, and is no 5xx."""
     if answer.status and not answer.is_server_error:
         return None
     before = f"{name}: " if name else ""
-    return Fault(
+    return Violation(
         expected="a 4xx, or a verdict with a reason, never a 5xx or silence",
         actual=f"{before}{answer.how}",
         why="a shop takes it for an outage, repeats the request, or serves unpaid",
@@ -427,10 +429,10 @@ def settles(change: Callable[[Draft], Draft] = lambda draft: draft) -> Callable[
     return play
 
 
-def is_paid(_: Play, seen: Settled) -> Fault | None:
+def is_paid(_: Play, seen: Settled) -> Violation | None:
     """Tell whether it was called valid, and settled, once."""
     if not seen.verified.is_valid:
-        return Fault(expected="isValid true", actual=f"verify: {seen.verified.how}")
+        return Violation(expected="isValid true", actual=f"verify: {seen.verified.how}")
     return is_settled(seen.money, seen.draft, seen.settled)
 
 
@@ -439,14 +441,14 @@ def agrees(_: Play, seen: Settled) -> Found:
     if seen.verified.is_valid:
         fault = is_settled(seen.money, seen.draft, seen.settled)
         if fault is not None:
-            return Fault(
+            return Violation(
                 expected="a payment that is called valid settles",
                 actual=f"verify: {seen.verified.how}; settle: {fault.actual}",
                 why="a shop serves on it, and is not paid",
             )
         return None
     if seen.settled.succeeded or seen.money.moved:
-        return Fault(
+        return Violation(
             expected="a payment that is called invalid does not settle",
             actual=f"verify: {seen.verified.how}; settle: {seen.settled.how}; {seen.money.told}",
         )
@@ -492,7 +494,7 @@ def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
 def each_agrees(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
     """Tell whether verify, settle and the chain say the same of each of several payments."""
     for about, each in seen:
-        if isinstance(fault := agrees(play, each), Fault):
+        if isinstance(fault := agrees(play, each), Violation):
             return replace(fault, actual=f"{about}: {fault.actual}")
     return None
 

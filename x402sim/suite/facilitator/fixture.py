@@ -9,7 +9,7 @@ from x402sim.suite.case import select
 from x402sim.suite.facilitator.case import FacilitatorCase
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.start import App, Make
-from x402sim.suite.facilitator.subject import FACILITATOR, all_cases, ways_in
+from x402sim.suite.facilitator.subject import FACILITATOR, all_cases, dialects_in
 from x402sim.suite.verdict import NotReady
 
 
@@ -23,7 +23,7 @@ class CaseOfTest:
 
     def wrong(self, make: Make) -> str:
         """Play it with the application that a function makes; return what it does wrong, or ""."""
-        judge = Judge(facilitator=App(make), ways=(self.cases[0].way,), jobs=1)
+        judge = Judge(facilitator=App(make), dialects=(self.cases[0].dialect,), jobs=1)
 
         async def main() -> list[tuple[FacilitatorCase, CaseResult]]:
             try:
@@ -49,16 +49,16 @@ class CaseOfTest:
 
 
 def plays(
-    ways: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
+    dialects: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
 ) -> list[CaseOfTest]:
-    """Return the plays in these ways of asking, separated by commas; `only` as on the command line.
+    """Return the plays in these dialects, separated by commas; `only` as on the command line.
 
-    Raises `ValueError` for an unknown way or id.
+    Raises `ValueError` for an unknown dialect or id.
     """
-    wanted = ways_in(ways)
+    wanted = dialects_in(dialects)
     cases = select([only] if isinstance(only, str) else only, all_cases(), FACILITATOR.documents)
     found: dict[str, list[FacilitatorCase]] = {}
     for case in cases:
-        if case.way in wanted:
+        if case.dialect in wanted:
             found.setdefault(case.played_as, []).append(case)
     return [CaseOfTest(name, each, strict) for name, each in found.items()]

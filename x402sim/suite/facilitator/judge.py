@@ -15,8 +15,8 @@ from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.results import CaseResult, Evidence, Outcome
 from x402sim.rng import Rng
-from x402sim.suite.facilitator.case import FacilitatorCase, Fault, Found, is_paid, settlement
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.case import FacilitatorCase, Found, Violation, is_paid, settlement
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, ROUGH, Floor, Room, opened
 from x402sim.suite.facilitator.start import AtUrl, Facilitator
@@ -65,7 +65,7 @@ class Played:
     @property
     def has_fault(self) -> bool:
         """Whether a demand is broken."""
-        return any(isinstance(each, Fault) for each in self.found.values())
+        return any(isinstance(each, Violation) for each in self.found.values())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -74,8 +74,8 @@ class Judge:
 
     facilitator: Facilitator
     network: Network = BASE_SEPOLIA
-    ways: tuple[Way, ...] = ()
-    """The ways of asking that it has, as the controls have shown."""
+    dialects: tuple[Dialect, ...] = ()
+    """The dialects that it has, as the controls have shown."""
     seed: int = 0
     patience_s: float = PATIENCE_S
     jobs: int = field(default_factory=lambda: os.cpu_count() or 2)
@@ -143,7 +143,7 @@ class Judge:
         self._rooms.append(room)
         self.starts += room.starts
         self.start_s = max(self.start_s, room.start_s)
-        if floor.chain == "anvil" and (wrong := await self.sound(room, self.ways[:1])):
+        if floor.chain == "anvil" and (wrong := await self.sound(room, self.dialects[:1])):
             await self.leave(room, keep=False)  # a jam there would be no finding of a case
             raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
         return room
@@ -175,7 +175,7 @@ class Judge:
         self.plays += 1
         play = await Play(
             room=room,
-            way=first.way,
+            dialect=first.dialect,
             rng=Rng(self.seed),
             name=f"{first.played_as}{again} in {room.name}",
             patience_s=self.patience_s,
@@ -193,25 +193,25 @@ class Judge:
         log = last_line(room.running.log()) if room.running else ""
         return Played(play=play, found=found, seconds=elapsed(), log=log)
 
-    async def sound(self, room: Room, ways: Sequence[Way] = ()) -> str:
-        """Make a good payment in each way; return why one fails, "" if none does."""
+    async def sound(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+        """Make a good payment in each dialect; return why one fails, "" if none does."""
         if self.is_blind:
             return ""
-        for way in ways or self.ways:
+        for dialect in dialects or self.dialects:
             elapsed, most_s = stopwatch(), self.patience_s
             if self.control_s:
                 most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
             play = await Play(
                 room=room,
-                way=way,
+                dialect=dialect,
                 rng=Rng(self.seed),
-                name=f"control {way} {self._opened} {self.plays} in {room.name}",
+                name=f"control {dialect} {self._opened} {self.plays} in {room.name}",
                 patience_s=most_s + (room.floor.block_s or 0),
             ).begin()
             self.plays += 1
             wrong = is_paid(play, await settlement(play, await play.draft()))
             if wrong is not None:
-                return f"a good payment ({way}): {wrong.actual}"
+                return f"a good payment ({dialect}): {wrong.actual}"
             self.control_s = self.control_s or elapsed()
         return ""
 
@@ -300,9 +300,9 @@ class Judge:
             done.append((group, played))
             is_last = len(done) == len(groups)
             if is_careful or is_last or played.is_silent or room.has_ended:
-                # what jams one way jams every other
-                ways = [group[0].way] if is_careful else []
-                if broken := room.has_ended or await self.sound(room, ways):
+                # what jams one dialect jams every other
+                dialects = [group[0].dialect] if is_careful else []
+                if broken := room.has_ended or await self.sound(room, dialects):
                     return done, broken
         return done, ""
 
@@ -317,7 +317,7 @@ class Judge:
             return [(case, _result(case, first)) for case in group]
         room = await self.room(group[0].floor)
         second = await self.played(group, room, " again")
-        broken = room.has_ended or await self.sound(room, [group[0].way])
+        broken = room.has_ended or await self.sound(room, [group[0].dialect])
         await self.leave(room, keep=not broken)
         if broken:
             second = _with(second, group, _after(broken))
@@ -325,7 +325,7 @@ class Judge:
         results: Outcomes = []
         for case in group:
             wrong, repeated = first.found.get(case), second.found.get(case)
-            if isinstance(wrong, Fault) and not isinstance(repeated, Fault):
+            if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
                 why = second.unclear or "it did not when it was played again"
                 results.append((case, unclear(case, f"it failed ({wrong.actual}), and {why}")))
             else:
@@ -348,8 +348,8 @@ def _batches(groups: list[list[FacilitatorCase]]) -> list[list[list[FacilitatorC
     return sorted(alone, key=lambda batch: -batch[0][0].waits_s) + together
 
 
-def _after(broken: str) -> Fault:
-    return Fault(
+def _after(broken: str) -> Violation:
+    return Violation(
         expected="a good payment that settles afterwards",
         actual=f"after this, {broken}",
         why="it serves nobody any more",
@@ -364,12 +364,12 @@ def _doubtful(group: Sequence[FacilitatorCase]) -> Outcomes:
     return [(case, unclear(case, why)) for case in group]
 
 
-def _with(played: Played, group: Sequence[FacilitatorCase], fault: Fault) -> Played:
+def _with(played: Played, group: Sequence[FacilitatorCase], fault: Violation) -> Played:
     """Return a play after which a good payment fails: a MUST has this fault, of its cases, unless
     one is broken already, or else what is demanded besides.
     """
     found = dict(played.found)
-    broken = {case.level for case in group if isinstance(found.get(case), Fault)}
+    broken = {case.level for case in group if isinstance(found.get(case), Violation)}
     held = [case for case in group if case.level != "MAY" and case.level not in broken]
     if "MUST" not in broken:
         for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
@@ -404,7 +404,7 @@ def _result(case: FacilitatorCase, played: Played) -> CaseResult:
     if case not in played.found:
         return unclear(case, played.unclear or "the facilitator ended before it was looked at")
     wrong = played.found[case]
-    if isinstance(wrong, Fault):
+    if isinstance(wrong, Violation):
         told = played.play.told if played.play else ""
         log = f"\nits last line: {played.log}" if played.log else ""
         return CaseResult(

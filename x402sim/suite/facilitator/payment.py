@@ -1,7 +1,7 @@
 """A payment as it is sent to a facilitator, and every way to make one that is wrong in one thing.
 
 A `Draft` is the request of verify and settle before it is sent: JSON whose every value can be
-changed by its name, whatever the way of asking calls it and wherever it stands there.
+changed by its name, whatever the dialect calls it and wherever it stands there.
 """
 
 import base64
@@ -34,8 +34,8 @@ BEFORE_S = 600
 RESOURCE = "https://shop.example/report"
 
 
-class Way(StrEnum):
-    """A way of asking a facilitator; the value is its name on the command line and in ids."""
+class Dialect(StrEnum):
+    """A dialect; the value is its name on the command line and in ids."""
 
     V1 = "v1"
     V2 = "v2"
@@ -49,38 +49,42 @@ class Way(StrEnum):
     @property
     def version(self) -> x402.Version:
         """The version that its messages name."""
-        return 2 if self is Way.V2 else 1
+        return 2 if self is Dialect.V2 else 1
 
     @property
     def verify_path(self) -> str:
         """Where a payment is verified."""
-        return cronos.VERIFY_PATH if self is Way.CRONOS else "/verify"
+        return cronos.VERIFY_PATH if self is Dialect.CRONOS else "/verify"
 
     @property
     def settle_path(self) -> str:
         """Where a payment is settled."""
-        return cronos.SETTLE_PATH if self is Way.CRONOS else "/settle"
+        return cronos.SETTLE_PATH if self is Dialect.CRONOS else "/settle"
 
     @property
     def supported_path(self) -> str:
         """Where it says what it settles."""
-        return cronos.SUPPORTED_PATH if self is Way.CRONOS else "/supported"
+        return cronos.SUPPORTED_PATH if self is Dialect.CRONOS else "/supported"
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of a request."""
-        return cronos.HEADERS if self is Way.CRONOS else {"Content-Type": "application/json"}
+        return cronos.HEADERS if self is Dialect.CRONOS else {"Content-Type": "application/json"}
 
 
 _TITLES = {
-    Way.V1: "x402 version 1",
-    Way.V2: "x402 version 2",
-    Way.CRONOS: "the dialect of Cronos",
+    Dialect.V1: "x402 version 1",
+    Dialect.V2: "x402 version 2",
+    Dialect.CRONOS: "the dialect of Cronos",
 }
-STANDARD = (Way.V1, Way.V2)
+STANDARD = (Dialect.V1, Dialect.V2)
 
 _AUTHORIZATION = ("from", "to", "value", "validAfter", "validBefore", "nonce")
-_AMOUNT = {Way.V1: "maxAmountRequired", Way.V2: "amount", Way.CRONOS: "maxAmountRequired"}
+_AMOUNT = {
+    Dialect.V1: "maxAmountRequired",
+    Dialect.V2: "amount",
+    Dialect.CRONOS: "maxAmountRequired",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ class Draft:
     `demanding` changes the requirements, in both copies, and leaves the authorization.
     """
 
-    way: Way
+    dialect: Dialect
     network: Network
     wallet: Wallet
     auth: Authorization
@@ -104,11 +108,11 @@ class Draft:
     def path(self, name: str) -> tuple[str, ...]:
         """Return where a value stands: a field of the authorization or `signature`, or
         `requirements.`, `accepted.`, `payment.` or `body.` and a field, of which the amount is
-        `amount` in every way. Raises `KeyError` for what this way has not.
+        `amount` in every dialect. Raises `KeyError` for what this dialect has not.
         """
         part, _, field = name.rpartition(".")
-        field = _AMOUNT[self.way] if field == "amount" else field
-        is_cronos = self.way is Way.CRONOS
+        field = _AMOUNT[self.dialect] if field == "amount" else field
+        is_cronos = self.dialect is Dialect.CRONOS
         payment = "paymentHeader" if is_cronos else "paymentPayload"
         match part:
             case "":
@@ -120,7 +124,7 @@ class Draft:
                 return (payment, "payload", *own, name)
             case "requirements":
                 return ("paymentRequirements", field)
-            case "accepted" if self.way is Way.V2:
+            case "accepted" if self.dialect is Dialect.V2:
                 return (payment, "accepted", field)
             case "accepted" if field in ("scheme", "network"):
                 return (payment, field)
@@ -189,9 +193,9 @@ class Draft:
         accepted, if there is one; nothing is signed anew.
         """
         changed = self.said(f"requirements.{field}", value)
-        if self.way is Way.V2 or field in ("scheme", "network"):
+        if self.dialect is Dialect.V2 or field in ("scheme", "network"):
             changed = changed.said(f"accepted.{field}", value)
-        elif field == "asset" and self.way is Way.CRONOS:
+        elif field == "asset" and self.dialect is Dialect.CRONOS:
             changed = changed.said("accepted.asset", value)
         return changed
 
@@ -199,7 +203,7 @@ class Draft:
         """Return it with the authorization written into the JSON."""
         auth, draft = self.auth, self
         times: Any = (auth.valid_after, auth.valid_before)
-        if self.way is not Way.CRONOS:
+        if self.dialect is not Dialect.CRONOS:
             times = map(str, times)
         values = (checksum(auth.from_), checksum(auth.to), str(auth.value), *times)
         for name, value in zip(_AUTHORIZATION, (*values, to_hex(auth.nonce)), strict=True):
@@ -210,14 +214,14 @@ class Draft:
     def content(self) -> bytes:
         """The bytes of the request."""
         body = dict(self.body)
-        if self.way is Way.CRONOS and isinstance(body.get("paymentHeader"), dict):
+        if self.dialect is Dialect.CRONOS and isinstance(body.get("paymentHeader"), dict):
             header = json.dumps(body["paymentHeader"]).encode()
             body["paymentHeader"] = base64.b64encode(header).decode()
         return json.dumps(body).encode()
 
 
 def drafted(
-    way: Way,
+    dialect: Dialect,
     network: Network,
     wallet: Wallet,
     to: Address,
@@ -230,18 +234,18 @@ def drafted(
     auth = Authorization(wallet.address_bytes, to, amount_base, after_s, before_s, nonce)
     wanted: dict[str, Any] = {
         "scheme": x402.SCHEME,
-        "network": x402.network_name(way.version, network),
-        _AMOUNT[way]: str(amount_base),
+        "network": x402.network_name(dialect.version, network),
+        _AMOUNT[dialect]: str(amount_base),
         "asset": checksum(network.asset),
         "payTo": checksum(to),
         "maxTimeoutSeconds": TIMEOUT_S,
     }
     paid: dict[str, Any] = {"scheme": wanted["scheme"], "network": wanted["network"]}
-    body: dict[str, Any] = {"x402Version": way.version}
-    if way is Way.CRONOS:
+    body: dict[str, Any] = {"x402Version": dialect.version}
+    if dialect is Dialect.CRONOS:
         paid |= {"payload": {"asset": checksum(network.asset)}}
         body["paymentHeader"] = {"x402Version": 1, **paid}
-    elif way is Way.V1:
+    elif dialect is Dialect.V1:
         wanted |= {
             "resource": RESOURCE,
             "description": "one report",
@@ -259,5 +263,7 @@ def drafted(
             "payload": {},
         }
     body["paymentRequirements"] = wanted
-    empty = Draft(way=way, network=network, wallet=wallet, auth=auth, signature=b"", body=body)
+    empty = Draft(
+        dialect=dialect, network=network, wallet=wallet, auth=auth, signature=b"", body=body
+    )
     return empty.signed()

@@ -13,7 +13,7 @@ from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
 from x402sim.rng import Rng
 from x402sim.suite.facilitator.answers import Answer, read_json
-from x402sim.suite.facilitator.payment import PRICE_BASE, Draft, Way, drafted
+from x402sim.suite.facilitator.payment import PRICE_BASE, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Money, Room
 from x402sim.suite.facilitator.start import CLOCK
 from x402sim.suite.redact import redacted
@@ -28,10 +28,10 @@ SHOWN = 700
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Play:
-    """What a case has in its hands: a room, a way of asking, and what has happened so far."""
+    """What a case has in its hands: a room, a dialect, and what has happened so far."""
 
     room: Room
-    way: Way
+    dialect: Dialect
     rng: Rng
     name: str
     patience_s: float
@@ -80,7 +80,7 @@ class Play:
         Where the chain's clock is not ours, its window holds by both.
         """
         return drafted(
-            self.way,
+            self.dialect,
             self.room.network,
             payer or await self.room.payer(),
             self.payee(),
@@ -93,11 +93,11 @@ class Play:
 
     async def verify(self, draft: Draft) -> Answer:
         """Ask whether a payment is valid."""
-        return await self.post(self.way.verify_path, draft.content)
+        return await self.post(self.dialect.verify_path, draft.content)
 
     async def settle(self, draft: Draft, *, patience_s: float | None = None) -> Answer:
         """Ask to settle a payment."""
-        return await self.post(self.way.settle_path, draft.content, patience_s=patience_s)
+        return await self.post(self.dialect.settle_path, draft.content, patience_s=patience_s)
 
     async def post(
         self,
@@ -107,8 +107,8 @@ class Play:
         *,
         patience_s: float | None = None,
     ) -> Answer:
-        """Post bytes; `headers` are instead of the way's."""
-        own = self.way.headers if headers is None else headers
+        """Post bytes; `headers` are instead of the dialect's."""
+        own = self.dialect.headers if headers is None else headers
         return await self.ask("POST", path, content, own, patience_s=patience_s)
 
     async def get(self, path: str) -> Answer:
@@ -127,7 +127,7 @@ class Play:
         """Send a request; never raises for what the facilitator does."""
         elapsed, most_s = stopwatch(), patience_s or self.patience_s
         told = f"{method} {path} {_shown(content)}".strip()
-        answer = Answer(way=self.way, path=path, sent=told)
+        answer = Answer(dialect=self.dialect, path=path, sent=told)
         try:
             http = self.room.http
             asked = http.build_request(
@@ -136,7 +136,7 @@ class Play:
             limits = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s)
             got = await receive(http.send(asked, stream=True), limits)
             answer = Answer(
-                way=self.way,
+                dialect=self.dialect,
                 path=path,
                 sent=told,
                 status=got.status_code,
@@ -146,10 +146,14 @@ class Play:
             )
         except httpx.TimeoutException:
             failure = f"none within {most_s:g} s"
-            answer = Answer(way=self.way, path=path, sent=told, failure=failure, seconds=elapsed())
+            answer = Answer(
+                dialect=self.dialect, path=path, sent=told, failure=failure, seconds=elapsed()
+            )
         except httpx.HTTPError as error:
             failure = self.room.has_ended or repr(error)[:200]
-            answer = Answer(way=self.way, path=path, sent=told, failure=failure, seconds=elapsed())
+            answer = Answer(
+                dialect=self.dialect, path=path, sent=told, failure=failure, seconds=elapsed()
+            )
         self.answers.append(answer)
         self.say(answer.told)
         return answer

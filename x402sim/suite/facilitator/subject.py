@@ -19,7 +19,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.case import DOCUMENTS, FacilitatorCase, Row, table
 from x402sim.suite.facilitator.judge import BATCH, PATIENCE_S, Judge, skipped, unclear
-from x402sim.suite.facilitator.payment import Way
+from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Room
 from x402sim.suite.facilitator.start import DEFAULT_URL, AtUrl, Command, Facilitator
@@ -47,8 +47,8 @@ SECTIONS = {
     "wallet": "Wallets that are contracts",
 }
 NOT_ITS_WAY = (
-    "it is about a way of asking that this facilitator has not, as its control shows, or that "
-    "--ways leaves out"
+    "it is about a dialect that this facilitator has not, as its control shows, or that "
+    "--dialects leaves out"
 )
 _PAYMENTS, _STARTS = 2.5, 10
 """How many good payments a play takes as long as, and how often it is started, as measured."""
@@ -73,12 +73,12 @@ def all_cases() -> tuple[FacilitatorCase, ...]:
     return tuple(table(rows()))
 
 
-def ways_in(text: str) -> tuple[Way, ...]:
-    """Read ways of asking, separated by commas; raises `ValueError`."""
+def dialects_in(text: str) -> tuple[Dialect, ...]:
+    """Read dialects, separated by commas; raises `ValueError`."""
     try:
-        return tuple(Way(each.strip()) for each in text.split(","))
+        return tuple(Dialect(each.strip()) for each in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"ways are {', '.join(Way)}; {wrong}") from None
+        raise ValueError(f"dialects are {', '.join(Dialect)}; {wrong}") from None
 
 
 def _command(text: str) -> tuple[str, ...]:
@@ -118,10 +118,10 @@ class FacilitatorOptions:
         metavar="URL",
         read=_address,
     )
-    ways: tuple[Way, ...] | None = flag(
-        f"Ways of asking to judge: {', '.join(Way)}; by default those whose control it passes.",
+    dialects: tuple[Dialect, ...] | None = flag(
+        f"Dialects to judge: {', '.join(Dialect)}; by default those whose control it passes.",
         metavar="WAYS",
-        read=ways_in,
+        read=dialects_in,
     )
     network: str = flag(
         "Network it settles on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"
@@ -184,12 +184,12 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FacilitatorJudging:
-    """A facilitator that can be judged, in the ways whose control it has passed."""
+    """A facilitator that can be judged, in the dialects whose control it has passed."""
 
     judge: Judge
     cases: Sequence[FacilitatorCase]
     options: FacilitatorOptions
-    broken: Mapping[Way, str]
+    broken: Mapping[Dialect, str]
     plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
@@ -198,11 +198,11 @@ class FacilitatorJudging:
         for case in self.cases:
             if case.id in judged:
                 continue
-            ways = self.options.ways
+            dialects = self.options.dialects
             if self.options.is_blind and case.needs:
                 yield self._of(case, skipped(case, BLIND, lacks=True))
-            elif ways is not None and case.way in ways:
-                why = f"a good payment fails: {self.broken[case.way]}"
+            elif dialects is not None and case.dialect in dialects:
+                why = f"a good payment fails: {self.broken[case.dialect]}"
                 yield self._of(case, unclear(case, why))
             else:
                 yield self._of(case, skipped(case, NOT_ITS_WAY, lacks=False))
@@ -226,7 +226,7 @@ class FacilitatorJudging:
 async def begin(
     options: FacilitatorOptions, cases: Sequence[FacilitatorCase], tell: Tell
 ) -> AsyncIterator[FacilitatorJudging]:
-    """Start it, make a good payment in each way, and plan; raises `NotReady`."""
+    """Start it, make a good payment in each dialect, and plan; raises `NotReady`."""
     judge = Judge(
         facilitator=options.facilitator,
         network=network_named(options.network),
@@ -240,14 +240,14 @@ async def begin(
         judge.__post_init__()
     if options.rpc:
         tell(f"the chain is at http://127.0.0.1:{options.rpc}; waiting for {options.shown}")
-    wanted = [way for way in Way if way in (options.ways or Way)]
-    wanted = [way for way in wanted if any(case.way is way for case in cases)]
+    wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
+    wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
     try:
         room = await judge.room(PLAIN)
         broken = await controls(judge, room, wanted)
         if len(broken) == len(wanted):
             raise NotReady(_invalid(options, broken))
-        judge.ways = tuple(way for way in wanted if way not in broken)
+        judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
         await judge.leave(room, keep=True)
         yield FacilitatorJudging(
             judge=judge,
@@ -264,31 +264,31 @@ async def begin(
         await judge.close()
 
 
-async def controls(judge: Judge, room: Room, ways: Sequence[Way]) -> dict[Way, str]:
-    """Make a good payment in each way; return why a way's fails."""
+async def controls(judge: Judge, room: Room, dialects: Sequence[Dialect]) -> dict[Dialect, str]:
+    """Make a good payment in each dialect; return why a dialect's fails."""
     broken = {}
-    for way in ways:
-        play = await _asking(judge, room, way)
-        supported = await play.get(way.supported_path)
+    for dialect in dialects:
+        play = await _asking(judge, room, dialect)
+        supported = await play.get(dialect.supported_path)
         if supported.status != 200:
-            broken[way] = f"GET {way.supported_path}: {supported.how}"
-        elif wrong := await judge.sound(room, [way]):
-            broken[way] = wrong
+            broken[dialect] = f"GET {dialect.supported_path}: {supported.how}"
+        elif wrong := await judge.sound(room, [dialect]):
+            broken[dialect] = wrong
     return broken
 
 
-async def _asking(judge: Judge, room: Room, way: Way) -> Play:
+async def _asking(judge: Judge, room: Room, dialect: Dialect) -> Play:
     return await Play(
         room=room,
-        way=way,
+        dialect=dialect,
         rng=Rng(judge.seed),
-        name=f"supported {way}",
+        name=f"supported {dialect}",
         patience_s=judge.patience_s,
     ).begin()
 
 
-def _invalid(options: FacilitatorOptions, broken: Mapping[Way, str]) -> str:
-    whys = "; ".join(f"{way}: {why}" for way, why in broken.items())
+def _invalid(options: FacilitatorOptions, broken: Mapping[Dialect, str]) -> str:
+    whys = "; ".join(f"{dialect}: {why}" for dialect, why in broken.items())
     return (
         f"{options.shown} settles no good payment, so nothing can be said of it. {whys}. "
         "The guide, `Judge your facilitator`, says what it gets and what it is to answer"
@@ -299,9 +299,9 @@ def _plan(
     judge: Judge,
     options: FacilitatorOptions,
     cases: Sequence[FacilitatorCase],
-    broken: Mapping[Way, str],
+    broken: Mapping[Dialect, str],
 ) -> Plan:
-    mine = [case for case in cases if case.way in judge.ways]
+    mine = [case for case in cases if case.dialect in judge.dialects]
     if options.is_blind:
         mine = [case for case in mine if Need.OBSERVE_CHAIN not in case.needs]
     plays = {case.played_as: case for case in mine}
@@ -325,7 +325,7 @@ def _plan(
         )
     elif judge.facilitator.most_at_once:
         lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
-    lines += [f"Not judged: {way.about} ({way}): {why}" for way, why in broken.items()]
+    lines += [f"Not judged: {dialect.about} ({dialect}): {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 

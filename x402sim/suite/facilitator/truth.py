@@ -13,8 +13,8 @@ from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.case import Demand, Fault, gas, no_server_error, tokens
-from x402sim.suite.facilitator.payment import Draft, Way
+from x402sim.suite.facilitator.case import Demand, Violation, gas, no_server_error, tokens
+from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money, Moved
 from x402sim.suite.facilitator.start import CLOCK
@@ -89,7 +89,7 @@ def is_final_no(answer: Answer) -> bool:
     """Tell whether an answer says that a payment has failed, and will not be settled."""
     if answer.status // 100 != 2 or answer.is_pending:
         return False
-    if answer.way is Way.CRONOS:
+    if answer.dialect is Dialect.CRONOS:
         return answer.fields.get("event") == "payment.failed"
     return answer.fields.get("success") is False
 
@@ -97,7 +97,7 @@ def is_final_no(answer: Answer) -> bool:
 # --- what is demanded of any of them ---------------------------------------------------------
 
 
-def truthful(play: Play, seen: Seen) -> Fault | None:
+def truthful(play: Play, seen: Seen) -> Violation | None:
     """Tell whether each success is this transfer by the hash it names, and each failure is none.
 
     If `early` says what was on the chain at the first answer, a success must have been there.
@@ -111,20 +111,20 @@ def truthful(play: Play, seen: Seen) -> Fault | None:
                 continue
             then = seen.early if seen.early and answer is seen.pairs[0][1] else seen.money
             if not moved or not seen.moved(draft, then):
-                return Fault(
+                return Violation(
                     expected="success only if this payment is on the chain",
                     actual=f"settle: {answer.how}; {then.told}",
                     loss=tokens(play, draft.auth.value, "served for nothing: nothing had moved"),
                 )
             if answer.transaction not in hashes:
-                return Fault(
+                return Violation(
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {seen.money.told}",
                     why="who looks the hash up finds another payment, or none",
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
         if hashes & sent and not is_told and any(map(is_final_no, answers)):
-            return Fault(
+            return Violation(
                 expected="no failure without a hash of a payment that it has settled",
                 actual=seen.told,
                 loss=tokens(play, draft.auth.value, "paid, and told that it failed"),
@@ -147,14 +147,14 @@ def success_is_this_transfer(title: str) -> Demand:
     )
 
 
-def names_the_hash(_: Play, seen: Seen) -> Fault | None:
+def names_the_hash(_: Play, seen: Seen) -> Violation | None:
     """Tell whether somebody was told the hash of each transaction that moved a payment."""
     sent = {each.tx_hash for each in seen.money.sent}
     for draft in seen.drafts:
         hashes = {each.tx_hash for each in seen.moved(draft)} & sent
         said = {each.transaction for each in seen.answers(draft)}
         if hashes and not hashes & said:
-            return Fault(
+            return Violation(
                 expected="the hash of what it has sent, in some answer",
                 actual=seen.told,
                 why="nobody can find out whether the payment was made",
@@ -176,11 +176,11 @@ def hash_is_said(title: str) -> Demand:
     )
 
 
-def wastes_nothing(_: Play, seen: Seen) -> Fault | None:
+def wastes_nothing(_: Play, seen: Seen) -> Violation | None:
     """Tell whether the relayer sent no more transactions than payments, and none was reverted."""
     money = seen.money
     if money.reverted:
-        return Fault(
+        return Violation(
             expected="no transaction of the relayer that reverts",
             actual=seen.told,
             loss=gas(money.burnt_wei, "gas for what could not succeed")
@@ -188,7 +188,7 @@ def wastes_nothing(_: Play, seen: Seen) -> Fault | None:
             else None,
         )
     if len(money.sent) > len(seen.drafts):
-        return Fault(expected="one transaction for a payment", actual=seen.told)
+        return Violation(expected="one transaction for a payment", actual=seen.told)
     return None
 
 
@@ -202,7 +202,7 @@ def wastes_no_gas(title: str, because: str) -> Demand:
     )
 
 
-def everything_settles(play: Play, seen: Seen) -> Fault | None:
+def everything_settles(play: Play, seen: Seen) -> Violation | None:
     """Tell whether each payment moved once, and was said to have, or to be pending by its hash."""
     bad = [
         (draft, answer)
@@ -213,18 +213,18 @@ def everything_settles(play: Play, seen: Seen) -> Fault | None:
     if not bad:
         return None
     _, answer = bad[0]
-    return Fault(
+    return Violation(
         expected=f"{len(seen.pairs)} good payments settle",
         actual=f"{len(bad)} of {len(seen.pairs)} do not, such as: {answer.how}; {seen.money.told}",
         why="a shop turns away who has paid rightly",
     )
 
 
-def must_not_settle(play: Play, seen: Seen) -> Fault | None:
+def must_not_settle(play: Play, seen: Seen) -> Violation | None:
     """Tell whether nobody called a payment settled that cannot be."""
     for draft, answer in seen.pairs:
         if answer.succeeded:
-            return Fault(
+            return Violation(
                 expected="no success of settle",
                 actual=seen.told,
                 loss=None
@@ -235,19 +235,19 @@ def must_not_settle(play: Play, seen: Seen) -> Fault | None:
     return None
 
 
-def is_not_valid(_: Play, seen: Seen) -> Fault | None:
+def is_not_valid(_: Play, seen: Seen) -> Violation | None:
     """Tell whether verify did not call it valid; the dialect of Cronos need not look."""
     answer = seen.verified
-    if answer is None or answer.way is Way.CRONOS or not answer.is_valid:
+    if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
-    return Fault(
+    return Violation(
         expected="isValid false",
         actual=f"verify: {answer.how}",
         why="a shop serves on it before it settles, and is not paid",
     )
 
 
-def no_server_errors(_: Play, seen: Seen) -> Fault | None:
+def no_server_errors(_: Play, seen: Seen) -> Violation | None:
     """Tell whether each answer is one, and no 5xx."""
     for answer in [*seen.said, *([seen.verified] if seen.verified else [])]:
         if fault := no_server_error(answer):
