@@ -131,7 +131,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         (lambda: judge("payers"), "did you mean 'payer'"),
         (lambda: judge("payer", "true", flow="v2"), "did you mean 'flows'"),
         (lambda: judge("payer", "true", only="nothing"), "nothing"),
-        (lambda: judge("server", "http://127.0.0.1:9"), "no judge of their own"),
+        (lambda: judge("server", "http://127.0.0.1:9"), "--facilitator http"),
         (lambda: verdict().save(tmp_path / "report.pdf"), "unknown report"),
     ):
         with pytest.raises(ValueError, match=said):
