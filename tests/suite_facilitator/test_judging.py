@@ -21,8 +21,9 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.start import FIRST_PORT, LAST_PORT, Given, free_port
+from x402sim.suite.facilitator.start import Given
 from x402sim.suite.facilitator.subject import all_cases, rows
+from x402sim.suite.started import FIRST_PORT, LAST_PORT, free_port
 
 pytest_plugins = ["pytester"]
 OURS = f"{sys.executable} -m x402sim facilitator"

@@ -15,8 +15,8 @@ from x402sim.rng import Rng
 from x402sim.suite.facilitator.answers import Answer, read_json
 from x402sim.suite.facilitator.payment import PRICE_BASE, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Money, Room
-from x402sim.suite.facilitator.start import CLOCK
 from x402sim.suite.redact import redacted
+from x402sim.suite.started import CLOCK
 from x402sim.text.printable import printable
 
 MOST_LINES = 60

@@ -24,7 +24,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.facilitator import overloads
 from x402sim.suite.facilitator.node import Node
-from x402sim.suite.facilitator.start import CLOCK, AtUrl, Facilitator, Given, Running, free_port
+from x402sim.suite.facilitator.start import AtUrl, Facilitator, Given
+from x402sim.suite.started import CLOCK, Running, free_port
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import listening
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger

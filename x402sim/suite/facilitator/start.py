@@ -4,36 +4,25 @@ The environment of a command is documented in the guide, "Judging facilitators".
 wallets and URLs of nodes are taken out of it, as they are of a payer's.
 """
 
-import asyncio
-import os
-import socket
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
-import uvicorn
 from starlette.types import ASGIApp
 
-from x402sim.clock import Clock, stopwatch
+from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
-from x402sim.rng import Rng
-from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.process import last_line
+from x402sim.suite.started import CLOCK, LOOK_S, START_S, Running, command, served
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
 from x402sim.world.server.local import certificates
 
-START_S = 60.0
-"""How long a facilitator may take until it answers."""
-LOOK_S = 0.05
-STOP_S = 3.0
-"""How long it may take to end when it is asked to."""
-CLOCK = Clock()
 DEFAULT_URL = "http://127.0.0.1:{port}"
 
 
@@ -65,21 +54,6 @@ class Given:
         }
 
 
-class Running(Protocol):
-    """A facilitator that runs."""
-
-    @property
-    def url(self) -> str:
-        """Its base URL, without a slash at the end."""
-
-    @property
-    def has_ended(self) -> str:
-        """How it ended by itself; empty while it runs."""
-
-    def log(self) -> str:
-        """Return what it wrote."""
-
-
 class Facilitator(Protocol):
     """A facilitator that can be started, as often as there are worlds for it."""
 
@@ -95,22 +69,6 @@ class Facilitator(Protocol):
         """Start it; raises `NotReady`. Leaving it stops it."""
 
 
-_ports = Rng().stream("ports")
-FIRST_PORT, LAST_PORT = 10_000, 32_000
-"""Where ports are looked for: those above are given to whoever asks for any, and a facilitator
-takes seconds until it listens.
-"""
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    while True:
-        port = _ports.randrange(FIRST_PORT, LAST_PORT)
-        with socket.socket() as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
-
-
 SUPPORTED = ("/supported", "/v2/x402/supported")
 """Where a facilitator says what it settles."""
 
@@ -123,23 +81,6 @@ async def answers(url: str) -> bool:
                 if (await http.get(url + path)).status_code == 200:
                     return True
     return False
-
-
-@dataclass(slots=True, eq=False)
-class _Process:
-    """A command that runs."""
-
-    url: str
-    process: asyncio.subprocess.Process
-    file: Path
-
-    @property
-    def has_ended(self) -> str:
-        code = self.process.returncode
-        return "" if code is None else f"it ended by itself, exit code {code}"
-
-    def log(self) -> str:
-        return self.file.read_bytes()[-100_000:].decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,30 +104,10 @@ class Command:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
         if self.most_at_once:
             given = replace(given, port=urlsplit(self.url).port or 80)
-        url, file = self.url.replace("{port}", str(given.port)), folder / "log"
-        with file.open("wb") as log:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self.words,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=inherited(os.environ) | given.environment(),
-                    start_new_session=True,
-                )
-            except OSError as wrong:
-                raise NotReady(f"{' '.join(self.words)} cannot be started: {wrong}") from wrong
-        running = _Process(url, process, file)
-        try:
+        url = self.url.replace("{port}", str(given.port))
+        async with command(self.words, given.environment(), folder, url) as running:
             await _until_it_answers(running)
             yield running
-        finally:
-            end_group(process.pid, gently=True)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await process.wait()
-            end_group(process.pid)
-            await process.wait()
 
 
 async def _until_it_answers(running: Running) -> None:
@@ -207,21 +128,9 @@ async def _until_it_answers(running: Running) -> None:
 Make = Callable[[Given], ASGIApp]
 
 
-@dataclass(slots=True, eq=False)
-class _Served:
-    url: str
-    has_ended: str = ""
-
-    def log(self) -> str:
-        return self.has_ended
-
-
 @dataclass(frozen=True, slots=True)
 class App:
-    """A facilitator that is an ASGI application, made by a function of what it is given.
-
-    It runs in a thread of its own: what it waits for in a blocking way stops nobody else.
-    """
+    """A facilitator that is an ASGI application, made by a function of what it is given."""
 
     make: Make
     most_at_once: int | None = None
@@ -234,27 +143,8 @@ class App:
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
-        made: Any = self.make(given)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                made,
-                port=given.port,
-                log_config=None,
-                access_log=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive() and not server.started:
-                await CLOCK.sleep(LOOK_S / 5)
-            if not server.started:
-                raise NotReady(f"{self.shown} does not start: see what it logged")
-            yield _Served(f"http://127.0.0.1:{given.port}")
-        finally:
-            server.should_exit = True
-            await asyncio.to_thread(thread.join)
+        async with served(self.make(given), given.port, self.shown) as running:
+            yield running
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +169,7 @@ class AtUrl:
             await CLOCK.sleep(10 * LOOK_S)
         if why:
             raise NotReady(f"{self.url}: {why}. One that the judge is to start: --start COMMAND")
-        yield _Served(self.url)
+        yield Running(self.url)
 
 
 NOBODY = "nobody answers"

@@ -17,7 +17,7 @@ from x402sim.suite.facilitator.case import Demand, Violation, gas, no_server_err
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money, Moved
-from x402sim.suite.facilitator.start import CLOCK
+from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive
 
 LONG_S = 200.0

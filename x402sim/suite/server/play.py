@@ -11,7 +11,7 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
-from x402sim.suite.server.start import CLOCK
+from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
 MOST_LINES = 60

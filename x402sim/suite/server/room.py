@@ -18,10 +18,10 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
-from x402sim.suite.facilitator.start import free_port
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.start import Given, Running, Server
+from x402sim.suite.server.start import Given, Server
+from x402sim.suite.started import Running, free_port
 from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World

@@ -4,28 +4,21 @@ The environment of a command is documented in the guide, "Judging servers". Inhe
 wallets and URLs of nodes are taken out of it, as they are of a payer's.
 """
 
-import asyncio
-import os
-import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import uvicorn
 from starlette.types import ASGIApp
 
-from x402sim.clock import Clock, stopwatch
+from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
-from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.process import last_line
 from x402sim.suite.server.raw import send
+from x402sim.suite.started import CLOCK, LOOK_S, START_S, Running, command, served
 from x402sim.suite.verdict import NotReady
-
-START_S, STOP_S, LOOK_S = 60.0, 3.0, 0.05
-"""How long a server may take until it answers, and to end when it is asked to."""
-CLOCK = Clock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +49,6 @@ class Given:
         }
 
 
-class Running(Protocol):
-    """A server that runs."""
-
-    @property
-    def port(self) -> int:
-        """Where it listens, on 127.0.0.1."""
-
-    @property
-    def has_ended(self) -> str:
-        """How it ended by itself; empty while it runs."""
-
-    def log(self) -> str:
-        """Return what it wrote."""
-
-
 class Server(Protocol):
     """A server that can be started, as often as there are worlds for it."""
 
@@ -84,23 +62,6 @@ class Server(Protocol):
 
     def start(self, given: Given, folder: Path) -> AbstractAsyncContextManager[Running]:
         """Start it; raises `NotReady`. Leaving it stops it."""
-
-
-@dataclass(slots=True, eq=False)
-class _Process:
-    """A command that runs."""
-
-    port: int
-    process: asyncio.subprocess.Process
-    file: Path
-
-    @property
-    def has_ended(self) -> str:
-        code = self.process.returncode
-        return "" if code is None else f"it ended by itself, exit code {code}"
-
-    def log(self) -> str:
-        return self.file.read_bytes()[-100_000:].decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,33 +82,14 @@ class Command:
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
-        port, file = self.port or given.port, folder / "log"
-        with file.open("wb") as log:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self.words,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=inherited(os.environ) | given.environment() | {"PORT": str(port)},
-                    start_new_session=True,
-                )
-            except OSError as wrong:
-                raise NotReady(f"{' '.join(self.words)} cannot be started: {wrong}") from wrong
-        running = _Process(port, process, file)
-        try:
+        given = replace(given, port=self.port or given.port)
+        url = f"http://127.0.0.1:{given.port}"
+        async with command(self.words, given.environment(), folder, url) as running:
             await _until_it_answers(running, self.look)
             yield running
-        finally:
-            end_group(process.pid, gently=True)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await process.wait()
-            end_group(process.pid)
-            await process.wait()
 
 
-async def _until_it_answers(running: _Process, look: str) -> None:
+async def _until_it_answers(running: Running, look: str) -> None:
     elapsed = stopwatch()
     while elapsed() < START_S and not running.has_ended:
         answer = await send(running.port, "GET", look, patience_s=5)
@@ -164,21 +106,9 @@ async def _until_it_answers(running: _Process, look: str) -> None:
 Make = Callable[[Given], ASGIApp]
 
 
-@dataclass(slots=True, eq=False)
-class _Served:
-    port: int
-    has_ended: str = ""
-
-    def log(self) -> str:
-        return self.has_ended
-
-
 @dataclass(frozen=True, slots=True)
 class App:
-    """A server that is an ASGI application, made by a function of what it is given.
-
-    It runs in a thread of its own: what it waits for in a blocking way stops nobody else.
-    """
+    """A server that is an ASGI application, made by a function of what it is given."""
 
     make: Make
     most_at_once: int | None = None
@@ -191,27 +121,8 @@ class App:
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
-        made: Any = self.make(given)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                made,
-                port=given.port,
-                log_config=None,
-                access_log=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive() and not server.started:
-                await CLOCK.sleep(LOOK_S / 5)
-            if not server.started:
-                raise NotReady(f"{self.shown} does not start: see what it logged")
-            yield _Served(given.port)
-        finally:
-            server.should_exit = True
-            await asyncio.to_thread(thread.join)
+        async with served(self.make(given), given.port, self.shown) as running:
+            yield running
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,4 +147,4 @@ class AtPort:
                     f"{self.shown}: nobody answers. One that the judge is to start: --start COMMAND"
                 )
             await CLOCK.sleep(10 * LOOK_S)
-        yield _Served(self.port)
+        yield Running(self.shown)

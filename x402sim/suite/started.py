@@ -1,0 +1,121 @@
+"""How a subject that listens is started, for each world anew: a command, or an ASGI application."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from x402sim.clock import Clock
+from x402sim.rng import Rng
+from x402sim.suite.process import end_group, inherited
+from x402sim.suite.verdict import NotReady
+
+START_S = 60.0
+"""How long a subject may take until it answers."""
+LOOK_S = 0.05
+STOP_S = 3.0
+"""How long it may take to end when it is asked to."""
+CLOCK = Clock()
+
+_ports = Rng().stream("ports")
+FIRST_PORT, LAST_PORT = 10_000, 32_000
+"""Where ports are looked for: those above are given to whoever asks for any, and a subject takes
+seconds until it listens.
+"""
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    while True:
+        port = _ports.randrange(FIRST_PORT, LAST_PORT)
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's."""
+
+    url: str
+    process: asyncio.subprocess.Process | None = None
+    file: Path | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return urlsplit(self.url).port or 80
+
+    @property
+    def has_ended(self) -> str:
+        """How it ended by itself; empty while it runs."""
+        code = self.process.returncode if self.process else None
+        return "" if code is None else f"it ended by itself, exit code {code}"
+
+    def log(self) -> str:
+        """Return the end of what it wrote; empty for one that is no command."""
+        return self.file.read_bytes()[-100_000:].decode("utf-8", "replace") if self.file else ""
+
+
+@asynccontextmanager
+async def command(
+    words: Sequence[str], environment: dict[str, str], folder: Path, url: str
+) -> AsyncIterator[Running]:
+    """Start a command in a group of processes of its own, with what it may inherit; end it.
+
+    It writes to a file in `folder`. Raises `NotReady` if it cannot be started.
+    """
+    file = folder / "log"
+    with file.open("wb") as log:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=inherited(os.environ) | environment,
+                start_new_session=True,
+            )
+        except OSError as wrong:
+            raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong
+    try:
+        yield Running(url, process, file)
+    finally:
+        end_group(process.pid, gently=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        end_group(process.pid)
+        await process.wait()
+
+
+@asynccontextmanager
+async def served(app: Any, port: int, shown: str) -> AsyncIterator[Running]:
+    """Serve an ASGI application at a port, with uvicorn; raises `NotReady`.
+
+    It has a thread of its own: what it waits for in a blocking way stops nobody else.
+    """
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1
+        )
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive() and not server.started:
+            await CLOCK.sleep(LOOK_S / 5)
+        if not server.started:
+            raise NotReady(f"{shown} does not start: see what it logged")
+        yield Running(f"http://127.0.0.1:{port}")
+    finally:
+        server.should_exit = True
+        await asyncio.to_thread(thread.join)
