@@ -13,7 +13,6 @@ from x402sim.suite.facilitator.case import (
     Refusal,
     Row,
     Settled,
-    Violation,
     is_settled,
     only,
     refusal,
@@ -23,6 +22,7 @@ from x402sim.suite.facilitator.case import (
 from x402sim.suite.facilitator.payment import STANDARD, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
+from x402sim.suite.played import Violation
 
 _ONLY_STANDARD = "its answers have another form"
 

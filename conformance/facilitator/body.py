@@ -8,9 +8,10 @@ from typing import Any
 
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.case import Demand, Row, Violation, no_server_error, only
+from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Draft
 from x402sim.suite.facilitator.play import Play
+from x402sim.suite.played import Violation
 
 DEEP = 100_000
 Made = Callable[[Draft], bytes]

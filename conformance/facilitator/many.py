@@ -3,7 +3,7 @@
 import asyncio
 
 from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Row, Violation, only
+from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, Floor
@@ -14,6 +14,7 @@ from x402sim.suite.facilitator.truth import (
     success_is_this_transfer,
     wastes_no_gas,
 )
+from x402sim.suite.played import Violation
 
 SLOW = Floor(name="blocks of a second", block_s=1.0)
 """A chain with a block a second, in which several transactions of the relayer wait together."""

@@ -6,9 +6,10 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.case import Demand, Row, Violation, no_server_error, only
+from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
+from x402sim.suite.played import Violation
 from x402sim.suite.verdict import Inconclusive
 
 _LIST = "/discovery/resources"

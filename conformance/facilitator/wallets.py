@@ -11,7 +11,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Row, Violation
+from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.truth import (
@@ -22,6 +22,7 @@ from x402sim.suite.facilitator.truth import (
     success_is_this_transfer,
     wastes_no_gas,
 )
+from x402sim.suite.played import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
 """How the code of an account begins that uses the code of another (EIP-7702)."""

@@ -1,7 +1,8 @@
 """Controls: a purchase that nothing is wrong with. A server that does not sell is not judged."""
 
+from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
-from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import Trade, trade

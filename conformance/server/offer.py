@@ -5,8 +5,9 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
+from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
-from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
-from x402sim.suite.server.case import Demand, Found, Row, Violation
+from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import (
     SETTLE,
     VERIFY,

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.suite_server.shop import Shop, shop
-from x402sim.suite.server.case import Found, ServerCase
+from x402sim.suite.played import Found
+from x402sim.suite.server.case import ServerCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.room import Room
 from x402sim.suite.server.start import App, Given

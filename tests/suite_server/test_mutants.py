@@ -3,7 +3,7 @@ alone.
 """
 
 from tests.suite_server.judging import Bench, cases, run
-from x402sim.suite.server.case import Violation
+from x402sim.suite.played import Violation
 from x402sim.suite.server.subject import all_cases
 
 DEFECTS = {

@@ -12,11 +12,13 @@ from x402sim.report.results import Loss
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need
+from x402sim.suite import played
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
+from x402sim.suite.played import Found, PlayedCase, Violation
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, "facilitator"),
@@ -24,20 +26,6 @@ DOCUMENTS = {
     GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """What a facilitator did against a demand, and what that costs."""
-
-    expected: str
-    actual: str
-    loss: Loss | None = None
-    why: str = ""
-
-
-Found = Violation | str | None
-"""What is wrong; or what was observed, in words; or nothing is wrong."""
 
 
 def tokens(play: Play, base: int, why: str) -> Loss | None:
@@ -71,34 +59,13 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FacilitatorCase:
+class FacilitatorCase(PlayedCase):
     """One id: a demand on what a facilitator did in a play, in one dialect."""
 
-    id: str
-    level: Level
-    ground: Ground
-    title: str
     dialect: Dialect
     play: Callable[[Play], Awaitable[Any]]
     test: Callable[[Play, Any], Found]
-    played_as: str
-    """The name of the play: cases with the same name look at one and the same."""
     floor: Floor
-    is_control: bool = False
-    waits_s: float = 0
-    """How long it waits, at least, while it does nothing."""
-    needs: tuple[Need, ...] = ()
-    decides: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The id, which is unique."""
-        return self.id
-
-    @property
-    def section(self) -> str:
-        """The section of the id."""
-        return self.id.split("/")[1]
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -195,11 +162,7 @@ def only(dialects: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
 
 def table(rows: Sequence[Row]) -> list[FacilitatorCase]:
     """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    cases = [case for row in rows for case in row.cases()]
-    ids = [case.id for case in cases]
-    if twice := sorted({each for each in ids if ids.count(each) > 1}):
-        raise ValueError(f"declared twice: {', '.join(twice)}")
-    return cases
+    return played.table(case for row in rows for case in row.cases())
 
 
 # --- what is true of a payment ---------------------------------------------------------------

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Evidence, Outcome
+from x402sim.report.results import CaseResult
 from x402sim.rng import Rng
-from x402sim.suite.facilitator.case import FacilitatorCase, Found, Violation, is_paid, settlement
+from x402sim.suite.facilitator.case import FacilitatorCase, is_paid, settlement
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, ROUGH, Floor, Room, opened
 from x402sim.suite.facilitator.start import AtUrl, Facilitator
+from x402sim.suite.played import Found, Violation, result, skipped, unclear
 from x402sim.suite.process import last_line
-from x402sim.suite.redact import impersonal
 from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
 
 PATIENCE_S = 15.0
@@ -377,55 +377,10 @@ def _with(played: Played, group: Sequence[FacilitatorCase], fault: Violation) ->
     return replace(played, found=found, unclear="", jams=True)
 
 
-def unclear(case: FacilitatorCase, why: str) -> CaseResult:
-    """Return the result of a case that is inconclusive, with the reason."""
-    outcome = Outcome.INCONCLUSIVE
-    return CaseResult(
-        title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
-    )
-
-
-def skipped(case: FacilitatorCase, why: str, *, lacks: bool = True) -> CaseResult:
-    """Return the result of a case that was not judged: a need `lacks`, or it does not apply."""
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=why,
-        applies=lacks,
-        lacks=lacks,
-    )
-
-
 def _result(case: FacilitatorCase, played: Played) -> CaseResult:
-    seconds = round(played.seconds, 3)
-    if case not in played.found and played.skipped:
-        return skipped(case, played.skipped, lacks=played.lacks)
-    if case not in played.found:
-        return unclear(case, played.unclear or "the facilitator ended before it was looked at")
-    wrong = played.found[case]
-    if isinstance(wrong, Violation):
+    if case in played.found:
         told = played.play.told if played.play else ""
-        log = f"\nits last line: {played.log}" if played.log else ""
-        return CaseResult(
-            title=case.title,
-            ground=case.ground,
-            outcome=Outcome.FAILED,
-            expected=wrong.expected,
-            actual=wrong.actual,
-            reason="" if wrong.loss else wrong.why,
-            loss=wrong.loss,
-            evidence=Evidence(about=wrong.expected, answer=impersonal(wrong.actual)),
-            exchange=told + log,
-            seconds=seconds,
-            has_begun=True,
-        )
-    outcome = Outcome.PASSED if wrong is None else Outcome.OBSERVED
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=outcome,
-        actual=wrong,
-        seconds=seconds,
-        has_begun=True,
-    )
+        return result(case, played.found[case], told, played.log, played.seconds)
+    if played.skipped:
+        return skipped(case, played.skipped, lacks=played.lacks)
+    return unclear(case, played.unclear or "the facilitator ended before it was looked at")

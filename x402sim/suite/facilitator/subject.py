@@ -18,12 +18,13 @@ from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.case import DOCUMENTS, FacilitatorCase, Row, table
-from x402sim.suite.facilitator.judge import BATCH, PATIENCE_S, Judge, skipped, unclear
+from x402sim.suite.facilitator.judge import BATCH, PATIENCE_S, Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Room
 from x402sim.suite.facilitator.start import DEFAULT_URL, AtUrl, Command, Facilitator
 from x402sim.suite.options import again, flag, given, read
+from x402sim.suite.played import skipped, unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType
-from x402sim.spec.needs import Need
 from x402sim.spec.sentences import Sentence
+from x402sim.suite import played
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
+from x402sim.suite.played import PlayedCase
 
 DOCUMENTS = {
     **dict.fromkeys(BINDING, "payer"),
@@ -49,36 +50,15 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PayerCase:
+class PayerCase(PlayedCase):
     """One id: a demand on what a payer did in a story, in one payment flow."""
 
-    id: str
-    level: Level
-    ground: Ground
-    title: str
     flow: PaymentFlow
     story: Story
     test: Test
-    played_as: str
-    """The name of the play: cases with the same name look at one and the same."""
-    is_control: bool = False
-    waits_s: float = 0
-    """How long its shop lets a payer wait."""
     starts: int = STARTS
     gate: str = ""
     """The play without which it does not apply: it shows that the payer buys several things."""
-    needs: tuple[Need, ...] = ()
-    decides: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The id, which is unique."""
-        return self.id
-
-    @property
-    def section(self) -> str:
-        """The section of the id."""
-        return self.id.split("/")[1]
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -255,8 +235,4 @@ def gets_what_it_paid(because: str) -> Demand:
 
 def table(rows: Sequence[Row]) -> list[PayerCase]:
     """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    cases = [case for row in rows for case in row.cases()]
-    ids = [case.id for case in cases]
-    if twice := sorted({each for each in ids if ids.count(each) > 1}):
-        raise ValueError(f"declared twice: {', '.join(twice)}")
-    return cases
+    return played.table(case for row in rows for case in row.cases())

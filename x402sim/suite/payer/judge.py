@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
+from x402sim.report.results import CaseResult, Loss
 from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
+from x402sim.suite.played import Found, Violation as Costly, result, unclear
 from x402sim.suite.process import last_line
-from x402sim.suite.redact import impersonal
 
 PATIENCE_S = 20.0
 """How long one start may take."""
@@ -153,40 +153,15 @@ class Judge:
         return results
 
 
-def unclear(case: PayerCase, why: str) -> CaseResult:
-    """Return the result of a case that is inconclusive, with the reason."""
-    outcome = Outcome.INCONCLUSIVE
-    return CaseResult(
-        title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
-    )
-
-
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
-    seconds = round(played.seconds, 3)
-    if isinstance(wrong, Violation):
-        log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
-        return CaseResult(
-            title=case.title,
-            ground=case.ground,
-            outcome=Outcome.FAILED,
-            expected=wrong.expected,
-            actual=wrong.actual,
-            reason="" if wrong.loss_base else wrong.why,
-            loss=_loss(wrong, played),
-            evidence=Evidence(about=wrong.expected, answer=impersonal(wrong.actual)),
-            exchange=played.told() + (f"\nits last line: {log}" if log else ""),
-            seconds=seconds,
-            has_begun=True,
-        )
-    outcome = Outcome.PASSED if wrong is None else Outcome.OBSERVED
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=outcome,
-        actual=wrong,
-        seconds=seconds,
-        has_begun=True,
-    )
+    log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
+    found: Found = wrong if not isinstance(wrong, Violation) else _with_loss(wrong, played)
+    return result(case, found, played.told(), log, played.seconds)
+
+
+def _with_loss(wrong: Violation, played: Played) -> Costly:
+    loss = _loss(wrong, played)
+    return Costly(expected=wrong.expected, actual=wrong.actual, loss=loss, why=wrong.why)
 
 
 def _loss(wrong: Violation, played: Played) -> Loss | None:

@@ -16,9 +16,10 @@ from x402sim.spec.folder import folder
 from x402sim.suite.case import doubted, of_id
 from x402sim.suite.options import again, flag, given, read
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
-from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet, unclear
+from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
+from x402sim.suite.played import unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 

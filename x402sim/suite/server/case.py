@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from x402sim.report.results import Loss
-from x402sim.spec.clauses import LEVELS, Level
+from x402sim.spec.clauses import LEVELS
 from x402sim.spec.ground import BINDING, Ground, GroundType
-from x402sim.spec.needs import Need
+from x402sim.suite import played
+from x402sim.suite.played import Found, PlayedCase
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 
@@ -21,20 +21,6 @@ DOCUMENTS = {
     GroundType.SILENT: "silent",
 }
 """The document that an id begins with, for each kind of ground."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """What a server did against a demand, and what that costs."""
-
-    expected: str
-    actual: str
-    loss: Loss | None = None
-    why: str = ""
-
-
-Found = Violation | str | None
-"""What is wrong; or what was observed, in words; or nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +38,12 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ServerCase:
+class ServerCase(PlayedCase):
     """One id: a demand on what a server did in a play, in one version."""
 
-    id: str
-    level: Level
-    ground: Ground
-    title: str
     dialect: Dialect
     play: Callable[[Play], Awaitable[Any]]
     test: Callable[[Play, Any], Found]
-    played_as: str
-    """The name of the play: cases with the same name look at one and the same."""
-    is_control: bool = False
-    waits_s: float = 0
-    needs: tuple[Need, ...] = ()
-    decides: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The id, which is unique."""
-        return self.id
-
-    @property
-    def section(self) -> str:
-        """The section of the id."""
-        return self.id.split("/")[1]
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -135,8 +101,4 @@ class Row:
 
 def table(rows: Sequence[Row]) -> list[ServerCase]:
     """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    cases = [case for row in rows for case in row.cases()]
-    ids = [case.id for case in cases]
-    if twice := sorted({each for each in ids if ids.count(each) > 1}):
-        raise ValueError(f"declared twice: {', '.join(twice)}")
-    return cases
+    return played.table(case for row in rows for case in row.cases())

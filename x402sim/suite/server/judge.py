@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Evidence, Outcome
+from x402sim.report.results import CaseResult
+from x402sim.suite.played import Found, Violation, result, skipped, unclear
 from x402sim.suite.process import last_line
-from x402sim.suite.redact import impersonal
-from x402sim.suite.server.case import Found, ServerCase, Violation
+from x402sim.suite.server.case import ServerCase
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.room import Room, opened
@@ -226,53 +226,10 @@ def _with(played: Played, group: Sequence[ServerCase], broken: str) -> Played:
     return replace(played, found=found)
 
 
-def unclear(case: ServerCase, why: str) -> CaseResult:
-    """Return the result of a case that is inconclusive, with the reason."""
-    outcome = Outcome.INCONCLUSIVE
-    return CaseResult(
-        title=case.title, ground=case.ground, outcome=outcome, reason=why, has_begun=True
-    )
-
-
-def skipped(case: ServerCase, why: str, *, lacks: bool = True) -> CaseResult:
-    """Return the result of a case that was not judged: a need `lacks`, or it does not apply."""
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.SKIPPED,
-        reason=why,
-        applies=lacks,
-        lacks=lacks,
-    )
-
-
 def _result(case: ServerCase, played: Played) -> CaseResult:
-    seconds = round(played.seconds, 3)
-    if case not in played.found and played.skipped:
+    if case in played.found:
+        told = played.play.told if played.play else ""
+        return result(case, played.found[case], told, played.log, played.seconds)
+    if played.skipped:
         return skipped(case, played.skipped, lacks=played.lacks)
-    if case not in played.found:
-        return unclear(case, played.unclear or "the server ended before it was looked at")
-    wrong = played.found[case]
-    if isinstance(wrong, Violation):
-        log = f"\nits last line: {played.log}" if played.log else ""
-        return CaseResult(
-            title=case.title,
-            ground=case.ground,
-            outcome=Outcome.FAILED,
-            expected=wrong.expected,
-            actual=wrong.actual,
-            reason="" if wrong.loss else wrong.why,
-            loss=wrong.loss,
-            evidence=Evidence(about=wrong.expected, answer=impersonal(wrong.actual)),
-            exchange=(played.play.told if played.play else "") + log,
-            seconds=seconds,
-            has_begun=True,
-        )
-    return CaseResult(
-        title=case.title,
-        ground=case.ground,
-        outcome=Outcome.PASSED if wrong is None else Outcome.OBSERVED,
-        actual=wrong,
-        seconds=seconds,
-        has_begun=True,
-    )
+    return unclear(case, played.unclear or "the server ended before it was looked at")

@@ -15,8 +15,9 @@ from x402sim.report.results import CaseResult, Result
 from x402sim.spec.folder import folder
 from x402sim.suite.case import of_id
 from x402sim.suite.options import above_zero, again, flag, given, read
-from x402sim.suite.server.case import DOCUMENTS, Row, ServerCase, Violation, table
-from x402sim.suite.server.judge import PATIENCE_S, Judge, skipped, unclear
+from x402sim.suite.played import Violation, skipped, unclear
+from x402sim.suite.server.case import DOCUMENTS, Row, ServerCase, table
+from x402sim.suite.server.judge import PATIENCE_S, Judge
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from x402sim.clock import stopwatch
+from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
-from x402sim.suite.server.case import Demand, Found, Violation
+from x402sim.suite.server.case import Demand
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist
 from x402sim.suite.server.payment import Payment, receipt_in
 from x402sim.suite.server.play import Play
