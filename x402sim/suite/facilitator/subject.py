@@ -47,8 +47,8 @@ SECTIONS = {
     "token": "Tokens that are not what they seem",
     "wallet": "Wallets that are contracts",
 }
-NOT_ITS_WAY = (
-    "it is about a dialect that this facilitator has not, as its control shows, or that "
+NOT_ITS_DIALECT = (
+    "it is in a dialect that this facilitator does not speak, as its control shows, or that "
     "--dialects leaves out"
 )
 _PAYMENTS, _STARTS = 2.5, 10
@@ -206,7 +206,7 @@ class FacilitatorJudging:
                 why = f"a good payment fails: {self.broken[case.dialect]}"
                 yield self._of(case, unclear(case, why))
             else:
-                yield self._of(case, skipped(case, NOT_ITS_WAY, lacks=False))
+                yield self._of(case, skipped(case, NOT_ITS_DIALECT, lacks=False))
         runnable = [case for case in self.cases if case.id in judged]
         async for case, found in self.judge.run(runnable, on_begin):
             yield self._of(case, found)
@@ -341,5 +341,5 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
     documents=tuple(dict.fromkeys(DOCUMENTS.values())),
     sections=SECTIONS,
     begin=begin,
-    uncounted=NOT_ITS_WAY,
+    uncounted=NOT_ITS_DIALECT,
 )

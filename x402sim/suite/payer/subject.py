@@ -36,7 +36,7 @@ SECTIONS = {
     "extension": "Extensions of version 2",
 }
 NOT_ITS_FLOW = (
-    "it is about a payment flow that this payer has not, as its control shows, or that --flows "
+    "it is in a payment flow that this payer does not know, as its control shows, or that --flows "
     "leaves out"
 )
 ONE_THING = (
