@@ -21,7 +21,9 @@ SMALL = (
     rf"CONSTANT ROW|\(subquery-\d+\)|matched|reputation|\w+ USING (COVERING )?INDEX ({OPEN_WORK})"
 )
 """What may be read whole: work that is still open, and a row for each resource."""
-WHEN_OPENED = re.compile(r"SELECT count\(\*\) FROM \w+$|DELETE FROM \w+$|DELETE FROM answering ")
+WHEN_OPENED = re.compile(
+    r"SELECT EXISTS \(SELECT 1 FROM \w+\)$|DELETE FROM \w+$|DELETE FROM answering "
+)
 
 
 @pytest.fixture(scope="module")

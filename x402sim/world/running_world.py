@@ -492,7 +492,7 @@ class RunningWorld:
                 clock=chain_clock,
                 accounts=self.accounts,
                 secret=secret,
-                has_payments=is_first and store.payments.count() > 0,
+                has_payments=is_first and store.payments.has_any(),
                 file=file,
                 has_block_time=options.blocks is not None,
                 unlocked=options.unlocked,

@@ -151,6 +151,10 @@ class PaymentRecords:
             found[each.payment_id] = max(found.pop(each.payment_id, each), each, key=_rank)
         return list(found.values())
 
+    def has_any(self) -> bool:
+        """Tell whether there is a record of any payment."""
+        return bool(self._db.one("SELECT EXISTS (SELECT 1 FROM payments)")[0])
+
     def count(self) -> int:
         """Return how many payment ids there are."""
         return int(self._db.one("SELECT count(DISTINCT payment_id) FROM payments")[0])
