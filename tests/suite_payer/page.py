@@ -42,6 +42,10 @@ def published() -> list[str]:
     lines = [
         "## Published payers",
         "",
+        "The programs around `PaymentAuth`, `@x402/axios`, `x402-fetch`, `x402-axios`, `@faremeter/fetch` and",
+        "`@dexterai/x402` were changed after a first look at verdicts (a deadline, a policy or a chooser was set, as the",
+        "packages offer it); the rows are of the last programs.",
+        "",
         "Judged by `python -m tests.suite_payer.published`, as programs of `tests/interop` that use each package as its",
         "guide says, with the caps and choices that it offers; between the starts of a purchase its client object is kept,",
         "so that what a package remembers is remembered. Each failure happened twice. Whoever calls a client that pays has",
