@@ -2,7 +2,8 @@
 
 `Shop(given, defects, habits)` is an ASGI application that sells by both versions of the standard.
 `python -m tests.suite_server.shop DEFECT…` serves one, as the judge starts it. It keeps what became
-of each payment; what is not known is asked again of the facilitator, and not charged again.
+of each payment, in a file that several of it share and that outlives it; what is not known is asked
+again of the facilitator, and not charged again.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ import hashlib
 import itertools
 import json
 import os
+import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -23,8 +25,14 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.suite.server.start import Given
 
-PRICES = {("GET", "/weather"): 10_000, ("GET", "/forecast"): 20_000, ("POST", "/report"): 30_000}
+PRICES = {
+    ("GET", "/weather"): 10_000,
+    ("GET", "/forecast"): 20_000,
+    ("GET", "/stream"): 5_000,
+    ("POST", "/report"): 30_000,
+}
 ASK_S = 2.0
+SLOW_S, PIECES, PIECE_S = 1.2, 4, 0.1
 EXPOSED = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE"
 
 
@@ -41,6 +49,45 @@ class Reply:
     status: int
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: int = 1
+    then: Callable[[], Awaitable[None]] | None = None
+    """What is done when it is sent."""
+
+
+class Store:
+    """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
+
+    def __init__(self, folder: str) -> None:
+        where = f"{folder}/known.sqlite" if folder else ":memory:"
+        self.rows = sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+        self.rows.execute("PRAGMA synchronous=OFF")
+        self.rows.execute("CREATE TABLE IF NOT EXISTS known (nonce PRIMARY KEY, what, answer)")
+        # nobody works any more on what was in progress when it ended
+        self.rows.execute("UPDATE known SET answer = '\"unknown\"' WHERE answer = 'null'")
+
+    def get(self, nonce: str) -> tuple[str, Any] | None:
+        row = self.rows.execute(
+            "SELECT what, answer FROM known WHERE nonce = ?", [nonce]
+        ).fetchone()
+        if row is None:
+            return None
+        answer = json.loads(row[1])
+        return row[0], Reply(**answer) if isinstance(answer, dict) else answer
+
+    def claim(self, nonce: str, what: str) -> bool:
+        """Keep that a payment is in progress; False if it is known already."""
+        done = self.rows.execute("INSERT OR IGNORE INTO known VALUES (?, ?, 'null')", [nonce, what])
+        return done.rowcount == 1
+
+    def put(self, nonce: str, what: str, answer: Any) -> None:
+        text = json.dumps(
+            {"status": answer.status, "body": answer.body, "headers": dict(answer.headers),
+             "pieces": answer.pieces} if isinstance(answer, Reply) else answer
+        )  # fmt: skip
+        self.rows.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?)", [nonce, what, text])
+
+    def drop(self, nonce: str) -> None:
+        self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
 
 
 def encoded(value: Any) -> str:
@@ -57,10 +104,12 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
+    folder: str = ""
     is_dead: bool = False
-    known: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
     owed: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.known = Store("" if self.has("keeps it in memory") else self.folder)
 
     def has(self, name: str) -> bool:
         return name in self.defects or name in self.habits
@@ -79,14 +128,25 @@ class Shop:
         for name, value in scope["headers"]:
             headers[name.decode().lower()] = value.decode("latin-1")
         raw = scope["raw_path"].decode("latin-1")
+        leaves = asyncio.create_task(receive())
+        query = scope["query_string"].decode("latin-1")
+        work = asyncio.create_task(self.answer(scope["method"], raw, query, headers, body))
+        if self.has("forgets who leaves"):
+            await asyncio.wait([work, leaves], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                found = self.payment_in(headers)
+                assert found is not None
+                self.known.drop(found[1]["payload"]["authorization"]["nonce"].lower())
+                return
         try:
-            reply = await self.answer(
-                scope["method"], raw, scope["query_string"].decode("latin-1"), headers, body
-            )
+            reply = await work
         except Malformed as wrong:
             reply = Reply(500 if self.has("5xx for malformed") else 400, {"error": str(wrong)})
         content = b"" if reply.body is None else json.dumps(reply.body).encode()
         told = {"content-type": "application/json", "content-length": str(len(content))}
+        if reply.pieces > 1:
+            del told["content-length"]
         if not self.has("no cors"):
             told["access-control-allow-origin"] = "*"
             told["access-control-expose-headers"] = EXPOSED
@@ -102,7 +162,16 @@ class Shop:
             }
         )
         is_head = scope["method"] == "HEAD"
-        await send({"type": "http.response.body", "body": b"" if is_head else content})
+        for piece in range(0 if is_head else reply.pieces - 1):
+            size = len(content) // reply.pieces
+            part = content[piece * size : (piece + 1) * size]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(PIECE_S)
+        rest = b"" if is_head else content[(reply.pieces - 1) * (len(content) // reply.pieces) :]
+        if reply.then is not None and not (self.has("stops for who leaves") and leaves.done()):
+            await reply.then()
+        await send({"type": "http.response.body", "body": rest})
+        leaves.cancel()
 
     # --- what is asked for -----------------------------------------------------------------
 
@@ -153,6 +222,8 @@ class Shop:
         number = next(self.numbers)
         if path == "/forecast":
             return {"number": number, "city": parse_qs(query).get("city", [""])[0]}
+        if path == "/stream":
+            return {"number": number, "text": "x" * 200}
         if path == "/report":
             try:
                 title = json.loads(body).get("title")
@@ -257,13 +328,13 @@ class Shop:
             return await self.again(
                 before, nonce, what, version, payment, path, wanted, method, query, body
             )
-        if not self.has("claims late"):
-            self.known[nonce] = (what, None)
+        if not self.has("claims late") and not self.known.claim(nonce, what):
+            self.known.put(nonce, what, None)
         reply = await self.settled(version, payment, wanted, method, path, query, body)
         if reply.status == 402:
-            self.known.pop(nonce, None)
+            self.known.drop(nonce)
         else:
-            self.known[nonce] = (what, "unknown" if reply.status == 503 else reply)
+            self.known.put(nonce, what, "unknown" if reply.status == 503 else reply)
         return reply
 
     async def again(self, before: Any, nonce: str, what: str, version: int, payment: Any, path: str,
@@ -281,8 +352,8 @@ class Shop:
             reply = await self.settled(
                 version, payment, wanted, method, path, query, body, is_verified=True
             )
-            if reply.status == 200:
-                self.known[nonce] = (what, reply)
+            if reply.status < 400:
+                self.known.put(nonce, what, reply)
             elif reply.status == 402:  # it may be settled all the same
                 return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
             return reply
@@ -321,15 +392,26 @@ class Shop:
                 if self.has("settles what is invalid"):
                     await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
-                return self.ask(path, reason)
+                failed = {"success": False, "errorReason": reason, "transaction": ""}
+                return self.ask(path, reason, failed if self.has("says failed") else None, version)
         charges = self.has("charges failures") or self.has("charges failures and says so")
         if "fail" in query and not charges:
             return Reply(500, {"error": "failed"})
+        if "slow" in query and not charges:
+            await asyncio.sleep(SLOW_S)
+        pieces = PIECES if path == "/stream" else 1
+        where = {"Location": "/free?page=1"} if "moved" in query else {}
+        status = 303 if where else 200
+        if where and self.has("redirects are free"):
+            return Reply(303, None, where)
         if self.has("serves before settling"):
             self.owed[payment["payload"]["authorization"]["nonce"]] = asyncio.create_task(
                 self.post_quietly("/settle", asked)
             )
             return Reply(200, self.content(method, path, query, body))
+        if path == "/stream" and self.has("settles after the stream"):
+            content = self.content(method, path, query, body)
+            return Reply(200, content, {}, pieces, lambda: self.post_quietly("/settle", asked))
         try:
             said = await self.post("/settle", asked)
         except Unknown:
@@ -340,6 +422,8 @@ class Shop:
                 return self.ask(path, "settlement failed", result, version)
             return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
         success = said.get("success")
+        if "slow" in query and charges:
+            await asyncio.sleep(SLOW_S)
         if "fail" in query and success is True:  # it is settled before it works
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
             is_told = self.has("charges failures and says so")
@@ -349,7 +433,10 @@ class Shop:
             if self.has("no hash"):
                 receipt["transaction"] = ""
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            return Reply(200, self.content(method, path, query, body), {name: encoded(receipt)})
+            if not (where and self.has("redirects without a receipt")):
+                where = where | {name: encoded(receipt)}
+            content = None if status == 303 else self.content(method, path, query, body)
+            return Reply(status, content, where, pieces)
         if said.get("errorReason") == "settlement_pending" and not self.has("unknown is refused"):
             return Reply(503, {"error": "pending"}, {"Retry-After": "1"})
         if self.has("served although refused"):
@@ -381,7 +468,12 @@ class Shop:
 
 def shop(given: Given, defects: Any = (), habits: Any = ()) -> Shop:
     return Shop(
-        given.facilitator_url, given.pay_to, given.network, frozenset(defects), frozenset(habits)
+        given.facilitator_url,
+        given.pay_to,
+        given.network,
+        frozenset(defects),
+        frozenset(habits),
+        folder=given.state_dir,
     )
 
 
@@ -394,6 +486,7 @@ if __name__ == "__main__":
             os.environ["X402SIM_PAY_TO"],
             BASE_SEPOLIA,
             frozenset(sys.argv[1:]),
+            folder=os.environ["X402SIM_STATE_DIR"],
         ),
         port=int(os.environ["PORT"]),
         log_level="warning",

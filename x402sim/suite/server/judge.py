@@ -6,7 +6,7 @@ made; if it fails, the room is not used again, and the play before it has broken
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from x402sim.clock import stopwatch
@@ -53,8 +53,8 @@ class Judge:
 
     server: Server
     items: Sequence[Item]
-    failing: Item | None = None
-    """A paid request whose handler fails."""
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Paid requests whose handler is not like others, by the option that names them."""
     network: Network = BASE_SEPOLIA
     dialects: tuple[Dialect, ...] = tuple(Dialect)
     seed: int = 0
@@ -114,7 +114,7 @@ class Judge:
             room=room,
             dialect=dialect,
             items=self.items,
-            failing_item=self.failing,
+            handlers=self.handlers,
             name=f"{name} {self.plays} in {room.name}",
             patience_s=self.patience_s,
         ).begin()

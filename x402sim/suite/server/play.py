@@ -1,7 +1,8 @@
 """One case as it is played: what it may ask and look at, and what a report shows of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,8 @@ class Play:
     items: Sequence[Item]
     name: str
     patience_s: float
-    failing_item: Item | None = None
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Items whose handler is not like others, by the option that names them, as `failing`."""
     lines: list[str] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     since: int = 0
@@ -86,12 +88,11 @@ class Play:
             raise NotApplicable("it needs two paid paths: give another with --also")
         return found
 
-    @property
-    def failing(self) -> Item:
-        """A request whose handler fails; raises `NotApplicable` if none is known."""
-        if self.failing_item is None:
-            raise NotApplicable("it needs a request whose handler fails: give one with --failing")
-        return self.failing_item
+    def handled(self, option: str) -> Item:
+        """Return the item that an option names; raises `NotApplicable` without one."""
+        if option not in self.handlers:
+            raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
+        return self.handlers[option]
 
     @property
     def double(self) -> Double:
@@ -112,16 +113,22 @@ class Play:
         *,
         method: str = "",
         target: str = "",
+        port: int = 0,
+        begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request, of an item by default; never raises for what the server does."""
+        """Send a request, of an item by default; never raises for what the server does.
+
+        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive.
+        """
         it = item or self.item
         answer = await send(
-            self.room.port,
+            port or self.room.port,
             method or it.method,
             target or it.target,
             [*it.headers, *headers],
             it.content,
             self.patience_s,
+            begun,
         )
         self.answers.append(answer)
         self.say(answer.told)
@@ -146,11 +153,28 @@ class Play:
         self.nonces.add(payment.nonce.lower())
         return payment
 
-    async def pay(self, payment: Payment, item: Item | None = None, **how: Any) -> Answer:
+    async def pay(
+        self, payment: Payment, item: Item | None = None, headers: Headers = (), **how: Any
+    ) -> Answer:
         """Ask for an item with a payment."""
-        answer = await self.ask(item, [payment.header], **how)
+        answer = await self.ask(item, [payment.header, *headers], **how)
         self.lines[-1:] = [f"paying {payment.nonce[:12]}…: {line}" for line in self.lines[-1:]]
         return answer
+
+    @asynccontextmanager
+    async def leaving(
+        self, payment: Payment, item: Item | None = None, **how: Any
+    ) -> AsyncIterator[asyncio.Task[Answer]]:
+        """Ask for an item with a payment, and hang up at the end of a `with` block."""
+        asked = asyncio.create_task(self.pay(payment, item, **how))
+        try:
+            yield asked
+        finally:
+            if not asked.done():
+                self.say(f"paying {payment.nonce[:12]}…: the client hangs up")
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
 
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
         """Ask with each of these payments at once."""

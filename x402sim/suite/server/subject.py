@@ -36,7 +36,11 @@ SECTIONS = {
     "many": "One payment many times, and at once",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
+    "handler": "Handlers that fail, are slow, stream or redirect",
+    "gone": "Clients that hang up",
 }
+HANDLERS = ("failing", "slow", "streaming", "redirecting")
+"""The options that name a request whose handler is not like others."""
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
 
@@ -133,6 +137,22 @@ class ServerOptions:
         metavar="ITEM",
         read=item_in,
     )
+    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler takes seconds: what if the payment expires, or the client "
+        "leaves, meanwhile?",
+        metavar="ITEM",
+        read=item_in,
+    )
+    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request that is answered piece by piece for a second or longer.",
+        metavar="ITEM",
+        read=item_in,
+    )
+    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler answers 3xx.",
+        metavar="ITEM",
+        read=item_in,
+    )
     facilitator: int | None = flag(
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
@@ -161,6 +181,12 @@ class ServerOptions:
         kind=int,
         metavar="N",
     )
+
+    @property
+    def handlers(self) -> Mapping[str, Item]:
+        """The items whose handler is not like others, by the option that names them."""
+        found = {name: getattr(self, name) for name in HANDLERS}
+        return {name: item for name, item in found.items() if item is not None}
 
     @property
     def shown(self) -> str:
@@ -254,7 +280,7 @@ async def begin(
     judge = Judge(
         server=options.server,
         items=options.items,
-        failing=options.failing,
+        handlers=options.handlers,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,

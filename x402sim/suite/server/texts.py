@@ -64,6 +64,19 @@ REASON = _said(
     "`errorReason`: Error reason if settlement failed (omitted if successful)",
 )
 
+RESEND = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "A client that loses the response to a paid request can resend the identical `PaymentPayload`, "
+    "with the same `id`, to get that response back",
+)
+FAILED_HANDLER = _said(
+    "exact",
+    "Payment Flow",
+    "the payment commits only after the resource handler succeeds, so a failed handler leaves the "
+    "client uncharged. Under `upfront` the payment commits first, so a handler failure leaves the "
+    "client charged with nothing delivered",
+)
 HEAD = _said(
     "rfc-9110",
     "9.3.2",
