@@ -9,7 +9,7 @@ from typing import Any
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
 from x402sim.suite.server.double import Double
-from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
+from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
@@ -134,24 +134,31 @@ class Play:
         self.say(answer.told)
         return answer
 
-    async def draft(self, item: Item | None = None) -> Payment:
+    async def draft(self, item: Item | None = None, **how: Any) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
-        answer = await self.ask(item)
-        offer = payable(self.dialect, answer, self.room.network)
-        if answer.status != 402 or offer is None:
+        return (await self.drafts(item, **how))[0]
+
+    async def drafts(self, item: Item | None = None, **how: Any) -> list[Payment]:
+        """Ask for an item, and return a payment of each offer that can be paid, at least one."""
+        answer = await self.ask(item, **how)
+        offers = [*payables(self.dialect, answer, self.room.network)]
+        if answer.status != 402 or not offers:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
-        payment = paying(
-            self.dialect,
-            self.room.network,
-            self.room.payer,
-            required,
-            offer,
-            CLOCK.now_s(),
-            self.draw(),
-        )
-        self.nonces.add(payment.nonce.lower())
-        return payment
+        payments = [
+            paying(
+                self.dialect,
+                self.room.network,
+                self.room.payer,
+                required,
+                offer,
+                CLOCK.now_s(),
+                self.draw(),
+            )
+            for offer in offers
+        ]
+        self.nonces |= {payment.nonce.lower() for payment in payments}
+        return payments
 
     async def pay(
         self, payment: Payment, item: Item | None = None, headers: Headers = (), **how: Any

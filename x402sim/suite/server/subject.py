@@ -38,6 +38,9 @@ SECTIONS = {
     "order": "A facilitator that refuses, fails or is lost: served and charged",
     "handler": "Handlers that fail, are slow, stream or redirect",
     "gone": "Clients that hang up",
+    "identifier": "Payments with an id, where the 402 offers it",
+    "sign-in": "Signing in instead of paying again, where the 402 offers it",
+    "discovery": "What the 402 and a catalogue say of what is sold",
 }
 HANDLERS = ("failing", "slow", "streaming", "redirecting")
 """The options that name a request whose handler is not like others."""
