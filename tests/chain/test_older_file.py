@@ -106,7 +106,7 @@ def test_an_older_chain_file_is_refused_and_an_older_database_is_not(
             if logged < seen:
                 refused += 1
                 wanted = (
-                    f"it ends at operation {logged}, and the database has seen operation {seen}"
+                    f"it ends at operation {logged}, and the database has operation {seen}"
                 )
                 with pytest.raises(ChainError, match=wanted):
                     opened(pair)
