@@ -49,6 +49,7 @@ def test_what_is_sold_is_read_with_its_method_and_body() -> None:
         (["https://shop.example/weather"], {}, "no server of this computer"),
         (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
         (["/a"], {"start": "x", "versions": "v3"}, "versions are v1, v2"),
+        (["/a"], {"start": "x", "restart": "perhaps"}, "yes or no"),
         (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
     ],
 )
@@ -128,6 +129,30 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
     assert "Plan: 1 ids in 1 plays of /weather" in done.output
+
+
+def test_a_command_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "report.json"
+    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies'"
+    asked = ["--only", "server/restart/served,server/replicas/in-turn", "--jobs", "1"]
+    done = CliRunner().invoke(
+        app,
+        [
+            *("conformance", "server", "/weather", "--start", command, "--restart", "yes"),
+            *(*asked, "--json-file", str(file)),
+        ],
+    )
+    assert done.exit_code == 1, done.output
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    outcomes = {each["id"]: each["outcome"] for each in results}
+    assert outcomes == {
+        "server/restart/served-v2": "failed",
+        "server/replicas/in-turn-v2": "skipped",
+    }
+    assert "killed and started again 1 times" in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,11 @@ DEFECTS = {
     "a page for browsers": "server/offer/browser-v2",
     "a page that cannot be paid": "server/offer/browser-paid-v1",
     "settles the first offer": "server/offer/each-v2",
+    "keeps it in memory": "kit/restart/settled-again-v2 kit/restart/settling-again-v2 "
+    "server/replicas/at-once-v2 kit/replicas/lost-again-v2",
+    "keeps it in memory, says failed": "server/restart/settled-v2 server/restart/settling-v2 "
+    "server/replicas/lost-v2",
+    "keeps it in memory, never verifies": "server/restart/served-v2 server/replicas/in-turn-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 HONEST = {
@@ -85,7 +90,7 @@ HONEST = {
     "ids are required": "server/identifier server/payment server/many",
     "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
-    "refuses what was served": "server/many server/gone kit/gone",
+    "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
     "charges failures and says so": "server/order/handler server/handler kit/handler",

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
@@ -73,6 +74,7 @@ async def sent_again(
     answers: Sequence[Answer],
     again: int = AGAIN,
     item: Item | None = None,
+    **how: Any,
 ) -> Trade:
     """Send a payment again until it is served; `answers` are those that it has got already."""
     got = list(answers)
@@ -80,7 +82,7 @@ async def sent_again(
         if got[-1].is_2xx:
             break
         await play.wait(PAUSE_S)
-        got.append(await play.pay(payment, item))
+        got.append(await play.pay(payment, item, **how))
     return Trade(
         payment=payment,
         answers=got,
