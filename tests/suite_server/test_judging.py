@@ -176,9 +176,9 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_server.shop import shop
 
-        only = "server/path/spelling,server/many/two"
+        only = "server/path/spelling,server/many/two,server/handler/stream-refused"
 
-        @pytest.mark.x402_server(sells="/weather", only=only)
+        @pytest.mark.x402_server(sells="/weather", only=only, streaming="/stream")
         def test_honest(x402_server_case):
             x402_server_case(shop)
 
@@ -188,7 +188,7 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         """
     )
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
-    ended.assert_outcomes(passed=3, failed=1)
+    ended.assert_outcomes(passed=5, failed=1)
     ended.stdout.fnmatch_lines(["*server/path/spelling-v2 (MUST)*", "*loss: 0.01*"])
 
 
