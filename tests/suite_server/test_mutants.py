@@ -45,6 +45,8 @@ DEFECTS = {
     "serves before settling": "server/order/settle-down-v1 server/order/refused-v2",
     "follows": "kit/order/settle-redirected-v2 kit/order/verify-redirected-v1",
     "charges failures": "server/order/handler-fails-v2",
+    "charges failures and says so": "server/order/handler-fails-flow-v2 "
+    "kit/order/handler-fails-charged-v1",
     "no result of refusals": "server/order/refused-reason-v2",
     "no result of refusals, no error": "server/order/refused-reason-v1",
     "forgets who leaves": "kit/gone/settling-again-v2 kit/gone/settled-again-v1",
@@ -75,6 +77,7 @@ DEFECTS = {
     "another example": "kit/discovery/described-example-v2",
     "lists old prices": "kit/discovery/listed-v2",
     "names the inner scheme": "kit/offer/proxy-v2 kit/offer/proxy-v1",
+    "names the inner address": "kit/offer/proxy-v2 kit/offer/proxy-v1",
     "a page for browsers": "server/offer/browser-v2",
     "a page that cannot be paid": "server/offer/browser-paid-v1",
     "settles the first offer": "server/offer/each-v2",
@@ -93,7 +96,8 @@ HONEST = {
     "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
-    "charges failures and says so": "server/order/handler server/handler kit/handler",
+    "charges failures and says so, says that it is paid upfront": "server/order/handler "
+    "server/handler kit/handler",
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
