@@ -275,7 +275,7 @@ ROWS = [
                     texts.DECLARED_FLOW,
                     texts.FLOW,
                     texts.FAILED_HANDLER,
-                    so="who declares no flow works before it settles, and does not settle a failure",
+                    so="who declares no flow works before it settles, and settles no failure",
                 ),
                 test=_as_declared,
                 suffix="flow",
