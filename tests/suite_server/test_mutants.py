@@ -79,10 +79,13 @@ DEFECTS = {
     "a page that cannot be paid": "server/offer/browser-paid-v1",
     "settles the first offer": "server/offer/each-v2",
     "keeps it in memory": "kit/restart/settled-again-v2 kit/restart/settling-again-v2 "
-    "server/replicas/at-once-v2 kit/replicas/lost-again-v2",
+    "kit/replicas/at-once-told-again-v2 kit/replicas/lost-again-v2",
     "keeps it in memory, says failed": "server/restart/settled-v2 server/restart/settling-v2 "
     "server/replicas/lost-v2",
-    "keeps it in memory, never verifies": "server/restart/served-v2 server/replicas/in-turn-v2",
+    "keeps it in memory, never verifies": "kit/restart/served-told-again-v2 "
+    "kit/replicas/in-turn-told-again-v2",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2 "
+    "server/replicas/in-turn-v2 server/replicas/at-once-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 HONEST = {
@@ -90,7 +93,8 @@ HONEST = {
     "ids are required": "server/identifier server/payment server/many",
     "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
-    "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas",
+    "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas "
+    "kit/restart kit/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
     "charges failures and says so": "server/order/handler server/handler kit/handler",
