@@ -5,7 +5,7 @@ alone.
 import pytest
 
 from tests.suite_server.judging import Bench, cases, run
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.played import Found, Violation, by_play
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.subject import SECTIONS, all_cases
 
@@ -138,10 +138,9 @@ def test_each_defect_that_takes_time_is_caught_by_the_ids_that_are_about_it() ->
 
 def _wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
     """Return what honest shops break: one that does everything right, and those with habits."""
-    rooms: dict[tuple[str, str], list[RoomCase]] = {}
-    for case in every:
-        rooms.setdefault((case.dialect, case.section), []).append(case)
-    asked = [(each, "", "") for each in rooms.values()]
+    plays = by_play(every)
+    chunks = [plays[at : at + 6] for at in range(0, len(plays), 6)]
+    asked = [([case for group in each for case in group], "", "") for each in chunks]
     for habit, prefixes in habits.items():
         version = "v1" if habit.endswith("version 1") else "v2"
         begins = tuple(prefixes.split())
