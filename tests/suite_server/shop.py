@@ -93,6 +93,10 @@ class Store:
         self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
 
 
+async def break_off() -> None:
+    raise ConnectionAbortedError
+
+
 def at(in_s: float) -> str:
     when = datetime.now(UTC) + timedelta(seconds=in_s)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -562,7 +566,8 @@ class Shop:
                 failed = {"success": False, "errorReason": reason, "transaction": ""}
                 return self.ask(path, reason, failed if self.has("says failed") else None, version)
         is_told = self.has("charges failures and says so")
-        charges = is_told or self.has("charges failures")
+        is_broken_off = self.has("breaks off") and "fail" in query
+        charges = is_told or is_broken_off or self.has("charges failures")
         if "fail" in query and not charges:
             return Reply(500, {"error": "failed"})
         if "slow" in query and not charges:
@@ -592,6 +597,8 @@ class Shop:
         success = said.get("success")
         if "slow" in query and charges:
             await asyncio.sleep(SLOW_S)
+        if is_broken_off and success is True:
+            return Reply(200, self.content(method, path, query, body), {}, PIECES, break_off)
         if "fail" in query and success is True:  # it is settled before it works
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
             return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})

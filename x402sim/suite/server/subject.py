@@ -338,6 +338,8 @@ def _plan(
     ]
     if restarts:
         lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
+    elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
+        lines.append("It is not killed and started again: a start takes long, or --restart no")
     lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
