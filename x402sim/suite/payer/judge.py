@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
-from x402sim.suite.played import Found, Violation as Costly, result, unclear
+from x402sim.suite.played import Found, Violation as Costly, by_play, result, side_by_side, unclear
 from x402sim.suite.process import last_line
 
 PATIENCE_S = 20.0
@@ -45,7 +45,9 @@ class Judge:
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
-    """How long a start of the controls took."""
+    """How long a start of the controls took, at most."""
+    start_cpu_s: float = 0
+    """The CPU that a start of the controls took, of a command; 0 of what is no process of ours."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
     _worlds: asyncio.Semaphore = field(init=False)
@@ -79,6 +81,7 @@ class Judge:
     async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
         """Play the control of each flow; return why one is broken."""
         controls = {case.flow: case for case in cases if case.is_control}
+        before_s = _cpu_of_commands_s()
         played = dict(
             zip(
                 controls,
@@ -86,8 +89,10 @@ class Judge:
                 strict=True,
             )
         )
-        done = [each.seconds / len(each.starts) for each in played.values() if each.is_served]
+        done = [each.starts[-1].seconds for each in played.values() if each.is_served]
         self.start_s = max(done, default=self.start_s)
+        starts = sum(len(each.starts) for each in played.values())
+        self.start_cpu_s = (_cpu_of_commands_s() - before_s) / max(1, starts)
         self.patience_s = max(self.patience_s, TIMES * self.start_s)
         broken = {}
         for flow, each in played.items():
@@ -103,34 +108,12 @@ class Judge:
         played = await asyncio.gather(*(self.play(gate) for gate in gates))
         return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
-    async def run(
+    def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
         """Play the cases, and yield each with its result as soon as it is certain."""
-        plays: dict[str, list[PayerCase]] = {}
-        for case in cases:
-            plays.setdefault(case.played_as, []).append(case)
-        done: asyncio.Queue[list[tuple[PayerCase, CaseResult]] | BaseException] = asyncio.Queue()
-
-        async def one(group: list[PayerCase]) -> None:
-            try:
-                await done.put(await self._judged(group, on_begin))
-            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-                await done.put(error)
-
-        longest_first = sorted(plays.values(), key=lambda group: -group[0].waits_s)
-        tasks = [asyncio.create_task(one(group)) for group in longest_first]
-        try:
-            for _ in tasks:
-                results = await done.get()
-                if isinstance(results, BaseException):
-                    raise results
-                for case, result in results:
-                    yield case, result
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        longest_first = sorted(by_play(cases), key=lambda group: -group[0].waits_s)
+        return side_by_side(self._judged(group, on_begin) for group in longest_first)
 
     async def _judged(
         self, group: list[PayerCase], on_begin: Callable[[str], None]
@@ -151,6 +134,12 @@ class Judge:
             else:
                 results.append((case, _result(case, wrong, first)))
         return results
+
+
+def _cpu_of_commands_s() -> float:
+    """Return the CPU that the processes have taken that were started and have ended."""
+    took = os.times()
+    return took.children_user + took.children_system
 
 
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -212,7 +212,8 @@ class _Case:
         task = self.task(state)
         for number in range(1, most + 1):
             self.played.lines.append(f"start {number}")
-            ended = await payer.start(task, folder, patience_s)
+            elapsed = stopwatch()
+            ended = replace(await payer.start(task, folder, patience_s), seconds=elapsed())
             self.played.starts.append(ended)
             self.played.lines.append(f"start {number}: {ended.how}")
             if ended.ok or self.played.foreign:

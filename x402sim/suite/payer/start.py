@@ -117,6 +117,7 @@ class Ended:
     timed_out: bool = False
     crashed: bool = False
     """Whether a signal ended it that the judge has not sent."""
+    seconds: float = 0
 
 
 class Payer(Protocol):
