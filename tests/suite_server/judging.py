@@ -28,7 +28,12 @@ class Bench:
         self.judge = Judge(
             subject=App(self.make),
             items=ITEMS,
-            failing=item_in("/forecast?city=fail"),
+            handlers={
+                "failing": item_in("/forecast?city=fail"),
+                "slow": item_in("/forecast?city=slow"),
+                "streaming": item_in("/stream"),
+                "redirecting": item_in("/forecast?city=moved"),
+            },
             jobs=1,
             patience_s=self.patience_s,
         )
@@ -56,7 +61,7 @@ class Bench:
         return found
 
 
-ROOMS = 4
+ROOMS = 6
 """How many rooms play side by side: most plays wait for something."""
 
 

@@ -1,7 +1,7 @@
 """Judges a server: its rooms, and what a good payment is, which is served."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from x402sim.suite import rooms
@@ -24,8 +24,8 @@ class Judge(rooms.Judge[Room, Play]):
     )
 
     items: Sequence[Item]
-    failing: Item | None = None
-    """A paid request whose handler fails."""
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Paid requests whose handler is not like others, by the option that names them."""
 
     async def open(self, floor: Floor, name: str) -> Room:
         """Open a room, and start the server in it."""
@@ -37,7 +37,7 @@ class Judge(rooms.Judge[Room, Play]):
             room=room,
             dialect=dialect,
             items=self.items,
-            failing_item=self.failing,
+            handlers=self.handlers,
             name=name,
             patience_s=patience_s,
         )

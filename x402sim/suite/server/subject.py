@@ -47,7 +47,14 @@ SECTIONS = {
     "many": "One payment many times, and at once",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
+    "handler": "Handlers that fail, are slow, stream or redirect",
+    "gone": "Clients that hang up",
+    "identifier": "Payments with an id, where the 402 offers it",
+    "sign-in": "Signing in instead of paying again, where the 402 offers it",
+    "discovery": "What the 402 and a catalogue say of what is sold",
 }
+HANDLERS = ("failing", "slow", "streaming", "redirecting")
+"""The options that name a request whose handler is not like others."""
 DOCUMENTS = tuple(dict.fromkeys(documents("server").values()))
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
@@ -121,6 +128,22 @@ class ServerOptions:
         metavar="ITEM",
         read=item_in,
     )
+    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler takes seconds: what if the payment expires, or the client "
+        "leaves, meanwhile?",
+        metavar="ITEM",
+        read=item_in,
+    )
+    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request that is answered piece by piece for a second or longer.",
+        metavar="ITEM",
+        read=item_in,
+    )
+    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler answers 3xx.",
+        metavar="ITEM",
+        read=item_in,
+    )
     facilitator: int | None = flag(
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
@@ -138,6 +161,12 @@ class ServerOptions:
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
+
+    @property
+    def handlers(self) -> Mapping[str, Item]:
+        """The items whose handler is not like others, by the option that names them."""
+        found = {name: getattr(self, name) for name in HANDLERS}
+        return {name: item for name, item in found.items() if item is not None}
 
     @property
     def shown(self) -> str:
@@ -195,7 +224,7 @@ async def begin(
     judge = Judge(
         subject=options.server,
         items=options.items,
-        failing=options.failing,
+        handlers=options.handlers,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
