@@ -7,7 +7,7 @@ from x402sim.suite.rooms import Outcomes
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.start import Make
-from x402sim.suite.server.subject import SERVER, all_cases, item_in, versions_in
+from x402sim.suite.server.subject import SERVER, all_cases, item_in, offered, versions_in
 from x402sim.suite.started import App
 
 
@@ -18,12 +18,13 @@ def plays(
     *,
     strict: bool = False,
 ) -> list[CaseOfTest]:
-    """Return the plays in these versions of what is sold; `only` as on the command line.
+    """Return the plays of what is sold, of paths in these versions; `only` as on the command line.
 
     Raises `ValueError` for an unknown version or id, and for what is no path.
     """
     items = [item_in(each) for each in ([sells] if isinstance(sells, str) else sells)]
-    wanted, found = versions_in(versions), chosen(all_cases(), only, SERVER.documents)
+    wanted = offered(items) if items[0].tool else versions_in(versions)
+    found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
         return await Judge(subject=App(make), items=items, jobs=1).every(cases)
