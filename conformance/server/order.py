@@ -130,7 +130,7 @@ def _reason(play: Play, seen: Trade) -> Found:
     if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} that says success false and why",
+        expected=f"{play.dialect.response_place} that says success false and why",
         actual=answer.how,
         why="rejected looks like unpaid, and the payer signs for ever",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.suite.judging import PlayedJudging, in_rooms
@@ -33,7 +34,8 @@ from x402sim.suite.server.payment import Dialect, offers_in, payable, required_i
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import AtPort, Command, Server
+from x402sim.suite.server.start import AtPort, Command, Server, Spoken
+from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
@@ -49,6 +51,7 @@ SECTIONS = {
     "header": "Headers that are no payments",
     "binding": "What a payment buys",
     "many": "One payment many times, and at once",
+    "tool": "What is of tools of MCP only",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
     "handler": "Handlers that fail, are slow, stream or redirect",
@@ -84,10 +87,13 @@ def all_cases() -> tuple[RoomCase, ...]:
 def item_in(text: str) -> Item:
     """Read what is sold: a path or URL, with a method before it and a JSON body behind it.
 
-    Without a method it is GET, or POST with a body. Raises `ValueError`.
+    Without a method it is GET, or POST with a body. A tool is MCP, the path or URL of its server or
+    `stdio`, its name, and its arguments. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
+    if words[:1] == [TOOL]:
+        return _tool_in(words[1] if len(words) > 1 else "")
     if words and words[0].isalpha() and words[0].isupper():
         method, text = words[0], words[1] if len(words) > 1 else ""
     target, _, body = text.strip().partition(" ")
@@ -110,6 +116,25 @@ def _yes(text: str) -> bool:
     if text.lower() not in ("yes", "no"):
         raise ValueError(f"it is yes or no, not {text!r}")
     return text.lower() == "yes"
+
+
+def _tool_in(text: str) -> Item:
+    target, name, arguments = [*text.split(maxsplit=2), "", "", ""][:3]
+    if target.startswith(("http://", "https://")):
+        target = urlsplit(target).path or "/"
+    if not name or (target != STDIO and not target.startswith("/")):
+        raise ValueError(f'MCP {text!r} is no tool: give MCP /mcp forecast {{"city": "Oslo"}}')
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError as wrong:
+        raise ValueError(f"{arguments!r} is no JSON: {wrong}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"{arguments!r}: the arguments of a tool are a JSON object")
+    return Item(TOOL, target, arguments, name)
+
+
+TOOL = "MCP"
+"""The word before a tool, where other items have a method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +227,26 @@ class ServerOptions:
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     """Return the options; `words` are what it sells. Raises `ValueError`."""
     chosen = read(ServerOptions, flags)
-    command = chosen.get("start")
+    command, wanted = chosen.get("start"), chosen.get("versions")
     if not words:
         raise ValueError(
             "give what it sells, a path or URL, as in `x402sim conformance server /weather "
             '--start "node shop.js"`'
         )
     item = item_in(" ".join(words))
+    is_tool = bool(item.tool)
+    if any(bool(each.tool) is not is_tool for each in chosen.get("also", ())):
+        raise ValueError("--also: give paths with a path, and tools with a tool")
+    if wanted and ((Dialect.MCP in wanted) is not is_tool or (is_tool and len(wanted) > 1)):
+        raise ValueError(f"--versions: a tool is judged in {Dialect.MCP}, and nothing else is")
     url = next((each for each in words if each.startswith(("http://", "https://"))), "")
     port = urlsplit(url).port if url else None
-    if command:
-        server: Server = Command(command, port, shown=flags["start"], look=item.path)
+    if item.target == STDIO:
+        if not command:
+            raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
+        server: Server = Spoken(command, shown=flags["start"])
+    elif command:
+        server = Command(command, port, shown=flags["start"], look=item.path)
         if chosen.get("facilitator"):
             raise ValueError(
                 "--facilitator is for one that runs already: one that the judge starts gets "
@@ -239,6 +273,11 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
         rerun=again(("server", *words), ServerOptions, values),
         **chosen,
     )
+
+
+def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
+    """Return the dialects in which something may be sold."""
+    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2)
 
 
 @asynccontextmanager
@@ -270,7 +309,7 @@ async def begin(
         judge,
         options,
         cases,
-        options.versions or tuple(Dialect),
+        options.versions or offered(options.items),
         control=lambda room, dialect: _control(judge, room, dialect),
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken),
@@ -309,9 +348,12 @@ def _why_not(answer: Answer) -> str:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
+    if answer.said and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
+        return "its result holds an offer, and isError is not true: clients do not see it"
     if answer.is_2xx and "kinds" in body:
         return f"it is a facilitator: {instead('facilitator')}"
-    return f"it asks for no payment, and is no paid path: {answer.how}"
+    what = "tool" if answer.said else "path"
+    return f"it asks for no payment, and is no paid {what}: {answer.how}"
 
 
 def _plan(
@@ -347,7 +389,8 @@ def _plan(
 SERVER: Subject[ServerOptions] = Subject(
     name="server",
     words="ITEM",
-    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it.",
+    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it. A "
+    "tool is MCP, path or stdio, name, arguments.",
     help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?",
     options=ServerOptions,
     read=_read,
