@@ -22,6 +22,7 @@ from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.played import unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
+from x402sim.text.counted import counted
 
 SECTIONS = {
     "control": "What must work, and what is signed there",
@@ -175,7 +176,7 @@ class PayerJudging:
 
     def done(self) -> str:
         """Return how often the payer was started."""
-        return f"{self.judge.starts} starts"
+        return counted(self.judge.starts, "start")
 
     def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
         """Return nothing: what was not judged is among the results."""
@@ -269,11 +270,12 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
     endless = sum(_ends_by_payer(judge, each) for each in plays)
     cores = os.cpu_count() or 1
     cpu = f" and {judge.start_cpu_s:.2g} s of CPU" if judge.start_cpu_s else ""
+    alone = f": they alone end {counted(endless, 'play')}, side by side" if endless else ""
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
-        f"once on {cores} cores: about {seconds:.0f} s, as a start takes {judge.start_s:.2g} s"
-        f"{cpu}. What fails is played again. Time-outs of the payer come on top: {endless} plays, "
-        f"side by side, end by nothing else, or after {judge.patience_s:g} s a start"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')}, each in a world of "
+        f"its own, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, as a start takes "
+        f"{judge.start_s:.2g} s{cpu}. What fails is played again. Time-outs of the payer come on "
+        f"top{alone}; a start is ended after {judge.patience_s:g} s"
     ]
     lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
