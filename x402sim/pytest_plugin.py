@@ -6,21 +6,22 @@
 is an error, and a failed test reports the server's log. `-p no:x402sim` leaves the plugin out.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
     import httpx
 
     from x402sim import Fault, LocalServer, PaymentAuth
     from x402sim.suite.facilitator.start import Make
+    from x402sim.suite.fixture import CaseOfTest
     from x402sim.suite.payer.start import Buy
     from x402sim.suite.server.start import Make as MakeServer
 
@@ -65,33 +66,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test of each play of a judge, for the fixtures whose names end with `_case`."""
-    if "x402_server_case" in metafunc.fixturenames:
-        from x402sim.suite.server.fixture import plays as plays_of_servers
-
-        sells = metafunc.definition.get_closest_marker("x402_server")
-        if sells is None:
+    for subject in ("server", "facilitator", "payer"):
+        fixture = f"x402_{subject}_case"
+        if fixture not in metafunc.fixturenames:
+            continue
+        mark = metafunc.definition.get_closest_marker(f"x402_{subject}")
+        flags = mark.kwargs if mark else {}
+        if subject == "server" and not mark:
             raise pytest.UsageError('x402_server_case: @pytest.mark.x402_server(sells="/weather")')
-        found_of_servers = plays_of_servers(**sells.kwargs)
-        metafunc.parametrize(
-            "x402_server_case", found_of_servers, ids=lambda play: play.name, indirect=True
-        )
-    if "x402_facilitator_case" in metafunc.fixturenames:
-        from x402sim.suite.facilitator.fixture import plays as plays_of_facilitators
-
-        mark, name = (
-            metafunc.definition.get_closest_marker("x402_facilitator"),
-            "x402_facilitator_case",
-        )
-        found = plays_of_facilitators(**mark.kwargs) if mark else plays_of_facilitators()
-        metafunc.parametrize(name, found, ids=lambda play: play.name, indirect=True)
-    if "x402_payer_case" in metafunc.fixturenames:
-        from x402sim.suite.payer.fixture import plays
-
-        mark = metafunc.definition.get_closest_marker("x402_payer")
-        if mark and "ways" in mark.kwargs:
+        if subject == "payer" and "ways" in flags:
             raise pytest.UsageError("@pytest.mark.x402_payer: ways=... is flows=... now")
-        chosen = plays(**mark.kwargs) if mark else plays()
-        metafunc.parametrize("x402_payer_case", chosen, ids=lambda play: play.name, indirect=True)
+        plays = import_module(f"x402sim.suite.{subject}.fixture").plays(**flags)
+        metafunc.parametrize(fixture, plays, ids=lambda play: play.name, indirect=True)
+
+
+def _judge(play: "CaseOfTest") -> Callable[[Any], None]:
+    def judge(given: Any) -> None:
+        if wrong := play.wrong(given):
+            pytest.fail(wrong, pytrace=False)
+
+    return judge
 
 
 @pytest.fixture
@@ -100,15 +94,7 @@ def x402_payer_case(request: pytest.FixtureRequest) -> "Callable[[Buy], None]":
 
     Fails the test with what was done wrong, and what it costs.
     """
-    from x402sim.suite.payer.fixture import Play
-
-    play: Play = request.param
-
-    def judge(buy: "Buy") -> None:
-        if wrong := play.wrong(buy):
-            pytest.fail(wrong, pytrace=False)
-
-    return judge
+    return _judge(request.param)
 
 
 @pytest.fixture
@@ -118,15 +104,7 @@ def x402_facilitator_case(request: pytest.FixtureRequest) -> "Callable[[Make], N
     The function is given a port, an `rpc_url`, a `private_key` with coins for gas and the
     `network`. Fails the test with what was done wrong, and what it costs.
     """
-    from x402sim.suite.facilitator.fixture import CaseOfTest
-
-    play: CaseOfTest = request.param
-
-    def judge(make: "Make") -> None:
-        if wrong := play.wrong(make):
-            pytest.fail(wrong, pytrace=False)
-
-    return judge
+    return _judge(request.param)
 
 
 @pytest.fixture
@@ -136,15 +114,7 @@ def x402_server_case(request: pytest.FixtureRequest) -> "Callable[[MakeServer], 
     The function is given a port, a `facilitator_url`, an `rpc_url`, whom to pay as `pay_to`, a
     `state_dir` and the `network`. Fails the test with what was done wrong, and what it costs.
     """
-    from x402sim.suite.server.fixture import CaseOfTest
-
-    play: CaseOfTest = request.param
-
-    def judge(make: "MakeServer") -> None:
-        if wrong := play.wrong(make):
-            pytest.fail(wrong, pytrace=False)
-
-    return judge
+    return _judge(request.param)
 
 
 @pytest.hookimpl(wrapper=True)

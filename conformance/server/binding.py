@@ -27,10 +27,14 @@ class Uses:
     moved: Sequence[Moved]
 
     @property
+    def successes(self) -> list[Answer]:
+        """The answers that are goods, again or anew."""
+        return [each for each in self.answers if each.is_2xx and each.status != 202]
+
+    @property
     def served(self) -> list[Answer]:
         """The answers that are different goods."""
-        found = {each.body: each for each in self.answers if each.is_2xx and each.status != 202}
-        return list(found.values())
+        return list({each.body: each for each in self.successes}.values())
 
     @property
     def told(self) -> str:
@@ -47,7 +51,18 @@ async def _again(play: Play) -> Uses:
     """Buy, and send the same payment again when the goods have come as a whole."""
     payment = await play.draft()
     answers = [await play.pay(payment) for _ in range(3)]
-    return await _uses(play, payment, answers)
+    return await _told_apart(play, payment, answers)
+
+
+async def _told_apart(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
+    """Return the uses of one payment for one request; raises `NotApplicable` if goods are alike."""
+    uses, other = await _uses(play, payment, answers), await play.goods()
+    if len(uses.successes) > 1 and other.body in [each.body for each in uses.served]:
+        raise NotApplicable(
+            "what it sells is the same for every payment, so an answer that is kept is not told "
+            "from one that is served anew: let a number or the time stand in it"
+        )
+    return uses
 
 
 async def _elsewhere(play: Play) -> Uses:
@@ -112,7 +127,7 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
         await play.wait(HELD_S)
         gate.set()
         answers = await asked
-    return await _uses(play, payment, answers)
+    return await _told_apart(play, payment, answers)
 
 
 async def _at_once_strict(play: Play) -> Uses:
@@ -125,6 +140,26 @@ async def _at_once_settling(play: Play) -> Uses:
 
 async def _at_once_told_again(play: Play) -> Uses:
     return await _at_once(play, VERIFY, strict=False)
+
+
+async def _runs(play: Play) -> int:
+    """Return how often what is sold was made for one payment at once, by a number that counts it.
+
+    Raises `NotApplicable` for goods in which nothing counts.
+    """
+    await play.goods()  # paid for once in a room, and not between the two
+    one, two = [(await play.pay(await play.draft())).json for _ in range(2)]
+    numbers = [each for each, n in one.items() if type(n) is int] if isinstance(one, dict) else []
+    counts = [each for each in numbers if isinstance(two, dict) and two.get(each) == one[each] + 1]
+    if not counts:
+        raise NotApplicable("no number of what it sells counts how often it was made")
+    await _at_once(play, SETTLE, strict=True)
+    after = (await play.pay(await play.draft())).json
+    return int(after[counts[0]]) - int(two[counts[0]]) - 1
+
+
+def _how_often(_: Play, runs: int) -> Found:
+    return f"what is sold was made {runs} times for one payment" if runs > 1 else None
 
 
 async def _two_payers(play: Play) -> Uses:
@@ -186,7 +221,7 @@ def _in_order(play: Play, seen: Uses) -> Found:
 
 
 def _both(play: Play, seen: Uses) -> Found:
-    if len(seen.served) == len(seen.answers) == len(seen.moved):
+    if len(seen.successes) == len(seen.answers) == len(seen.moved):
         return None
     return Violation(expected="two payments, two answers", actual=seen.told)
 
@@ -286,14 +321,25 @@ ROWS = [
             Demand(
                 title="One payment in five requests at once buys one thing, though the "
                 "facilitator says success to each",
-                ground=texts.derived(
-                    texts.UNIQUE,
-                    texts.SUCCESS,
-                    so="settle may be called more than once for one payment, and answers what it "
-                    "did: five successes with one transaction are one settlement, and four that "
-                    "were served for nothing",
+                ground=texts.ours(
+                    texts.DUPLICATE,
+                    because="the text has the facilitator refuse it; behind one that answers again "
+                    "what it did, so that a lost answer can be asked for, five successes with one "
+                    "transaction are one settlement, and four that were served for nothing",
                 ),
                 test=one_release,
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="runs",
+        play=_runs,
+        demands=[
+            Demand(
+                title="How often what is sold is made for one payment in five requests at once",
+                ground=texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
+                test=_how_often,
             )
         ],
     ),

@@ -18,7 +18,7 @@ from x402sim.suite.server.double import (
     says,
     twice,
 )
-from x402sim.suite.server.payment import receipt_in
+from x402sim.suite.server.payment import reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import (
     Trade,
@@ -128,10 +128,10 @@ def _no() -> Twist:
 
 def _reason(play: Play, seen: Trade) -> Found:
     answer = seen.answers[0]
-    receipt = receipt_in(play.dialect, answer)
     if not seen.settled or answer.is_2xx or answer.is_server_error:
         return None
-    if receipt.get("success") is False and receipt.get("errorReason"):
+    reason, unpaid = (reason_in(play.dialect, each) for each in (answer, play.answers[0]))
+    if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
         return None
     return Violation(
         expected=f"{play.dialect.response_header} that says success false and why",
@@ -217,6 +217,7 @@ _REFUSAL = Demand(
     ground=texts.derived(
         texts.RESPONSE,
         texts.REASON,
+        texts.ERROR_V1,
         so="a settlement that failed is a result, too, and its reason is what a payer can act on",
     ),
     test=_reason,

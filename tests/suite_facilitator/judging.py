@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 from tests.suite_facilitator.mutant import Facilitator
 from x402sim.report.results import CaseResult
-from x402sim.suite.facilitator.case import FacilitatorCase
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.start import App, Given
+from x402sim.suite.facilitator.start import Given
 from x402sim.suite.facilitator.subject import all_cases
+from x402sim.suite.row import RoomCase
+from x402sim.suite.started import App
 
 
 def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
@@ -29,26 +30,20 @@ def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
 
 def judged(
     facilitator: App,
-    cases: Iterable[FacilitatorCase],
+    cases: Iterable[RoomCase],
     dialects: Iterable[Dialect] = (Dialect.V1, Dialect.V2),
     patience_s: float = 15,
 ) -> dict[str, CaseResult]:
     """Play these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(
-            facilitator=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2
-        )
-        try:
-            found = judge.run(list(cases), lambda check_id: None)
-            return {case.id: result async for case, result in found}
-        finally:
-            await judge.close()
+        judge = Judge(subject=facilitator, dialects=tuple(dialects), patience_s=patience_s, jobs=2)
+        return {case.id: result for case, result in await judge.every(list(cases))}
 
     return asyncio.run(main())
 
 
-def cases(ids: str) -> list[FacilitatorCase]:
+def cases(ids: str) -> list[RoomCase]:
     """Return the cases with these ids, with spaces between them."""
     found = [case for case in all_cases() if case.id in ids.split()]
     assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}

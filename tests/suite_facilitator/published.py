@@ -18,7 +18,6 @@ from typing import Any
 
 from tests.interop import programs
 from tests.npm import packages
-from x402sim.rng import Rng
 from x402sim.suite.facilitator.case import settlement
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
@@ -112,11 +111,11 @@ def transaction(name: str) -> str:
     it = PUBLISHED[name]
 
     async def main() -> str:
-        judge = Judge(facilitator=Command(tuple(it.command())), dialects=it.dialects)
+        judge = Judge(subject=Command(tuple(it.command())), dialects=it.dialects)
         try:
             room = await judge.room(PLAIN)
             play = await Play(
-                room=room, dialect=it.dialects[-1], rng=Rng(0), name="a good payment", patience_s=30
+                room=room, dialect=it.dialects[-1], name="a good payment", patience_s=30
             ).begin()
             seen = await settlement(play, await play.draft())
             assert seen.settled.transaction in {each.tx_hash for each in seen.money.moved}

@@ -146,12 +146,8 @@ def test_who_jams_is_told_and_who_is_jammed_is_not() -> None:
     jams = mutant(["jams"])
 
     async def main() -> dict[str, CaseResult]:
-        judge = Judge(facilitator=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
-        try:
-            found = judge.run(cases(ids), lambda check_id: None)
-            return {case.id: result async for case, result in found}
-        finally:
-            await judge.close()
+        judge = Judge(subject=jams, dialects=(Dialect.V2,), jobs=1, patience_s=3)
+        return {case.id: result for case, result in await judge.every(cases(ids))}
 
     found = asyncio.run(main())
     jam = found.pop("facilitator/fields/payee-v2")

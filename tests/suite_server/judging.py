@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.played import Found
-from x402sim.suite.server.case import ServerCase
+from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import App, Given
+from x402sim.suite.server.start import Given
 from x402sim.suite.server.subject import all_cases, item_in
+from x402sim.suite.started import App
 
 ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))
 
@@ -25,7 +26,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.judge = Judge(
-            server=App(self.make),
+            subject=App(self.make),
             items=ITEMS,
             failing=item_in("/forecast?city=fail"),
             jobs=1,
@@ -37,14 +38,14 @@ class Bench:
         return self.shops[-1]
 
     async def found(
-        self, cases: Iterable[ServerCase], defects: Iterable[str] = (), habits: Iterable[str] = ()
+        self, cases: Iterable[RoomCase], defects: Iterable[str] = (), habits: Iterable[str] = ()
     ) -> dict[str, Found]:
         if self.room is None:
             self.room = await self.judge.room()
         toy = self.shops[-1]
         toy.defects, toy.habits = frozenset(defects), frozenset(habits)
         self.room.goods.clear()
-        groups: dict[str, list[ServerCase]] = {}
+        groups: dict[str, list[RoomCase]] = {}
         for case in cases:
             groups.setdefault(case.played_as, []).append(case)
         found: dict[str, Found] = {}
@@ -60,7 +61,7 @@ ROOMS = 4
 
 
 def run(
-    bench: type[Bench], asked: Sequence[tuple[Iterable[ServerCase], str, str]]
+    bench: type[Bench], asked: Sequence[tuple[Iterable[RoomCase], str, str]]
 ) -> list[dict[str, Found]]:
     """Play cases of each of some shops: cases, defects, habits, with commas between them."""
     left = list(enumerate(asked))
@@ -86,7 +87,7 @@ def _names(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def cases(ids: str) -> list[ServerCase]:
+def cases(ids: str) -> list[RoomCase]:
     """Return the cases with these ids, with blanks between them."""
     found = [case for case in all_cases() if case.id in ids.split()]
     assert len(found) == len(ids.split()), set(ids.split()) - {case.id for case in found}

@@ -150,7 +150,7 @@ class Shop:
         return await self.paid(found, wanted, path, query, body)
 
     def content(self, method: str, path: str, query: str, body: bytes) -> Any:
-        number = next(self.numbers)
+        number = 0 if self.has("sells the same each time") else next(self.numbers)
         if path == "/forecast":
             return {"number": number, "city": parse_qs(query).get("city", [""])[0]}
         if path == "/report":
@@ -187,7 +187,8 @@ class Shop:
 
     def ask(self, path: str, error: str, result: Any = None, version: int = 2) -> Reply:
         headers = {}
-        if result is not None and not self.has("no result of refusals"):
+        is_told = version == 2 or not self.has("reason in the body of version 1")
+        if result is not None and is_told and not self.has("no result of refusals"):
             headers[("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]] = encoded(result)
         body: dict[str, Any] = {"x402Version": 1, "error": error}
         body["accepts"] = [self.requirements(1, path)]

@@ -16,8 +16,9 @@ from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Item
-from x402sim.suite.server.start import App, Given
+from x402sim.suite.server.start import Given
 from x402sim.suite.server.subject import SERVER, all_cases, item_in, rows
+from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
@@ -83,12 +84,8 @@ def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
         return shop(given, left.pop(0) if len(left) > 1 else left[0])
 
     async def run() -> dict[str, CaseResult]:
-        judge = Judge(server=App(make), items=ITEMS, jobs=1)
-        try:
-            found = judge.run(cases(ids), lambda check_id: None)
-            return {case.id: result async for case, result in found}
-        finally:
-            await judge.close()
+        judge = Judge(subject=App(make), items=ITEMS, jobs=1)
+        return {case.id: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())
 

@@ -11,11 +11,15 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.case import ONLY
 
+AnyKind = TypeVar("AnyKind", bound=StrEnum)
 _FLAG = "flag"
 
 
@@ -135,6 +139,76 @@ def program() -> tuple[str, ...]:
 def _from_here(file: str) -> str:
     """Return the path of a file from the working directory, if it is below that."""
     return os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
+
+
+def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
+    """Return what reads members of an enumeration, separated by commas; it raises `ValueError`."""
+
+    def read(text: str) -> tuple[AnyKind, ...]:
+        try:
+            return tuple(kind(each.strip()) for each in text.split(","))
+        except ValueError as wrong:
+            raise ValueError(f"{plural} are {', '.join(kind)}; {wrong}") from None
+
+    return read
+
+
+def command_like(example: str) -> Callable[[str], tuple[str, ...]]:
+    """Return what reads the words of a command, given an example; it raises `ValueError`."""
+
+    def read(text: str) -> tuple[str, ...]:
+        words = tuple(shlex.split(text))
+        if not words:
+            raise ValueError(f'give a command, as in --start "{example}"')
+        return words
+
+    return read
+
+
+def port_for(what: str, so: str) -> Callable[[str], int]:
+    """Return what reads a URL of this computer at which the judge is to serve something of its own.
+
+    `what` it is, and what its user does `so` that it is used, stand in the `ValueError`.
+    """
+
+    def read(text: str) -> int:
+        url = urlsplit(text)
+        if url.scheme != "http" or url.hostname not in ("127.0.0.1", "localhost") or not url.port:
+            raise ValueError(
+                f"{text} is no address that the judge can serve {what} at: give "
+                f"http://127.0.0.1:PORT with a free port, and {so}"
+            )
+        return url.port
+
+    return read
+
+
+def network_flag(meaning: str) -> Any:
+    """Declare the network of a judgement."""
+    usual = BASE_SEPOLIA.name
+    return flag(meaning, unset=usual, default=usual, metavar="NAME")
+
+
+def seed_flag(what: str) -> Any:
+    """Declare the seed of `what` is drawn."""
+    return flag(f"Random seed of {what}.", kind=int, unset=0, default=0, metavar="N")
+
+
+def patience_flag(what: str, usual_s: float) -> Any:
+    """Declare how many seconds `what` may take."""
+    return flag(
+        f"Seconds that one {what} may take.",
+        kind=float,
+        unset=usual_s,
+        default=usual_s,
+        metavar="SECONDS",
+        read=above_zero("seconds", "--patience"),
+    )
+
+
+def jobs_flag(meaning: str) -> Any:
+    """Declare how much is played at once."""
+    return flag(meaning, kind=int, metavar="N")
 
 
 def again(

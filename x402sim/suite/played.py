@@ -3,12 +3,15 @@
 The cases of payers, facilitators and servers are such: one play, at which one or several ids look.
 """
 
-from collections.abc import Iterable
+import asyncio
+import runpy
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from x402sim.report.results import CaseResult, Demand, Evidence, Loss, Outcome
 from x402sim.spec.clauses import Level
+from x402sim.spec.folder import folder
 from x402sim.spec.ground import Ground
 from x402sim.spec.needs import Need
 from x402sim.suite.redact import impersonal
@@ -24,6 +27,8 @@ class PlayedCase:
     title: str
     played_as: str
     """The name of the play: cases with the same name look at one and the same."""
+    control: str
+    """The id of the control without which its pass proves nothing."""
     is_control: bool = False
     waits_s: float = 0
     """How long the play waits, at least, while it does nothing."""
@@ -36,6 +41,11 @@ class PlayedCase:
         return self.id
 
     @property
+    def controls(self) -> tuple[str, ...]:
+        """The control, unless it is one itself."""
+        return () if self.is_control else (self.control,)
+
+    @property
     def section(self) -> str:
         """The section of the id."""
         return self.id.split("/")[1]
@@ -44,13 +54,61 @@ class PlayedCase:
 AnyPlayed = TypeVar("AnyPlayed", bound=PlayedCase)
 
 
-def table(cases: Iterable[AnyPlayed]) -> list[AnyPlayed]:
-    """Return the cases of a table; raises `ValueError` for an id that is there twice."""
-    found = list(cases)
+AnyCase = TypeVar("AnyCase", bound=PlayedCase, covariant=True)
+
+
+class DeclaresCases(Protocol[AnyCase]):
+    """A row of a table, which declares the cases of one play in several dialects."""
+
+    @property
+    def section(self) -> str:
+        """The section of its ids."""
+
+    def cases(self) -> Iterator[AnyCase]:
+        """Yield a case for each demand and dialect."""
+
+
+def rows_of(subject: str, sections: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the rows that the files of a subject declare, in the order of the sections."""
+    files = sorted(folder(subject).glob("*.py"))
+    found = [row for file in files for row in runpy.run_path(str(file), run_name=file.stem)["ROWS"]]
+    return tuple(sorted(found, key=lambda row: [*sections].index(row.section)))
+
+
+def table(rows: Iterable[DeclaresCases[AnyPlayed]]) -> tuple[AnyPlayed, ...]:
+    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
+    found = tuple(case for row in rows for case in row.cases())
     ids = [case.id for case in found]
     if twice := sorted({each for each in ids if ids.count(each) > 1}):
         raise ValueError(f"declared twice: {', '.join(twice)}")
     return found
+
+
+def by_play(cases: Iterable[AnyPlayed]) -> list[list[AnyPlayed]]:
+    """Return the cases that look at the same play, together."""
+    groups: dict[str, list[AnyPlayed]] = {}
+    for case in cases:
+        groups.setdefault(case.played_as, []).append(case)
+    return list(groups.values())
+
+
+Each = TypeVar("Each")
+
+
+async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> AsyncIterator[Each]:
+    """Work at once, and yield what each work returns as soon as it is there.
+
+    What one of them raises is raised, and ends the others, as leaving early does.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        for done in asyncio.as_completed(tasks):
+            for each in await done:
+                yield each
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

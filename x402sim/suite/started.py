@@ -4,18 +4,19 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from x402sim.clock import Clock
+from x402sim.clock import Clock, stopwatch
 from x402sim.rng import Rng
-from x402sim.suite.process import end_group, inherited
+from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.verdict import NotReady
 
 START_S = 60.0
@@ -63,6 +64,95 @@ class Running:
     def log(self) -> str:
         """Return the end of what it wrote; empty for one that is no command."""
         return self.file.read_bytes()[-100_000:].decode("utf-8", "replace") if self.file else ""
+
+
+AnyGiven = TypeVar("AnyGiven", bound="Given")
+ToStart = TypeVar("ToStart", bound="Given", contravariant=True)
+
+
+class Given(Protocol):
+    """What a subject is given at its start, such as the port that it is to listen at."""
+
+    @property
+    def port(self) -> int:
+        """The port."""
+
+
+class Startable(Protocol[ToStart]):
+    """A subject that can be started, as often as there are worlds for it."""
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+
+    @property
+    def most_at_once(self) -> int | None:
+        """How many of it can run side by side; None if any number."""
+
+    def start(self, given: ToStart, folder: Path) -> AbstractAsyncContextManager[Running]:
+        """Start it; raises `NotReady`. Leaving it stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class App(Generic[AnyGiven]):
+    """A subject that is an ASGI application, made by a function of what it is given."""
+
+    make: Callable[[AnyGiven], ASGIApp]
+
+    @property
+    def most_at_once(self) -> None:
+        """Any number."""
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return getattr(self.make, "__qualname__", repr(self.make))
+
+    @asynccontextmanager
+    async def start(self, given: AnyGiven, folder: Path) -> AsyncIterator[Running]:
+        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
+        async with served(self.make(given), given.port, self.shown) as running:
+            yield running
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAlready:
+    """A subject that runs already, once; its owner has told it which world it is in."""
+
+    url: str
+
+    @property
+    def most_at_once(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def shown(self) -> str:
+        """What reports call it."""
+        return self.url
+
+
+async def until_it_answers(
+    running: Running,
+    answers: Callable[[], Awaitable[bool]],
+    failure: str,
+    guide: str,
+    ended: str = "",
+) -> None:
+    """Wait until a command answers; raises `NotReady`, with the `failure` and the page that helps.
+
+    `ended` is added for one that ended by itself.
+    """
+    elapsed = stopwatch()
+    while elapsed() < START_S and not running.has_ended:
+        if await answers() and not running.has_ended:  # else another answers there
+            return
+        await CLOCK.sleep(LOOK_S)
+    how = running.has_ended or f"it did not answer within {START_S:g} s"
+    raise NotReady(
+        f"{failure}, so it is not ready: {how}{ended if running.has_ended else ''}; it wrote: "
+        f"{last_line(running.log())}. The guide, `{guide}`, says what it gets"
+    )
 
 
 @asynccontextmanager

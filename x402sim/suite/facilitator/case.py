@@ -1,31 +1,20 @@
-"""How cases of a facilitator are declared: what is played, and what is demanded of it.
+"""How cases of a facilitator are declared: rows, and what can be demanded of a payment."""
 
-One row is played once for each dialect; every demand on it has an id of its own. A dialect in
-which it cannot be played has a reason instead of an id, so that the table has no empty cell.
-"""
-
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from x402sim.report.results import Loss
-from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundType
+from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
-from x402sim.suite import played
+from x402sim.suite import row
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
-from x402sim.suite.played import Found, PlayedCase, Violation
-
-DOCUMENTS = {
-    **dict.fromkeys(BINDING, "facilitator"),
-    GroundType.OURS: "kit",
-    GroundType.SILENT: "silent",
-}
-"""The document that an id begins with, for each kind of ground."""
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.row import Demand as Demand
 
 
 def tokens(play: Play, base: int, why: str) -> Loss | None:
@@ -43,101 +32,34 @@ def gas(wei: int, why: str) -> Loss | None:
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What is demanded; the level is the highest that the ground supports.
-
-    `test` gets the play and what it returned, and tells what is wrong. Without one, what the play
-    returned is a `Found` itself.
-    """
-
-    title: str
-    ground: Ground
-    test: Callable[[Play, Any], Found] = lambda _, seen: seen
-    suffix: str = ""
-    level: Level | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FacilitatorCase(PlayedCase):
-    """One id: a demand on what a facilitator did in a play, in one dialect."""
-
-    dialect: Dialect
-    play: Callable[[Play], Awaitable[Any]]
-    test: Callable[[Play, Any], Found]
-    floor: Floor
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The control without which its pass proves nothing."""
-        return () if self.is_control else (control_of(self.dialect),)
-
-
-def control_of(dialect: Dialect) -> str:
-    """Return the id of the control of a dialect."""
-    return f"facilitator/control/settles-{dialect}"
-
-
 EVERY = tuple(Dialect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the table: what is played in several dialects, and what is demanded of it.
+class Row(row.Row):
+    """A row of the table of facilitators.
 
-    section, slug
-        They make the id: DOCUMENT/section/slug[-suffix]-dialect.
-    play
-        What is done: asks the facilitator, turns the chain, and returns what the demands look at.
-        An `Inconclusive` that it raises says why nothing can be told.
-    floor
-        The kind of room that it is played in.
-    absent
-        A reason for each dialect in which it is not played.
-    waits_s
-        Seconds in which it does nothing but wait; such plays run beside the others.
     asks_only
         Whether HTTP alone shows what is demanded: then it is judged without a chain of ours, too.
     """
 
-    section: str
-    slug: str
-    play: Callable[[Play], Awaitable[Any]]
-    demands: Sequence[Demand]
-    floor: Floor = PLAIN
-    absent: Mapping[Dialect, str] = field(default_factory=dict)
-    waits_s: float = 0
-    is_control: bool = False
+    subject: ClassVar[str] = "facilitator"
+    control: ClassVar[str] = "settles"
+    dialects: ClassVar[type[Dialect]] = Dialect
+    plain: ClassVar[Floor] = PLAIN
+
     asks_only: bool = False
 
     @property
-    def _next(self) -> list[Demand]:
+    def besides(self) -> Sequence[Demand]:
         """The demand that a row has beside others, if none of them is a MUST."""
         musts = [each for each in self.demands if each.ground.kind in BINDING]
-        return [] if musts else [_NEXT]
+        return () if musts else (_NEXT,)
 
-    def cases(self) -> Iterator[FacilitatorCase]:
-        """Yield a case for each demand and dialect."""
-        for dialect in EVERY:
-            if dialect in self.absent:
-                continue
-            for demand in (*self.demands, *self._next):
-                kind = demand.ground.kind
-                slug = "-".join(filter(None, (self.slug, demand.suffix, dialect)))
-                yield FacilitatorCase(
-                    id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
-                    level=demand.level or LEVELS[kind],
-                    ground=demand.ground,
-                    title=demand.title,
-                    dialect=dialect,
-                    play=self.play,
-                    test=demand.test,
-                    played_as=f"{self.section}/{self.slug}-{dialect}",
-                    floor=self.floor,
-                    is_control=self.is_control and not demand.suffix,
-                    waits_s=self.waits_s,
-                    needs=() if self.asks_only else (Need.OBSERVE_CHAIN,),
-                )
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """A chain of ours, unless it only asks."""
+        return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
 def _nothing(_: Play, __: Any) -> None:
@@ -158,11 +80,6 @@ _NEXT = Demand(
 def only(dialects: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
     """Return the reason for every dialect but these."""
     return {dialect: reason for dialect in EVERY if dialect not in dialects}
-
-
-def table(rows: Sequence[Row]) -> list[FacilitatorCase]:
-    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    return played.table(case for row in rows for case in row.cases())
 
 
 # --- what is true of a payment ---------------------------------------------------------------

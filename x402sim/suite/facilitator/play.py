@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 import httpx
 
@@ -11,7 +12,7 @@ from x402sim.http.bounded import Limits, receive
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
-from x402sim.rng import Rng
+from x402sim.suite import room
 from x402sim.suite.facilitator.answers import Answer, read_json
 from x402sim.suite.facilitator.payment import PRICE_BASE, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Money, Room
@@ -19,7 +20,6 @@ from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
 from x402sim.text.printable import printable
 
-MOST_LINES = 60
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""
 SHOWN = 700
@@ -27,34 +27,20 @@ SHOWN = 700
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play:
+class Play(room.Play[Room, Answer]):
     """What a case has in its hands: a room, a dialect, and what has happened so far."""
 
-    room: Room
     dialect: Dialect
-    rng: Rng
-    name: str
-    patience_s: float
-    """How long an answer may take, at most."""
-    lines: list[str] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    since: int = 0
-    """The height of the chain when it began, and how many transactions the relayer had sent."""
     sent_before: int = 0
-    _drawn: int = 0
+    """How many transactions the relayer had sent when it began."""
 
-    async def begin(self) -> "Play":
+    async def begin(self) -> Self:
         """Note where the chain is."""
         self.since = await self.room.chain.height()
         self.sent_before = len(self.room.node.sent)
         return self
 
     # --- what it pays with ------------------------------------------------------------------
-
-    def draw(self) -> bytes:
-        """Return 32 bytes that nobody has drawn before."""
-        self._drawn += 1
-        return self.rng.secret(f"{self.name} {self._drawn}")
 
     def payee(self) -> Address:
         """Return the account of a shop, which has nothing."""
@@ -69,10 +55,6 @@ class Play:
     def wall_s(self) -> int:
         """Our own time in whole Unix seconds."""
         return CLOCK.now_s()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait in real time."""
-        await CLOCK.sleep(seconds)
 
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
         """Return a payment that nothing is wrong with, of a payer that nobody has used.
@@ -154,9 +136,7 @@ class Play:
             answer = Answer(
                 dialect=self.dialect, path=path, sent=told, failure=failure, seconds=elapsed()
             )
-        self.answers.append(answer)
-        self.say(answer.told)
-        return answer
+        return self.heard(answer)
 
     # --- what became of it ------------------------------------------------------------------
 
@@ -168,16 +148,6 @@ class Play:
     def is_silent(self) -> bool:
         """Whether the last answer did not come."""
         return bool(self.answers) and not self.answers[-1].status
-
-    def say(self, line: str) -> None:
-        """Write a line for the report."""
-        if len(self.lines) < MOST_LINES:
-            self.lines.append(line)
-
-    @property
-    def told(self) -> str:
-        """What happened, in lines."""
-        return "\n".join(self.lines)
 
 
 def _shown(content: bytes) -> str:

@@ -8,7 +8,7 @@ are counted on the chain itself.
 import asyncio
 import tempfile
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,17 +16,17 @@ import httpx
 
 from x402sim.chain.base import Call, Chain, Controls, LogFilter, TxReceipt
 from x402sim.chain.fees import PLENTY_WEI
-from x402sim.clock import Clock, stopwatch
+from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.suite import room
 from x402sim.suite.facilitator import overloads
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.facilitator.start import AtUrl, Facilitator, Given
-from x402sim.suite.started import CLOCK, Running, free_port
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.started import CLOCK, free_port
 from x402sim.suite.wire import listening
 from x402sim.text.counted import counted
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
@@ -40,28 +40,26 @@ HEARTBEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """What a room is like; the rooms of one kind are alike, and are used again.
+class Floor(room.Floor):
+    """What a room is like.
 
-    name
-        Its name, in the plan and in the names of keys.
     chain
         A "ledger", or an "anvil", which runs any bytecode; its cases are inconclusive without one.
     block_s
         Seconds between blocks; None is a block for each transaction, and one every second.
     ahead_s
         How many seconds the chain's clock is ahead of ours; below 0 it is behind.
-    is_shared
-        Whether cases are played in it one after the other without a look in between: those that
-        leave the world as it was. Otherwise a good payment is made after each case, and a room in
-        which it fails is not used again.
     """
 
-    name: str
     chain: Literal["ledger", "anvil"] = "ledger"
     block_s: float | None = None
     ahead_s: float = 0
-    is_shared: bool = False
+
+    @property
+    def lacks(self) -> str:
+        """A chain of its own kind."""
+        is_usual = self.chain == "ledger" and self.block_s is None and not self.ahead_s
+        return "" if is_usual else f"a chain of its own kind ({self.name})"
 
 
 PLAIN = Floor(name="plain", is_shared=True)
@@ -131,14 +129,10 @@ class Money:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room:
+class Room(room.Room):
     """A world with a facilitator in it."""
 
     floor: Floor
-    network: Network
-    facilitator: Facilitator
-    rng: Rng
-    name: str
     clock: Clock
     """The chain's: `advance` turns it, and nobody else's."""
     chain: Chain
@@ -149,48 +143,19 @@ class Room:
     relayer: Wallet
     payers: list[Wallet]
     """Those that nobody has paid with yet."""
-    http: httpx.AsyncClient
-    folder: Path
-    running: Running | None = None
-    start_s: float = 0
-    """How long its last start took."""
-    starts: int = 0
-    _stack: AsyncExitStack
-    _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
     _drawn: int = 0
 
     # --- the facilitator --------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Start the facilitator, again if it was stopped; raises `NotReady`."""
-        elapsed = stopwatch()
-        given = Given(
+    def given(self) -> Given:
+        """Return what the facilitator is given."""
+        return Given(
             port=free_port(),
             rpc_url=self.rpc_url,
             private_key=self.relayer.private_key,
             address=self.relayer.address,
             network=self.network,
         )
-        folder = self.folder / str(self.starts)
-        folder.mkdir()
-        self.starts += 1
-        self.running = await self._subject.enter_async_context(
-            self.facilitator.start(given, folder)
-        )
-        self.start_s = elapsed()
-
-    async def stop(self) -> None:
-        """Stop the facilitator, as a supervisor does: SIGTERM, and then SIGKILL.
-
-        Raises `Inconclusive` for one that runs already.
-        """
-        if isinstance(self.facilitator, AtUrl):
-            raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
-        await self._stop()
-
-    async def _stop(self) -> None:
-        self.running = None
-        await self._subject.aclose()
 
     async def give_coins(self, account: str) -> None:
         """Give an account coins for gas, if it has none."""
@@ -204,16 +169,6 @@ class Room:
         """The facilitator's base URL."""
         assert self.running is not None
         return self.running.url
-
-    @property
-    def has_ended(self) -> str:
-        """How the facilitator ended by itself; empty while it runs."""
-        return self.running.has_ended if self.running else "it was stopped"
-
-    async def close(self) -> None:
-        """Stop everything."""
-        await self._stop()
-        await self._stack.aclose()
 
     # --- the chain --------------------------------------------------------------------------
 
@@ -345,10 +300,10 @@ async def opened(
         await stack.enter_async_context(http)
         beat = asyncio.create_task(_beat(controls, floor))
         stack.push_async_callback(_ended, beat)
-        room = Room(
+        opening = Room(
             floor=floor,
             network=open_chain.network,
-            facilitator=facilitator,
+            subject=facilitator,
             rng=rng,
             name=name,
             clock=clock,
@@ -363,13 +318,13 @@ async def opened(
             _stack=stack.pop_all(),
         )
     if isinstance(facilitator, AtUrl):
-        node.on_account = room.give_coins  # nobody has told us its key
+        node.on_account = opening.give_coins  # nobody has told us its key
     try:
-        await room.start()
+        await opening.start()
     except BaseException:
-        await room.close()
+        await opening.close()
         raise
-    return room
+    return opening
 
 
 async def _beat(controls: Controls, floor: Floor) -> None:

@@ -5,10 +5,9 @@ wallets and URLs of nodes are taken out of it, as they are of a payer's.
 """
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -17,8 +16,15 @@ from starlette.types import ASGIApp
 from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
-from x402sim.suite.process import last_line
-from x402sim.suite.started import CLOCK, LOOK_S, START_S, Running, command, served
+from x402sim.suite.started import (
+    CLOCK,
+    LOOK_S,
+    Running,
+    RunsAlready,
+    Startable,
+    command,
+    until_it_answers,
+)
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
 from x402sim.world.server.local import certificates
@@ -54,21 +60,8 @@ class Given:
         }
 
 
-class Facilitator(Protocol):
-    """A facilitator that can be started, as often as there are worlds for it."""
-
-    @property
-    def shown(self) -> str:
-        """What reports call it."""
-
-    @property
-    def most_at_once(self) -> int | None:
-        """How many of it can run side by side; None if any number."""
-
-    def start(self, given: Given, folder: Path) -> AbstractAsyncContextManager[Running]:
-        """Start it; raises `NotReady`. Leaving it stops it."""
-
-
+Facilitator = Startable[Given]
+"""A facilitator that can be started."""
 SUPPORTED = ("/supported", "/v2/x402/supported")
 """Where a facilitator says what it settles."""
 
@@ -106,58 +99,22 @@ class Command:
             given = replace(given, port=urlsplit(self.url).port or 80)
         url = self.url.replace("{port}", str(given.port))
         async with command(self.words, given.environment(), folder, url) as running:
-            await _until_it_answers(running)
+            await until_it_answers(
+                running,
+                lambda: answers(url),
+                f"GET {url}/supported is not 200",
+                "Judge your facilitator",
+                " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
+            )
             yield running
-
-
-async def _until_it_answers(running: Running) -> None:
-    elapsed = stopwatch()
-    while elapsed() < START_S and not running.has_ended:
-        if await answers(running.url) and not running.has_ended:  # else another answers there
-            return
-        await CLOCK.sleep(LOOK_S)
-    how = running.has_ended or f"it did not answer within {START_S:g} s"
-    if running.has_ended:
-        how += " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)"
-    raise NotReady(
-        f"GET {running.url}/supported is not 200, so it is not ready: {how}; it wrote: "
-        f"{last_line(running.log())}. The guide, `Judge your facilitator`, says what it gets"
-    )
 
 
 Make = Callable[[Given], ASGIApp]
 
 
 @dataclass(frozen=True, slots=True)
-class App:
-    """A facilitator that is an ASGI application, made by a function of what it is given."""
-
-    make: Make
-    most_at_once: int | None = None
-
-    @property
-    def shown(self) -> str:
-        """What reports call it."""
-        return getattr(self.make, "__qualname__", repr(self.make))
-
-    @asynccontextmanager
-    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
-        """Make it, and serve it with uvicorn; raises what making it raises, and `NotReady`."""
-        async with served(self.make(given), given.port, self.shown) as running:
-            yield running
-
-
-@dataclass(frozen=True, slots=True)
-class AtUrl:
+class AtUrl(RunsAlready):
     """A facilitator that runs already; its owner has told it which node it uses."""
-
-    url: str
-    most_at_once: int | None = 1
-
-    @property
-    def shown(self) -> str:
-        """What reports call it."""
-        return self.url
 
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:

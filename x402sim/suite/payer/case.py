@@ -8,21 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundType
+from x402sim.spec.ground import Ground
 from x402sim.spec.sentences import Sentence
-from x402sim.suite import played
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
 from x402sim.suite.played import PlayedCase
+from x402sim.suite.row import documents
 from x402sim.text.counted import counted
 
-DOCUMENTS = {
-    **dict.fromkeys(BINDING, "payer"),
-    GroundType.OURS: "kit",
-    GroundType.SILENT: "silent",
-}
-"""The document that an id begins with, for each kind of ground."""
+DOCUMENTS = documents("payer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +55,6 @@ class PayerCase(PlayedCase):
     starts: int = STARTS
     gate: str = ""
     """The play without which it does not apply: it shows that the payer buys several things."""
-
-    @property
-    def controls(self) -> tuple[str, ...]:
-        """The control without which its pass proves nothing."""
-        return () if self.is_control else (control_of(self.flow),)
-
-
-def control_of(flow: PaymentFlow) -> str:
-    """Return the id of the control of a payment flow."""
-    return f"payer/control/buys-{flow}"
 
 
 REFUSED = 1
@@ -115,6 +100,7 @@ class Row:
                     story=story,
                     test=demand.test,
                     played_as=f"{self.section}/{self.slug}-{flow}",
+                    control=f"payer/control/buys-{flow}",
                     is_control=self.is_control and not demand.suffix,
                     waits_s=self.waits_s,
                     starts=self.starts,
@@ -232,8 +218,3 @@ def gets_what_it_paid(because: str) -> Demand:
         ground=texts.ours(because=because),
         test=paid_is_served,
     )
-
-
-def table(rows: Sequence[Row]) -> list[PayerCase]:
-    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    return played.table(case for row in rows for case in row.cases())

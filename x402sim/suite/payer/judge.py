@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import BALANCE_BASE, Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
-from x402sim.suite.played import Found, Violation as Costly, result, unclear
+from x402sim.suite.played import Found, Violation as Costly, by_play, result, side_by_side, unclear
 from x402sim.suite.process import last_line
 
 PATIENCE_S = 20.0
@@ -108,34 +108,12 @@ class Judge:
         played = await asyncio.gather(*(self.play(gate) for gate in gates))
         return {gate.gate for gate, it in zip(gates, played, strict=True) if it.is_served}
 
-    async def run(
+    def run(
         self, cases: Sequence[PayerCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[PayerCase, CaseResult]]:
         """Play the cases, and yield each with its result as soon as it is certain."""
-        plays: dict[str, list[PayerCase]] = {}
-        for case in cases:
-            plays.setdefault(case.played_as, []).append(case)
-        done: asyncio.Queue[list[tuple[PayerCase, CaseResult]] | BaseException] = asyncio.Queue()
-
-        async def one(group: list[PayerCase]) -> None:
-            try:
-                await done.put(await self._judged(group, on_begin))
-            except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-                await done.put(error)
-
-        longest_first = sorted(plays.values(), key=lambda group: -group[0].waits_s)
-        tasks = [asyncio.create_task(one(group)) for group in longest_first]
-        try:
-            for _ in tasks:
-                results = await done.get()
-                if isinstance(results, BaseException):
-                    raise results
-                for case, result in results:
-                    yield case, result
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        longest_first = sorted(by_play(cases), key=lambda group: -group[0].waits_s)
+        return side_by_side(self._judged(group, on_begin) for group in longest_first)
 
     async def _judged(
         self, group: list[PayerCase], on_begin: Callable[[str], None]

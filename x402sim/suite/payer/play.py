@@ -25,7 +25,16 @@ from x402sim.suite.payer.money import (
     payments_in,
     read,
 )
-from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, PaymentFlow, Shop, Story
+from x402sim.suite.payer.shop import (
+    PAYMENT_ID,
+    SESSION_ID,
+    TOOL,
+    Offer,
+    Paid,
+    PaymentFlow,
+    Shop,
+    Story,
+)
 from x402sim.suite.payer.start import Ended, Payer, Task
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.text.counted import counted
@@ -218,7 +227,7 @@ class _Case:
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
         is_tool = self.flow is PaymentFlow.MCP
-        call = {"name": "report", "arguments": {}}
+        call = {"name": TOOL, "arguments": {}}
         return Task(
             url=self.shop.url,
             urls=self.shop.urls,
@@ -238,6 +247,8 @@ class _Case:
             allowed_hosts=(host,),
             method="POST" if is_tool else "GET",
             body=msgspec.json.encode(call).decode() if is_tool else "",
+            tool=TOOL if is_tool else "",
+            arguments="{}" if is_tool else "",
             prompt=PROMPT.format(
                 what="report at" if len(self.shop.urls) == 1 else "reports at each of",
                 url=", ".join(self.shop.urls),

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import os
-import runpy
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -12,14 +11,24 @@ from typing import Any
 
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
-from x402sim.spec.folder import folder
-from x402sim.suite.case import doubted, of_id
-from x402sim.suite.options import again, flag, given, read
-from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row, table
+from x402sim.suite.case import doubted
+from x402sim.suite.judging import PlayedJudging, why_each
+from x402sim.suite.options import (
+    again,
+    flag,
+    given,
+    jobs_flag,
+    network_flag,
+    one_of,
+    patience_flag,
+    read,
+    seed_flag,
+)
+from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
-from x402sim.suite.played import unclear
+from x402sim.suite.played import rows_of, skipped, table, unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.counted import counted
@@ -43,33 +52,30 @@ NOT_ITS_FLOW = (
 ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
+INVALID = (
+    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judging "
+    "payers`, says what it gets and what it is to print"
+)
 _STARTS = 1.3
 """How often a payer is started in a play that allows several starts, on average, as measured."""
 _OWN_S = 0.03
 """What a play costs the judge, in seconds of one core."""
 
 
+flows_in = one_of(PaymentFlow, "flows")
+"""Reads payment flows, separated by commas; raises `ValueError`."""
+
+
 @functools.cache
 def rows() -> tuple[Row, ...]:
     """Return the table of stories, in the order of the sections."""
-    found: list[Row] = []
-    for file in sorted(folder("payer").glob("*.py")):
-        found += runpy.run_path(str(file), run_name=file.stem)["ROWS"]
-    return tuple(sorted(found, key=lambda row: [*SECTIONS].index(row.section)))
+    return rows_of("payer", SECTIONS)
 
 
 @functools.cache
 def all_cases() -> tuple[PayerCase, ...]:
     """Return every case: controls first, then section by section."""
-    return tuple(table(rows()))
-
-
-def flows_in(text: str) -> tuple[PaymentFlow, ...]:
-    """Read payment flows, separated by commas; raises `ValueError`."""
-    try:
-        return tuple(PaymentFlow(each.strip()) for each in text.split(","))
-    except ValueError as wrong:
-        raise ValueError(f"flows are {', '.join(PaymentFlow)}; {wrong}") from None
+    return table(rows())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +92,10 @@ class PayerOptions:
         metavar="FLOWS",
         read=flows_in,
     )
-    network: str = flag(
-        "Network it pays on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"
-    )
-    seed: int = flag("Random seed of keys and goods.", kind=int, unset=0, default=0, metavar="N")
-    patience: float = flag(
-        "Seconds that one start may take.",
-        kind=float,
-        unset=PATIENCE_S,
-        default=PATIENCE_S,
-        metavar="SECONDS",
-    )
-    jobs: int | None = flag(
-        "Plays side by side; by default two for each core.", kind=int, metavar="N"
-    )
+    network: str = network_flag("Network it pays on.")
+    seed: int = seed_flag("keys and goods")
+    patience: float = patience_flag("start", PATIENCE_S)
+    jobs: int | None = jobs_flag("Plays side by side; by default two for each core.")
 
     @property
     def shown(self) -> str:
@@ -134,60 +130,42 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PayerJudging:
+class PayerJudging(PlayedJudging[PayerCase]):
     """A payer that can be judged, in the flows whose control it has passed."""
 
     judge: Judge
-    cases: Sequence[PayerCase]
-    options: PayerOptions
-    broken: Mapping[PaymentFlow, str]
-    plan: Plan
 
     async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
         """Play the cases; yield each result, those that held when the controls worked again."""
-        judged = self.plan.ids
-        runnable = [case for case in self.cases if case.id in judged]
+        for result in self.unplayed():
+            yield result
         waiting: list[tuple[PayerCase, Result]] = []
-        for case in self.cases:
-            flows = self.options.flows
-            if case in runnable:
-                continue
-            if case.gate and case.flow not in self.broken and (not flows or case.flow in flows):
-                yield self._of(case, left_out(case, ONE_THING))
-            elif flows is not None and case.flow in flows:
-                yield self._of(case, unclear(case, f"it buys nothing: {self.broken[case.flow]}"))
-            else:
-                yield self._of(case, left_out(case, NOT_ITS_FLOW))
-        async for case, found in self.judge.run(runnable, on_begin):
-            result = self._of(case, found)
+        async for case, found in self.judge.run(self.playable, on_begin):
+            result = self.of(case, found)
             if found.outcome is Outcome.FAILED:
                 yield result
             else:
                 waiting.append((case, result))
-        after = await self.judge.controls(_controls([case.flow for case in runnable]), " after")
+        after = await self.judge.controls(
+            _controls([case.flow for case in self.playable]), " after"
+        )
         said = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
         for case, result in waiting:
             yield doubted(
                 result, case.controls, said, "its control, played again at the end, failed"
             )
 
-    def _of(self, case: PayerCase, found: CaseResult) -> Result:
-        return of_id([case], {case: found}, self.options.rerun)
 
-    def done(self) -> str:
-        """Return how often the payer was started."""
-        return counted(self.judge.starts, "start")
-
-    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Return nothing: what was not judged is among the results."""
-        return [], []
-
-
-def left_out(case: PayerCase, why: str) -> CaseResult:
-    """Return the result of a case that does not apply to this payer."""
-    return CaseResult(
-        title=case.title, ground=case.ground, outcome=Outcome.SKIPPED, reason=why, applies=False
-    )
+def left_out(
+    case: PayerCase, options: PayerOptions, broken: Mapping[PaymentFlow, str]
+) -> CaseResult:
+    """Return the result of a case that is not in the plan."""
+    flows = options.flows
+    if case.gate and case.flow not in broken and (not flows or case.flow in flows):
+        return skipped(case, ONE_THING, lacks=False)
+    if flows is not None and case.flow in flows:
+        return unclear(case, f"it buys nothing: {broken[case.flow]}")
+    return skipped(case, NOT_ITS_FLOW, lacks=False)
 
 
 def is_open(case: PayerCase, passed: Collection[str]) -> bool:
@@ -220,7 +198,7 @@ async def begin(
                 _controls([flow for flow in PaymentFlow if flow in wanted])
             )
             if broken.keys() == wanted:
-                raise NotReady(_invalid(options, broken))
+                raise NotReady(f"{options.shown} {INVALID.format(why_each(broken))}")
             mine = [case for case in cases if case.flow in wanted - broken.keys()]
             needed = {case.gate for case in mine if case.gate}
             gates = {each.gate: each for each in all_cases() if each.played_as in needed}
@@ -228,22 +206,15 @@ async def begin(
             yield PayerJudging(
                 judge=judge,
                 cases=cases,
-                options=options,
-                broken=broken,
+                rerun=options.rerun,
+                left_out=lambda case: left_out(case, options, broken),
+                count=lambda: counted(judge.starts, "start"),
                 plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
             )
         except OtherWallet as other:
             raise NotReady(str(other)) from None
         except OSError as wrong:
             raise NotReady(f"{options.shown} cannot be started: {wrong}") from wrong
-
-
-def _invalid(options: PayerOptions, broken: Mapping[PaymentFlow, str]) -> str:
-    whys = "; ".join(f"{flow}: {why}" for flow, why in broken.items())
-    return (
-        f"{options.shown} buys nothing at an honest shop, so nothing can be said of it. {whys}. "
-        "The guide, `Judging payers`, says what it gets and what it is to print"
-    )
 
 
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:

@@ -92,6 +92,17 @@ def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def reason_in(dialect: Dialect, answer: Answer) -> str:
+    """Return why a settlement failed, as an answer says it; empty if it does not.
+
+    Version 1 has `error` of the body for it, too.
+    """
+    reason = receipt_in(dialect, answer).get("errorReason")
+    body = answer.json if dialect is Dialect.V1 and answer.status == 402 else None
+    told = reason or (body.get("error") if isinstance(body, dict) else None)
+    return told if isinstance(told, str) else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
     """A payment before it is sent; a copy with each change.

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from x402sim.report.results import Loss
-from x402sim.rng import Rng
+from x402sim.suite import room
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
 from x402sim.suite.server.raw import Answer, send
@@ -15,7 +15,6 @@ from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 from x402sim.text.counted import counted
 
-MOST_LINES = 60
 Headers = Sequence[tuple[str, str]]
 
 
@@ -50,27 +49,17 @@ class Item:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play:
+class Play(room.Play[Room, Answer]):
     """What a case has in its hands: a room, a version, what is sold, and what has happened."""
 
-    room: Room
     dialect: Dialect
     items: Sequence[Item]
-    name: str
-    patience_s: float
     failing_item: Item | None = None
-    lines: list[str] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    since: int = 0
-    """The height of the chain when it began."""
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
-    _drawn: int = 0
-    _rng: Rng = field(init=False)
 
-    async def begin(self) -> "Play":
+    async def begin(self) -> Self:
         """Note where the chain is."""
-        self._rng = self.room.rng
         self.since = await self.room.height()
         return self
 
@@ -99,11 +88,6 @@ class Play:
         """The facilitator."""
         return self.room.double
 
-    def draw(self) -> bytes:
-        """Return 32 bytes that nobody has drawn before."""
-        self._drawn += 1
-        return self._rng.secret(f"{self.name} {self._drawn}")
-
     # --- what it asks -----------------------------------------------------------------------
 
     async def ask(
@@ -124,9 +108,7 @@ class Play:
             it.content,
             self.patience_s,
         )
-        self.answers.append(answer)
-        self.say(answer.told)
-        return answer
+        return self.heard(answer)
 
     async def draft(self, item: Item | None = None) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
@@ -156,10 +138,6 @@ class Play:
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
         """Ask with each of these payments at once."""
         return list(await asyncio.gather(*(self.pay(each) for each in payments)))
-
-    async def wait(self, seconds: float) -> None:
-        """Wait in real time."""
-        await CLOCK.sleep(seconds)
 
     async def goods(self, item: Item | None = None) -> Answer:
         """Return what a good payment of an item gets, in this room; raises `Inconclusive`."""
@@ -204,13 +182,3 @@ class Play:
     def is_silent(self) -> bool:
         """Whether an answer did not come."""
         return any(not each.status for each in self.answers)
-
-    def say(self, line: str) -> None:
-        """Write a line for the report."""
-        if len(self.lines) < MOST_LINES:
-            self.lines.append(line)
-
-    @property
-    def told(self) -> str:
-        """What happened, in lines."""
-        return "\n".join(self.lines)

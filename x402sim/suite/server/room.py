@@ -12,16 +12,16 @@ from pathlib import Path
 
 import httpx
 
-from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
+from x402sim.suite import room
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.start import Given, Server
-from x402sim.suite.started import Running, free_port
+from x402sim.suite.started import free_port
 from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
@@ -43,34 +43,26 @@ class Moved:
     """That of the authorization by which it moved, in small letters; empty without one."""
 
 
+PLAIN = room.Floor(name="room")
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room:
+class Room(room.Room):
     """A world with a server in it."""
 
-    name: str
-    network: Network
-    server: Server
-    rng: Rng
     world: LocalServer
     double: Double
     facilitator_url: str
     """The double's."""
-    http: httpx.AsyncClient
-    folder: Path
     pay_to: str
-    running: Running | None = None
-    start_s: float = 0
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
     """What a good payment got, by version and by what was bought."""
-    _stack: AsyncExitStack
-    _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _starts: int = 0
 
-    async def start(self) -> None:
-        """Start the server; raises `NotReady`."""
-        elapsed, state = stopwatch(), self.folder / "state"
+    def given(self) -> Given:
+        """Return what the server is given: a folder that stays, too."""
+        state = self.folder / "state"
         state.mkdir(exist_ok=True)
-        given = Given(
+        return Given(
             port=free_port(),
             facilitator_url=self.facilitator_url,
             rpc_url=self.world.rpc_url,
@@ -78,17 +70,6 @@ class Room:
             network=self.network,
             state_dir=str(state),
         )
-        folder = self.folder / str(self._starts)
-        folder.mkdir()
-        self._starts += 1
-        self.running = await self._subject.enter_async_context(self.server.start(given, folder))
-        self.start_s = elapsed()
-
-    async def close(self) -> None:
-        """Stop everything."""
-        self.running = None
-        await self._subject.aclose()
-        await self._stack.aclose()
 
     @property
     def port(self) -> int:
@@ -97,16 +78,11 @@ class Room:
         return self.running.port
 
     @property
-    def has_ended(self) -> str:
-        """How the server ended by itself; empty while it runs."""
-        return self.running.has_ended if self.running else "it was stopped"
-
-    @property
     def payer(self) -> Wallet:
         """The wallet that pays."""
         return self.world.wallets[0]
 
-    def tidy(self) -> None:
+    async def tidy(self) -> None:
         """Take away what a case has made of the facilitator."""
         self.double.twists.clear()
         self.double.strict = False
@@ -150,7 +126,12 @@ class Room:
 
 
 async def opened(
-    server: Server, network: Network, seed: int, name: str, facilitator_port: int = 0
+    server: Server,
+    floor: room.Floor,
+    network: Network,
+    seed: int,
+    name: str,
+    facilitator_port: int = 0,
 ) -> Room:
     """Open a room, and start the server in it; raises `NotReady`.
 
@@ -168,10 +149,11 @@ async def opened(
         double = Double(world.facilitator_url, http)
         port = await stack.enter_async_context(listening(double.answer, facilitator_port))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-server-"))
-        room = Room(
+        opening = Room(
             name=name,
             network=network,
-            server=server,
+            floor=floor,
+            subject=server,
             rng=rng,
             world=world,
             double=double,
@@ -182,8 +164,8 @@ async def opened(
             _stack=stack.pop_all(),
         )
     try:
-        await room.start()
+        await opening.start()
     except BaseException:
-        await asyncio.shield(room.close())
+        await asyncio.shield(opening.close())
         raise
-    return room
+    return opening

@@ -2,22 +2,33 @@
 
 import functools
 import json
-import runpy
-import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from x402sim.protocol.networks import NETWORKS, network_named
-from x402sim.report.results import CaseResult, Result
-from x402sim.spec.folder import folder
-from x402sim.suite.case import of_id
-from x402sim.suite.options import above_zero, again, flag, given, read
-from x402sim.suite.played import Violation, skipped, unclear
-from x402sim.suite.server.case import DOCUMENTS, Row, ServerCase, table
-from x402sim.suite.server.judge import PATIENCE_S, Judge
+from x402sim.report.results import CaseResult
+from x402sim.suite.judging import PlayedJudging, in_rooms
+from x402sim.suite.options import (
+    again,
+    command_like,
+    flag,
+    given,
+    jobs_flag,
+    network_flag,
+    one_of,
+    patience_flag,
+    port_for,
+    read,
+    seed_flag,
+)
+from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
+from x402sim.suite.rooms import PATIENCE_S
+from x402sim.suite.row import RoomCase, documents
+from x402sim.suite.server.case import Row
+from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
@@ -37,30 +48,24 @@ SECTIONS = {
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
 }
+DOCUMENTS = tuple(dict.fromkeys(documents("server").values()))
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
+
+
+versions_in = one_of(Dialect, "versions")
+"""Reads versions, separated by commas; raises `ValueError`."""
 
 
 @functools.cache
 def rows() -> tuple[Row, ...]:
     """Return the table of rows, in the order of the sections."""
-    found: list[Row] = []
-    for file in sorted(folder("server").glob("*.py")):
-        found += runpy.run_path(str(file), run_name=file.stem)["ROWS"]
-    return tuple(sorted(found, key=lambda row: [*SECTIONS].index(row.section)))
+    return rows_of("server", SECTIONS)
 
 
 @functools.cache
-def all_cases() -> tuple[ServerCase, ...]:
+def all_cases() -> tuple[RoomCase, ...]:
     """Return every case: controls first, then section by section."""
-    return tuple(table(rows()))
-
-
-def versions_in(text: str) -> tuple[Dialect, ...]:
-    """Read versions, separated by commas; raises `ValueError`."""
-    try:
-        return tuple(Dialect(each.strip()) for each in text.split(","))
-    except ValueError as wrong:
-        raise ValueError(f"versions are {', '.join(Dialect)}; {wrong}") from None
+    return table(rows())
 
 
 def item_in(text: str) -> Item:
@@ -87,23 +92,6 @@ def item_in(text: str) -> Item:
     return Item(method or ("POST" if body else "GET"), target, body)
 
 
-def _command(text: str) -> tuple[str, ...]:
-    words = tuple(shlex.split(text))
-    if not words:
-        raise ValueError('give a command, as in --start "node shop.js"')
-    return words
-
-
-def _facilitator(text: str) -> int:
-    parts = urlsplit(text)
-    if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost") or not parts.port:
-        raise ValueError(
-            f"{text} is no address that the judge can serve its facilitator at: give "
-            "http://127.0.0.1:PORT with a free port, and let the server use it"
-        )
-    return parts.port
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """What a user has chosen for the judgement of a server."""
@@ -117,7 +105,7 @@ class ServerOptions:
         "Command that starts it; the judge gives it PORT, FACILITATOR_URL, RPC_URL and "
         "X402SIM_PAY_TO, as often as it needs one.",
         metavar="COMMAND",
-        read=_command,
+        read=command_like("node shop.js"),
     )
     also: tuple[Item, ...] = flag(
         "Something else that it sells, repeatable: a path, with a method before it and a JSON "
@@ -137,29 +125,18 @@ class ServerOptions:
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
         metavar="URL",
-        read=_facilitator,
+        read=port_for("its facilitator", "let the server use it"),
     )
     versions: tuple[Dialect, ...] | None = flag(
         f"Versions to judge: {', '.join(Dialect)}; by default those that it offers.",
         metavar="VERSIONS",
         read=versions_in,
     )
-    network: str = flag(
-        "Network it is paid on.", unset="base-sepolia", default="base-sepolia", metavar="NAME"
-    )
-    seed: int = flag("Random seed of keys and nonces.", kind=int, unset=0, default=0, metavar="N")
-    patience: float = flag(
-        "Seconds that one answer may take.",
-        kind=float,
-        unset=PATIENCE_S,
-        default=PATIENCE_S,
-        metavar="SECONDS",
-        read=above_zero("seconds", "--patience"),
-    )
-    jobs: int | None = flag(
-        "Rooms side by side, each with a server; by default one for each core.",
-        kind=int,
-        metavar="N",
+    network: str = network_flag("Network it is paid on.")
+    seed: int = seed_flag("keys and nonces")
+    patience: float = patience_flag("answer", PATIENCE_S)
+    jobs: int | None = jobs_flag(
+        "Rooms side by side, each with a server; by default one for each core."
     )
 
     @property
@@ -199,7 +176,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
             "judge serves; or let the judge start it: --start COMMAND"
         )
     else:
-        server = AtPort(port)
+        server = AtPort(f"http://127.0.0.1:{port}")
     network_named(chosen["network"], NETWORKS)
     values = given(ServerOptions, flags)
     return ServerOptions(
@@ -210,113 +187,63 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class ServerJudging:
-    """A server that can be judged, in the versions that it offers."""
-
-    judge: Judge
-    cases: Sequence[ServerCase]
-    options: ServerOptions
-    broken: Mapping[Dialect, str]
-    plan: Plan
-
-    async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
-        """Play the cases; yield each result."""
-        judged, asked_for = set(self.plan.ids), self.options.versions
-        for case in self.cases:
-            if case.id in judged:
-                continue
-            if asked_for is not None and case.dialect in asked_for:
-                yield self._of(case, unclear(case, self.broken[case.dialect]))
-            else:
-                yield self._of(case, skipped(case, NOT_ITS, lacks=False))
-        runnable = [case for case in self.cases if case.id in judged]
-        async for case, found in self.judge.run(runnable, on_begin):
-            yield self._of(case, found)
-
-    def _of(self, case: ServerCase, found: CaseResult) -> Result:
-        return of_id([case], {case: found}, self.options.rerun)
-
-    def done(self) -> str:
-        """Return how much was done."""
-        return f"{self.judge.plays} plays, {self.judge.starts} starts of the server"
-
-    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
-        """Nothing is left to be told."""
-        return [], []
-
-
 @asynccontextmanager
 async def begin(
-    options: ServerOptions, cases: Sequence[ServerCase], tell: Tell
-) -> AsyncIterator[ServerJudging]:
+    options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
+) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start it, read its offer, buy in each version, and plan; raises `NotReady`."""
     judge = Judge(
-        server=options.server,
+        subject=options.server,
         items=options.items,
         failing=options.failing,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
         port=options.facilitator or 0,
+        jobs=options.jobs or 0,
     )
-    if options.jobs is not None:
-        judge.jobs = options.jobs
-        judge.__post_init__()
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
-    try:
-        room = await judge.room()
-        wanted = options.versions or tuple(Dialect)
-        broken = await controls(judge, room, wanted)
-        if len(broken) == len(wanted):
-            whys = "; ".join(f"{dialect}: {why}" for dialect, why in broken.items())
-            raise NotReady(
-                f"{options.shown} sells nothing at {options.items[0].shown}, so nothing can be "
-                f"said of it. {whys}. The guide, `Judge your server`, says what it gets"
-            )
-        judge.dialects = tuple(each for each in wanted if each not in broken)
-        await judge.leave(room, keep=True)
-        yield ServerJudging(
-            judge=judge,
-            cases=cases,
-            options=options,
-            broken=broken,
-            plan=_plan(judge, options, cases, broken),
+
+    def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
+        if options.versions is not None and case.dialect in options.versions:
+            return unclear(case, broken[case.dialect])
+        return skipped(case, NOT_ITS, lacks=False)
+
+    async with in_rooms(
+        judge,
+        options,
+        cases,
+        options.versions or tuple(Dialect),
+        control=lambda room, dialect: _control(judge, room, dialect),
+        left_out=left_out,
+        plan=lambda broken: _plan(judge, options, cases, broken),
+        invalid=f"sells nothing at {options.items[0].shown}, so nothing can be said of it. "
+        "{}. The guide, `Judge your server`, says what it gets",
+    ) as judging:
+        yield judging
+
+
+async def _control(judge: Judge, room: Room, dialect: Dialect) -> str:
+    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server."""
+    play = await judge.begun(room, dialect, "control")
+    answer = await play.ask()
+    if why := _why_not(answer):
+        raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
+    if required_in(dialect, answer) is None:
+        return f"it does not offer version {dialect.version}"
+    if payable(dialect, answer, room.network) is None:
+        offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
+        return (
+            f"none of its offers is {room.network.name}, exact, for the token of the judge "
+            f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
-    except OSError as wrong:
-        raise NotReady(f"{options.shown}: {wrong}") from wrong
-    finally:
-        await judge.close()
-
-
-async def controls(judge: Judge, room: Room, wanted: Sequence[Dialect]) -> dict[Dialect, str]:
-    """Buy in each version; return why it fails. Raises `NotReady` for what is no paid server."""
-    broken = {}
-    for dialect in wanted:
-        play = await judge.play(room, dialect, "control")
-        answer = await play.ask()
-        if why := _why_not(answer):
-            raise NotReady(f"{judge.server.shown}: {judge.items[0].shown}: {why}")
-        if required_in(dialect, answer) is None:
-            broken[dialect] = f"it does not offer version {dialect.version}"
-        elif payable(dialect, answer, room.network) is None:
-            offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-            broken[dialect] = (
-                f"none of its offers is {room.network.name}, exact, for the token of the judge "
-                f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
-            )
-        else:
-            control = next(
-                case for case in all_cases() if case.is_control and case.dialect is dialect
-            )
-            try:
-                found = control.test(play, await control.play(play))
-            except Inconclusive as why_not:
-                found = Violation(expected="", actual=str(why_not))
-            if isinstance(found, Violation):
-                broken[dialect] = f"a good payment fails: {found.actual}"
-    return broken
+    control = next(case for case in all_cases() if case.is_control and case.dialect is dialect)
+    try:
+        found = control.test(play, await control.play(play))
+    except Inconclusive as why_not:
+        return f"a good payment fails: {why_not}"
+    return f"a good payment fails: {found.actual}" if isinstance(found, Violation) else ""
 
 
 def _why_not(answer: Answer) -> str:
@@ -334,7 +261,7 @@ def _why_not(answer: Answer) -> str:
 def _plan(
     judge: Judge,
     options: ServerOptions,
-    cases: Sequence[ServerCase],
+    cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
 ) -> Plan:
     mine = [case for case in cases if case.dialect in judge.dialects]
@@ -342,7 +269,7 @@ def _plan(
     waits = max((case.waits_s for case in mine), default=0)
     seconds = max(0.3 * len(plays) / judge.jobs, 2 * waits)
     sold = ", ".join(each.shown for each in options.items)
-    at_once = f"{judge.jobs} at once" if judge.server.most_at_once is None else "in turn"
+    at_once = f"{judge.jobs} at once" if judge.subject.most_at_once is None else "in turn"
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
         f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
@@ -360,7 +287,7 @@ SERVER: Subject[ServerOptions] = Subject(
     options=ServerOptions,
     read=_read,
     cases=all_cases,
-    documents=tuple(dict.fromkeys(DOCUMENTS.values())),
+    documents=DOCUMENTS,
     sections=SECTIONS,
     begin=begin,
     uncounted=NOT_ITS,

@@ -52,6 +52,7 @@ STATUS_SERVER = _said(
     "Error Handling",
     "Server Error: 500, Internal server error during payment processing",
 )
+ERROR_V1 = _said("http-v1", "Error Handling", '"error": "Human-readable error message"')
 WHETHER = _said("v2", "5.3.2", "`success`: Indicates whether the payment settlement was successful")
 TRANSACTION = _said(
     "v2",
@@ -109,6 +110,13 @@ ONE_TRANSFER = _said(
     "exact",
     "Facilitator-submitted",
     "settlement MUST produce exactly one identifiable transfer of `amount` of `asset` to `payTo`",
+)
+DUPLICATE = _said(
+    "exact",
+    "Facilitator-submitted",
+    "Duplicate delivery: the network primitive prevents double-spend, not double-delivery. Where a "
+    "resubmission is indistinguishable from the original, submission returns success to every "
+    "caller and one payment yields several resources",
 )
 MATCHES = _said("v2", "6.1.2", "Ensure the payment amount exactly matches the required amount")
 PARAMETERS = _said(

@@ -8,7 +8,7 @@ from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist
-from x402sim.suite.server.payment import Payment, receipt_in
+from x402sim.suite.server.payment import Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
@@ -99,9 +99,8 @@ def is_honest(play: Play, answer: Answer) -> bool:
     """
     if not answer.status or answer.is_server_error or answer.status in UNKNOWN:
         return True
-    receipt = receipt_in(play.dialect, answer)
-    reason = receipt.get("errorReason")
-    return bool(receipt.get("transaction")) or (isinstance(reason, str) and "pending" in reason)
+    is_named = bool(receipt_in(play.dialect, answer).get("transaction"))
+    return is_named or "pending" in reason_in(play.dialect, answer)
 
 
 def served_only_if_settled(play: Play, seen: Trade) -> Found:

@@ -1,0 +1,347 @@
+"""Judges a subject in rooms: plays, good payments in between, and again what has failed.
+
+Plays that leave the world as it was share rooms; a good payment is made in each now and then. If it
+fails, what was played since then is played again one by one, and who broke it is told. What fails
+is played again in another room, and only what fails twice is told.
+"""
+
+import asyncio
+import os
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from x402sim.chain.base import ChainError
+from x402sim.clock import stopwatch
+from x402sim.protocol.networks import BASE_SEPOLIA, Network
+from x402sim.report.results import CaseResult
+from x402sim.suite.played import Found, Violation, by_play, result, side_by_side, skipped, unclear
+from x402sim.suite.process import last_line
+from x402sim.suite.room import AnyRoom, Floor, Play
+from x402sim.suite.row import RoomCase
+from x402sim.suite.started import RunsAlready, Startable
+from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
+
+PATIENCE_S = 15.0
+"""How long an answer may take."""
+BATCH = 10
+"""How many plays in a shared room go between two good payments."""
+START = "the judge must start it: --start COMMAND"
+JAMS = 2
+"""How many jams are played again: one more of them has repeated already."""
+MOST_JAMS = 12
+"""How many plays that jam it are looked for one by one: more of them tell nothing new."""
+
+Outcomes = list[tuple[RoomCase, CaseResult]]
+AnyPlay = TypeVar("AnyPlay", bound=Play[Any, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A play that was played: what each of its cases found."""
+
+    play: Play[Any, Any]
+    found: dict[RoomCase, Found]
+    unclear: str = ""
+    """Why nothing can be told."""
+    skipped: str = ""
+    """Why it was not played: it does not apply, or a need `lacks`."""
+    lacks: bool = False
+    seconds: float = 0
+    log: str = ""
+    jams: bool = False
+    """Whether a good payment failed after it."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether an answer did not come."""
+        return any(not each.status for each in self.play.answers)
+
+    @property
+    def has_fault(self) -> bool:
+        """Whether a demand is broken."""
+        return any(isinstance(each, Violation) for each in self.found.values())
+
+    def of(self, case: RoomCase) -> CaseResult:
+        """Return the result of one of its cases."""
+        if case in self.found:
+            return result(case, self.found[case], self.play.told, self.log, self.seconds)
+        if self.skipped:
+            return skipped(case, self.skipped, lacks=self.lacks)
+        return unclear(case, self.unclear or "it ended before it was looked at")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge(ABC, Generic[AnyRoom, AnyPlay]):
+    """One judgement of one subject: it says how a room is opened, and what a good payment is."""
+
+    plain: ClassVar[Floor]
+    """The usual kind of room."""
+    beside: ClassVar[int]
+    """How many plays that mostly wait run beside the others."""
+    after: ClassVar[Violation]
+    """What is wrong if a good payment fails after a play."""
+
+    subject: Startable[Any]
+    network: Network = BASE_SEPOLIA
+    dialects: tuple[Any, ...] = ()
+    """The dialects that it has, as the controls have shown."""
+    seed: int = 0
+    patience_s: float = PATIENCE_S
+    jobs: int = 0
+    """How many plays are played at once; 0 is one for each core."""
+    port: int = 0
+    """The port of what it stands on, if somebody has been told it."""
+    starts: int = 0
+    start_s: float = 0
+    plays: int = 0
+    jams: int = 0
+    """How many plays have jammed it twice."""
+    culprits: int = 0
+    """How many plays have jammed it."""
+    lost: str = ""
+    """Why nothing can be told any more of one that runs already."""
+    opened: int = 0
+    """How many rooms were opened."""
+    _idle: dict[Floor, list[AnyRoom]] = field(default_factory=dict)
+    _rooms: list[AnyRoom] = field(default_factory=list)
+    _busy: asyncio.Semaphore = field(init=False)
+    _waiting: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        most, self.jobs = self.subject.most_at_once, self.jobs or os.cpu_count() or 2
+        if most is not None:
+            self.jobs = min(self.jobs, most)
+        self._busy = asyncio.Semaphore(self.jobs)
+        self._waiting = self._busy if most is not None else asyncio.Semaphore(self.beside)
+
+    # --- what each subject adds -------------------------------------------------------------
+
+    @abstractmethod
+    async def open(self, floor: Any, name: str) -> AnyRoom:
+        """Open a room of this kind, and start the subject in it.
+
+        Raises `NotReady`, and `ChainError` for a chain that is not installed.
+        """
+
+    @abstractmethod
+    def play(self, room: AnyRoom, dialect: Any, name: str, patience_s: float) -> AnyPlay:
+        """Return a play in a room, before it begins."""
+
+    @abstractmethod
+    async def sound(self, room: AnyRoom, dialects: Sequence[Any] = ()) -> str:
+        """Make a good payment in each dialect; return why one fails, "" if none does."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it runs already, and once."""
+        return isinstance(self.subject, RunsAlready)
+
+    # --- rooms ------------------------------------------------------------------------------
+
+    async def room(self, floor: Floor | None = None) -> AnyRoom:
+        """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
+
+        One that runs already has one room, in which everything is played; for a room that has what
+        its world lacks it raises `Lacking`.
+        """
+        floor = floor or self.plain
+        if self.is_fixed and floor.lacks:
+            raise Lacking(f"it needs {floor.lacks}: {START}")
+        if self.is_fixed and self._rooms:
+            return self._rooms[0]
+        if idle := self._idle.get(floor):
+            return idle.pop()
+        if (most := self.subject.most_at_once) is not None:
+            while len(self._rooms) >= most:  # one of another kind has the only place
+                await self.leave(self._rooms[0], keep=False)
+        self.opened += 1
+        room = await self.open(floor, f"{floor.name} {self.opened}")
+        self._rooms.append(room)
+        self.starts += room.starts
+        self.start_s = max(self.start_s, room.start_s)
+        return room
+
+    async def leave(self, room: AnyRoom, *, keep: bool) -> None:
+        """Give a room back, or close it."""
+        if self.is_fixed:
+            return
+        if keep and not room.has_ended:
+            self._idle.setdefault(room.floor, []).append(room)
+            return
+        self._rooms.remove(room)
+        for idle in self._idle.values():
+            if room in idle:
+                idle.remove(room)
+        await room.close()
+
+    async def close(self) -> None:
+        """Close every room."""
+        rooms, self._rooms = self._rooms, []
+        self._idle.clear()
+        await asyncio.gather(*(room.close() for room in rooms))
+
+    # --- plays ------------------------------------------------------------------------------
+
+    async def begun(
+        self, room: AnyRoom, dialect: Any, name: str, patience_s: float | None = None
+    ) -> AnyPlay:
+        """Return a play in a room that has begun."""
+        self.plays += 1
+        named = f"{name} {self.plays} in {room.name}"
+        return await self.play(room, dialect, named, patience_s or self.patience_s).begin()
+
+    async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played:
+        """Play the play of some cases in a room, and test each."""
+        elapsed, first = stopwatch(), group[0]
+        play = await self.begun(room, first.dialect, first.played_as)
+        try:
+            seen = await first.play(play)
+            found = {case: case.test(play, seen) for case in group}
+        except Inconclusive as why:
+            return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
+        except Skipped as why:
+            lacks = isinstance(why, Lacking)
+            return Played(play=play, found={}, skipped=str(why), lacks=lacks, seconds=elapsed())
+        finally:
+            await room.tidy()
+        log = last_line(room.running.log()) if room.running else ""
+        return Played(play=play, found=found, seconds=elapsed(), log=log)
+
+    def run(
+        self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
+        """Play the cases, and yield each with its result as soon as it is certain."""
+
+        async def work(batch: list[list[RoomCase]]) -> Outcomes:
+            waits = max(group[0].waits_s for group in batch)
+            async with self._waiting if waits else self._busy:
+                for case in (case for group in batch for case in group):
+                    on_begin(case.id)
+                return await self._judged(batch)
+
+        return side_by_side(map(work, _batches(by_play(cases))))
+
+    async def every(self, cases: Sequence[RoomCase]) -> Outcomes:
+        """Play the cases, and close every room; return each with its result."""
+        try:
+            return [each async for each in self.run(cases, lambda check_id: None)]
+        finally:
+            await self.close()
+
+    async def _judged(self, batch: list[list[RoomCase]]) -> Outcomes:
+        """Play some plays in one room and a good payment after them; what fails, once more.
+
+        If the good payment fails, they are played again with one after each, to see who it is.
+        """
+        floor = batch[0][0].floor
+        results: Outcomes = []
+        todo, is_careful = batch, not floor.is_shared
+        while todo:
+            cases = [case for group in todo for case in group]
+            if self.lost:
+                return [*results, *((case, unclear(case, self.lost)) for case in cases)]
+            try:
+                room = await self.room(floor)
+            except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
+                return [*results, *((case, skipped(case, str(lacking))) for case in cases)]
+            done, broken = await self._in_turn(todo, room, is_careful=is_careful)
+            await self.leave(room, keep=not broken)
+            if broken and self.is_fixed:
+                self.lost = f"nothing can be told any more, as {broken}"
+            elif broken and not is_careful and len(done) > 1 and self.culprits < MOST_JAMS:
+                is_careful = True
+                continue
+            elif broken and not is_careful and len(done) > 1:
+                todo = todo[len(done) :]
+                results += [each for group, _ in done for each in _doubtful(group)]
+                continue
+            todo = todo[len(done) :]
+            for place, (group, played) in enumerate(done, 1):
+                is_culprit = bool(broken) and place == len(done)
+                self.culprits += is_culprit
+                results += await self._certain(
+                    group, self._jammed(played, group, broken) if is_culprit else played
+                )
+        return results
+
+    async def _in_turn(
+        self, groups: list[list[RoomCase]], room: AnyRoom, *, is_careful: bool
+    ) -> tuple[list[tuple[list[RoomCase], Played]], str]:
+        """Play plays in a room until a good payment fails there; return them, and why it failed.
+
+        One is made at the end, after an answer that did not come, and if it `is_careful` after
+        each play.
+        """
+        done = []
+        for group in groups:
+            played = await self.played(group, room)
+            done.append((group, played))
+            is_last = len(done) == len(groups)
+            if is_careful or is_last or played.is_silent or room.has_ended:
+                # what jams one dialect jams every other
+                dialects = [group[0].dialect] if is_careful else []
+                if broken := room.has_ended or await self.sound(room, dialects):
+                    return done, broken
+        return done, ""
+
+    async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
+        """Return the results of a play; one that failed is played again in another room.
+
+        Of jams, a few are; after them, one that is found again has repeated.
+        """
+        has_repeated = bool(self.lost) or (first.jams and self.jams >= JAMS)
+        if has_repeated or not (first.has_fault or first.unclear):
+            return [(case, first.of(case)) for case in group]
+        room = await self.room(group[0].floor)
+        second = await self.played(group, room)
+        broken = room.has_ended or await self.sound(room, [group[0].dialect])
+        await self.leave(room, keep=not broken)
+        if broken:
+            second = self._jammed(second, group, broken)
+        self.jams += first.jams and second.jams
+        results: Outcomes = []
+        for case in group:
+            wrong, repeated = first.found.get(case), second.found.get(case)
+            if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
+                why = second.unclear or "it did not when it was played again"
+                results.append((case, unclear(case, f"it failed ({wrong.actual}), and {why}")))
+            else:
+                results.append((case, (second if first.unclear else first).of(case)))
+        return results
+
+    def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
+        """Return a play after which a good payment fails: a MUST has this fault, of its cases,
+        unless one is broken already, or else what is demanded besides.
+        """
+        found, fault = dict(played.found), replace(self.after, actual=f"after this, {broken}")
+        levels = {case.level for case in group if isinstance(found.get(case), Violation)}
+        held = [case for case in group if case.level != "MAY" and case.level not in levels]
+        if "MUST" not in levels:
+            for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
+                found[case] = fault
+        return replace(played, found=found, unclear="", jams=True)
+
+
+def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
+    """Return the plays as they go into rooms: those of a shared kind together."""
+    alone = [[group] for group in groups if not group[0].floor.is_shared or group[0].waits_s]
+    shared: dict[Floor, list[list[RoomCase]]] = {}
+    for group in groups:
+        if group[0].floor.is_shared and not group[0].waits_s:
+            shared.setdefault(group[0].floor, []).append(group)
+    together = [
+        each[start : start + BATCH]
+        for each in shared.values()
+        for start in range(0, len(each), BATCH)
+    ]
+    return sorted(alone, key=lambda batch: -batch[0][0].waits_s) + together
+
+
+def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
+    """Return the results of plays one of which has jammed it, as so many others have: whatever
+    they found may follow from that.
+    """
+    why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
+    return [(case, unclear(case, why)) for case in group]
