@@ -37,6 +37,7 @@ from x402sim.suite.server.start import AtPort, Command, Server
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.text.counted import counted
 
 SECTIONS = {
     "control": "What must work",
@@ -271,9 +272,9 @@ def _plan(
     sold = ", ".join(each.shown for each in options.items)
     at_once = f"{judge.jobs} at once" if judge.subject.most_at_once is None else "in turn"
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
-        f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
-        f"server come on top: up to {judge.patience_s:g} s an answer"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
+        f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
+        f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
     lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
