@@ -128,7 +128,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
-    assert "Plan: 1 ids in 1 plays of /weather" in done.output
+    assert "Plan: 1 id in 1 play of /weather" in done.output
 
 
 def test_a_command_is_killed_and_started_again(

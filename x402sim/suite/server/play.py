@@ -18,6 +18,7 @@ from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
+from x402sim.text.counted import counted
 
 Headers = Sequence[tuple[str, str]]
 
@@ -254,7 +255,8 @@ class Play(room.Play[Room, Answer]):
         """
         mine = self.nonces if payment is None else {payment.nonce.lower()}
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
-        self.say(f"on the chain: {len(found)} transfers of {sum(m.amount_base for m in found)}")
+        base = sum(each.amount_base for each in found)
+        self.say(f"on the chain: {counted(len(found), 'transfer')} of {base}")
         return found
 
     def tokens(self, base: int, why: str) -> Loss:

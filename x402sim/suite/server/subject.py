@@ -39,6 +39,7 @@ from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.text.counted import counted
 
 RESTART = "restart"
 """The section of plays that kill it."""
@@ -374,9 +375,9 @@ def _plan(
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
-        f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
-        f"server come on top: up to {judge.patience_s:g} s an answer"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
+        f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
+        f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
     if restarts:
         lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
