@@ -11,7 +11,7 @@ from tests.mutants import matrix
 from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept as strangers
 from x402sim.report.causes import by_cause, causes
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Demand, Evidence, Outcome, Result
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
@@ -52,6 +52,21 @@ def test_what_no_defect_has_in_common_is_apart() -> None:
     apart = ["spec/2.4/record", "spec/4.5/llms-txt", "spec/8/timeout"]
     assert heads(apart) == apart
     assert heads([]) == []
+
+
+def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
+    unpaid = Evidence(Demand.TRANSFER, "transfers of one payer", "none")
+    texts = {"expected": "one transfer", "actual": "none"}
+    found = [
+        Result(id=name, level="MUST", section="4.1", outcome=Outcome.FAILED, title=name,
+               evidence=evidence, **texts)
+        for name, evidence in (
+            ("spec/2.1/amount", unpaid), ("spec/8/timeout", None), ("spec/4.1/settle-on-chain", unpaid)
+        )
+    ]  # fmt: skip
+    first, second = causes(found)
+    assert (first.id, first.follows) == ("spec/4.1/settle-on-chain", ["spec/2.1/amount"])
+    assert second.id == "spec/8/timeout"
 
 
 @pytest.mark.waits  # for sessions to end, in real time
