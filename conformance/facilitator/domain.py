@@ -119,7 +119,7 @@ ROWS = [
             ),
             Demand(
                 title="Whatever name the requirements say, what is called valid settles",
-                ground=texts.explicit(texts.SIMULATE),
+                ground=texts.valid_settles(texts.SIMULATE),
                 test=each_agrees,
                 suffix="agrees",
             ),

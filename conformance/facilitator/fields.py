@@ -119,7 +119,7 @@ ROWS = [
             ),
             Demand(
                 title="What is called valid of a payment that exceeds settles as it was signed",
-                ground=texts.explicit(texts.AMOUNT_V1, texts.CALLS),
+                ground=texts.valid_settles(texts.AMOUNT_V1, texts.CALLS),
                 test=agrees,
                 suffix="agrees",
             ),
@@ -325,7 +325,7 @@ ROWS = [
             Demand(
                 title="Whatever counts of two copies, what is called valid settles as it was "
                 "signed",
-                ground=texts.explicit(texts.CALLS),
+                ground=texts.valid_settles(texts.CALLS),
                 test=each_agrees,
                 suffix="agrees",
             ),
@@ -384,7 +384,7 @@ ROWS = [
             ),
             Demand(
                 title="Whatever method is named, what is called valid settles as it was signed",
-                ground=texts.explicit(texts.CALLS),
+                ground=texts.valid_settles(texts.CALLS),
                 test=each_agrees,
                 suffix="agrees",
             ),

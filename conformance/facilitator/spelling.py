@@ -187,7 +187,7 @@ ROWS = [
             ),
             Demand(
                 title="However an amount is written, what is called valid settles as it was signed",
-                ground=texts.explicit(texts.CALLS),
+                ground=texts.valid_settles(texts.CALLS),
                 test=each_agrees,
                 suffix="agrees",
             ),
@@ -253,7 +253,7 @@ ROWS = [
             ),
             Demand(
                 title="However hex is written, what is called valid settles as it was signed",
-                ground=texts.explicit(texts.CALLS),
+                ground=texts.valid_settles(texts.CALLS),
                 test=each_agrees,
                 suffix="agrees",
             ),
@@ -299,7 +299,7 @@ ROWS = [
             ),
             Demand(
                 title="However a time is written, what is called valid settles as it was signed",
-                ground=texts.explicit(texts.CALLS),
+                ground=texts.valid_settles(texts.CALLS),
                 test=each_agrees,
                 suffix="agrees",
             ),

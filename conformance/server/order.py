@@ -18,9 +18,10 @@ from x402sim.suite.server.double import (
     says,
     twice,
 )
-from x402sim.suite.server.payment import receipt_in
+from x402sim.suite.server.payment import reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import (
+    REFUSED,
     Trade,
     of_a_lost_settlement,
     of_no_settlement,
@@ -30,12 +31,6 @@ from x402sim.suite.server.trade import (
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
 
-NO = {
-    "success": False,
-    "errorReason": "insufficient_funds",
-    "transaction": "",
-    "network": "eip155:84532",
-}
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0
 ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
@@ -68,18 +63,18 @@ _LOST = {
 }
 """What becomes of the answer to settle, which has settled."""
 _SETTLE_NO = {
-    "refused": ("settle refuses", lambda: says(as_json(NO))),
-    "refused-400": ("settle refuses with 400", lambda: says(as_json(NO, 400))),
+    "refused": ("settle refuses", lambda: says(as_json(REFUSED))),
+    "refused-400": ("settle refuses with 400", lambda: says(as_json(REFUSED, 400))),
     "settle-down": ("settle is 503", lambda: says(Reply(status=503))),
     "settle-lost": ("settle ends the connection", lambda: says(Reply(how=How.LOST))),
     "settle-empty": ("settle answers 200 {} and does nothing", lambda: says(as_json({}))),
     "settle-null": (
         "settle answers success null",
-        lambda: says(as_json(NO | {"success": None})),
+        lambda: says(as_json(REFUSED | {"success": None})),
     ),
     "settle-text": (
         "settle answers that its success is the text false",
-        lambda: says(as_json(NO | {"success": "false"})),
+        lambda: says(as_json(REFUSED | {"success": "false"})),
     ),
     "settle-page": (
         "settle answers a page with 200",
@@ -123,15 +118,15 @@ def _always(path: str, make: Make) -> Make:
 
 
 def _no() -> Twist:
-    return says(as_json(NO))
+    return says(as_json(REFUSED))
 
 
 def _reason(play: Play, seen: Trade) -> Found:
     answer = seen.answers[0]
-    receipt = receipt_in(play.dialect, answer)
     if not seen.settled or answer.is_2xx or answer.is_server_error:
         return None
-    if receipt.get("success") is False and receipt.get("errorReason"):
+    reason, unpaid = (reason_in(play.dialect, each) for each in (answer, play.answers[0]))
+    if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
         return None
     return Violation(
         expected=f"{play.dialect.response_header} that says success false and why",
@@ -188,9 +183,10 @@ def _stays(play: Play, seen: Redirected) -> Found:
 
 async def _fails(play: Play) -> Trade:
     """Pay for a request whose handler fails."""
-    payment = await play.draft(play.failing)
-    answer = await play.pay(payment, play.failing)
-    if answer.is_2xx:
+    item = play.handled("failing")
+    payment = await play.draft(item)
+    answer = await play.pay(payment, item)
+    if answer.is_2xx and not answer.is_cut:
         raise NotApplicable(f"what --failing names does not fail: {answer.how}")
     return Trade(
         payment=payment,
@@ -217,6 +213,7 @@ _REFUSAL = Demand(
     ground=texts.derived(
         texts.RESPONSE,
         texts.REASON,
+        texts.ERROR_V1,
         so="a settlement that failed is a result, too, and its reason is what a payer can act on",
     ),
     test=_reason,

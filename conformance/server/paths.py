@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 
-ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-Path")
@@ -218,28 +216,24 @@ ROWS = [
         section="path",
         slug="spelling",
         play=_spelled,
-        absent=ONCE,
         demands=_demands("Other spellings of a paid path"),
     ),
     Row(
         section="path",
         slug="method",
         play=_methods,
-        absent=ONCE,
         demands=_demands("Other methods of a paid path"),
     ),
     Row(
         section="path",
         slug="headers",
         play=_overridden,
-        absent=ONCE,
         demands=_demands("Headers that name another method or path"),
     ),
     Row(
         section="path",
         slug="head",
         play=_head,
-        absent=ONCE,
         demands=[
             Demand(
                 title="HEAD without payment is no success",
@@ -269,8 +263,10 @@ ROWS = [
         demands=[
             Demand(
                 title="HEAD with a payment: charged only if served",
-                ground=texts.derived(
-                    texts.SUCCESS, texts.INTENT, so="an answer without a body is no goods"
+                ground=texts.ours(
+                    texts.INTENT,
+                    because="an answer without a body is no goods, and few payers know that a "
+                    "HEAD is charged as a GET is",
                 ),
                 test=_head_is_free,
             )

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
@@ -180,6 +180,34 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
     return found
 
 
+def _served_or_not(play: Play, seen: list[Refusal]) -> str:
+    return "taken" if seen[0].answer.is_2xx else f"refused with {seen[0].answer.status}"
+
+
+def _of_other(title: str) -> list[Demand]:
+    return [
+        Demand(
+            title=f"{title}: charged only if served",
+            ground=SERVED_ONLY_IF_SETTLED,
+            test=not_charged,
+        ),
+        Demand(
+            title=f"{title}: the answer is no 5xx",
+            ground=texts.derived(
+                texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"
+            ),
+            test=is_answer,
+            suffix="answer",
+        ),
+        Demand(
+            title=f"{title}: whether it is taken",
+            ground=texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
+            test=_served_or_not,
+            suffix="taken",
+        ),
+    ]
+
+
 def _less(play: Play, payment: Payment) -> Mapping[str, Payment]:
     value = payment.auth.value
     return {
@@ -295,8 +323,19 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
     return [Refusal(about=f"in {other}", payment=payment, answer=answer, moved=moved)]
 
 
-def _served_or_not(play: Play, seen: list[Refusal]) -> str:
-    return "taken" if seen[0].answer.is_2xx else f"refused with {seen[0].answer.status}"
+def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
+    """Write what was signed as the other version writes it."""
+    other = Dialect.V1 if play.dialect is Dialect.V2 else Dialect.V2
+    named: dict[str, Any] = {
+        "scheme": x402.SCHEME,
+        "network": x402.network_name(other.version, play.room.network),
+    }
+    if other is Dialect.V2:
+        amount = {"amount": payment.offer[play.dialect.amount]}
+        named = {"accepted": dict(payment.offer) | named | amount}
+    body = {"x402Version": other.version, **named, "payload": payment.body["payload"]}
+    name = play.dialect.payment_header
+    return {f"a payment of version {other.version} in {name}": replace(payment, body=body)}
 
 
 _WRONG: dict[str, tuple[str, Changes]] = {
@@ -333,26 +372,12 @@ ROWS = [
         section="header",
         slug="other",
         play=_in_the_other_header,
-        demands=[
-            Demand(
-                title="A payment in the other version's header: charged only if served",
-                ground=SERVED_ONLY_IF_SETTLED,
-                test=not_charged,
-            ),
-            Demand(
-                title="A payment in the other version's header: the answer is no 5xx",
-                ground=texts.derived(
-                    texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"
-                ),
-                test=is_answer,
-                suffix="answer",
-            ),
-            Demand(
-                title="Whether a payment in the other version's header is taken",
-                ground=texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
-                test=_served_or_not,
-                suffix="taken",
-            ),
-        ],
+        demands=_of_other("A payment in the other version's header"),
+    ),
+    Row(
+        section="header",
+        slug="version",
+        play=refuses(_as_the_other),
+        demands=_of_other("A payment that is written as the other version's"),
     ),
 ]

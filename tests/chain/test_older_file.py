@@ -105,9 +105,7 @@ def test_an_older_chain_file_is_refused_and_an_older_database_is_not(
             logged, seen = known[chain][0], known[database][1]
             if logged < seen:
                 refused += 1
-                wanted = (
-                    f"it ends at operation {logged}, and the database has seen operation {seen}"
-                )
+                wanted = f"it ends at operation {logged}, and the database has operation {seen}"
                 with pytest.raises(ChainError, match=wanted):
                     opened(pair)
             else:

@@ -431,3 +431,18 @@ def test_an_answer_that_cannot_be_paid(reply: Reply, told: str) -> None:
         done = run(url)
     assert done.exit_code == 2
     assert f"x402sim: nothing was paid: {told}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--arguments", "{}"], "--arguments: they are a tool's; name it with --tool"),
+        (["--tool", "t", "--arguments", "[1]"], "--arguments '[1]': wanted a JSON object"),
+        (["--tool", "t", "--session"], "a tool is paid in one step"),
+        (["--tool", "t", "--data", "{}"], "--tool: it has --arguments; omit --method and --data"),
+    ],
+)
+def test_what_is_no_call_of_a_tool_is_refused(options: list[str], text: str) -> None:
+    done = run("http://127.0.0.1:9/mcp", *options)
+    assert done.exit_code == 2
+    assert text in done.stderr

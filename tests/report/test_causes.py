@@ -3,7 +3,9 @@
 `seen` makes results of the tables of what failed: without texts, so that the ids alone decide.
 """
 
+import tomllib
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept as strangers
 from x402sim.report.causes import by_cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result
+from x402sim.spec.clauses import Level
+from x402sim.spec.folder import folder
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
@@ -54,19 +58,57 @@ def test_what_no_defect_has_in_common_is_apart() -> None:
     assert heads([]) == []
 
 
+def failed(name: str, level: Level, demand: Demand = Demand.OTHER, about: str = "") -> Result:
+    return Result(
+        id=name, level=level, section="1", outcome=Outcome.FAILED, title=name, expected=about,
+        actual="", evidence=Evidence(demand, about),
+    )  # fmt: skip
+
+
 def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
-    unpaid = Evidence(Demand.TRANSFER, "transfers of one payer", "none")
-    texts = {"expected": "one transfer", "actual": "none"}
-    found = [
-        Result(id=name, level="MUST", section="4.1", outcome=Outcome.FAILED, title=name,
-               evidence=evidence, **texts)
-        for name, evidence in (
-            ("spec/2.1/amount", unpaid), ("spec/8/timeout", None), ("spec/4.1/settle-on-chain", unpaid)
-        )
-    ]  # fmt: skip
-    first, second = causes(found)
-    assert (first.id, first.follows) == ("spec/4.1/settle-on-chain", ["spec/2.1/amount"])
+    names = ("spec/2.1/amount", "spec/4.1/settle-on-chain")
+    unpaid = [failed(name, "MUST", Demand.TRANSFER, "one transfer") for name in names]
+    first, second = causes([*unpaid, failed("spec/8/timeout", "MUST")])
+    assert (first.id, first.follows) == (names[1], [names[0]])
     assert second.id == "spec/8/timeout"
+
+
+GAS, VALID = "no transaction for a payment that cannot settle", "isValid false"
+
+
+def test_a_must_comes_before_what_costs_more() -> None:
+    found = causes([failed("a", "SHOULD", Demand.WITHHELD), failed("b", "MUST", Demand.FORM)])
+    assert [(each.id, each.loss) for each in found] == [("b", ""), ("a", "goods")]
+
+
+def test_what_follows_from_what_has_failed_is_no_cause_of_its_own() -> None:
+    gas = failed("gas", "SHOULD", about=GAS)
+    reverts = failed("reverts", "SHOULD", about="no transaction of the relayer that reverts")
+    moved = failed("moved", "MUST", Demand.SETTLE_CHECKS, "no transfer")
+    kept = failed("kept", "SHOULD", Demand.SETTLE_CHECKS, GAS)
+    (alone,) = causes([reverts, gas])
+    assert (alone.id, alone.follows) == ("gas", ["reverts"])
+    (one,) = causes([gas, reverts, kept, moved])
+    assert one.cause == "settle does not check what verify checks"
+    assert (one.id, one.loss, len(one.follows)) == ("moved", "payers", 3)
+    assert len(causes([reverts, gas, moved, failed("valid", "MUST", about=VALID)])) == 2
+
+
+@pytest.mark.parametrize("subject", ["service", "payer", "facilitator", "server"])
+def test_the_words_of_causes_follow_from_others_and_never_in_a_circle(subject: str) -> None:
+    """What is worded alike is one cause."""
+    file = folder(subject) / "causes.toml"
+    words: dict[str, dict[str, Any]] = tomllib.loads(file.read_text("utf-8"))
+    keys = [*words]
+    for key, each in words.items():
+        assert set(each.get("follows", [])) <= words.keys() - {key}, key
+        assert key not in {
+            it for other in each.get("follows", []) for it in words[other].get("follows", [])
+        }
+        alike = [
+            other for other in keys[: keys.index(key)] if words[other]["cause"] == each["cause"]
+        ]
+        assert set(alike) <= set(each.get("follows", [])), key
 
 
 @pytest.mark.waits  # for sessions to end, in real time

@@ -6,7 +6,9 @@ from tests.campaign import at_length
 from tests.evm import find
 from tests.suite_facilitator.judging import cases, judged, mutant
 from tests.suite_facilitator.mutant import LENIENT
+from x402sim.report.causes import causes
 from x402sim.report.results import Outcome
+from x402sim.suite.case import of_id
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.subject import SECTIONS, all_cases
 
@@ -108,6 +110,17 @@ def test_a_defect_is_caught(defect: str) -> None:
 )
 def test_any_defect_is_caught(defect: str) -> None:
     assert caught(defect) == []
+
+
+def test_a_settle_without_checks_is_one_cause() -> None:
+    wanted = cases(
+        "facilitator/fields/payee-v2 facilitator/wallet/contract-wrapped-v2 kit/domain/name-gas-v2 "
+        "kit/nonce/used-between-gas-v2"
+    )
+    found = judged(mutant(["settle checks nothing"]), wanted)
+    (one,) = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
+    assert one.cause == "settle does not check what verify checks"
+    assert (one.id, len(one.follows)) == ("facilitator/fields/payee-v2", 3)
 
 
 def test_each_section_has_a_defect_that_it_catches() -> None:

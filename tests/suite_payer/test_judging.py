@@ -1,6 +1,7 @@
 """The judge as its users meet it: a command, its environment, a fixture, and what it refuses."""
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -9,13 +10,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.npm import node
+from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.case import interrupted
+from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Task
-from x402sim.suite.payer.subject import PAYER, all_cases, rows
+from x402sim.suite.payer.start import Function, Task
+from x402sim.suite.payer.subject import PAYER, all_cases, rows, seconds_of
 from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
@@ -68,6 +72,45 @@ def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> No
     assert [each["id"] for each in failed] == ["payer/lost/asked-again-v2"]
     assert failed[0]["loss"]["base"] == 10_000
     assert "payer/lost/asked-again-v2 -- " in failed[0]["rerun"]
+
+
+AGENT = [str(node()), str(Path(__file__).with_name("agent.mjs"))]
+
+
+@pytest.mark.parametrize(
+    ("defect", "caught"),
+    [
+        ("", []),
+        ("resigns", ["payer/lost/asked-again-v1", "payer/lost/asked-again-v2"]),
+        ("uncapped", ["payer/sign/price-over-cap-v1", "payer/sign/price-over-cap-v2"]),
+    ],
+)
+def test_a_payer_without_packages_is_judged(tmp_path: Path, defect: str, caught: list[str]) -> None:
+    report = tmp_path / "report.json"
+    ended = run([*AGENT, defect], "--json-file", str(report), flows="v1,v2")
+    assert ended.exit_code == bool(caught), ended.output
+    found = json.loads(report.read_text())["results"]
+    assert [each["id"] for each in found if each["outcome"] == "failed"] == caught
+    assert re.search(
+        r"a start takes [0-9.]+ s and 0\.[0-9]+ s of CPU", " ".join(ended.output.split())
+    )
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "cpu_s", "seconds"),
+    [(0.2, 0.0, 6.9), (0.2, 0.2, 14.9), (2.0, 0.2, 69), (0.2, 0.65, 44.2)],
+    ids=["at a URL", "a command", "one that waits", "one with many threads"],
+)
+def test_a_plan_counts_cpu_by_cores_and_waits_by_plays_at_once(
+    wall_s: float, cpu_s: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred plays of 1.3 starts, four at once on two cores, and then two starts more."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    case = next(each for each in all_cases() if each.starts > 1 and not each.waits_s)
+    judge = Judge(payer=Function(Payer()), jobs=4, start_s=wall_s, start_cpu_s=cpu_s)
+    assert seconds_of(judge, [case] * 100) == pytest.approx(seconds, rel=0.01)
+    endless = next(each for each in all_cases() if each.waits_s >= judge.patience_s)
+    assert seconds_of(judge, [endless]) < 2 * wall_s + 1
 
 
 def test_a_payer_that_buys_nothing_is_invalid() -> None:

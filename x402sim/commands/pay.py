@@ -46,7 +46,9 @@ from x402sim.payer.pick import Picked, pick
 from x402sim.payer.purchases import Unfinished
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.session import SessionAuth
+from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import mcp
 from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
@@ -95,12 +97,18 @@ Headers = Annotated[
 
 
 def client() -> httpx.Client:
-    """Return a client for any URL: SSL_CERT_FILE counts, and no proxy."""
-    return httpx.Client(verify=httpx.create_ssl_context(), trust_env=False, timeout=30)
+    """Return a client for any URL, and for tools of MCP: SSL_CERT_FILE counts, and no proxy."""
+    carrier = httpx.HTTPTransport(verify=httpx.create_ssl_context(), trust_env=False)
+    return httpx.Client(transport=ToolTransport(carrier), trust_env=False, timeout=30)
 
 
 def request_to(
-    url: str, method: str | None, data: str | None, headers: list[str] | None
+    url: str,
+    method: str | None,
+    data: str | None,
+    headers: list[str] | None,
+    tool: str | None = None,
+    arguments: str | None = None,
 ) -> httpx.Request:
     """Return the request that the options describe; raises `ValueError`."""
     try:
@@ -125,9 +133,23 @@ def request_to(
         if not colon or not name.strip():
             raise ValueError(f"--header {each!r}: wanted 'Name: value'")
         sent[name.strip().lower()] = value.strip()
+    if tool is not None:
+        return _call(parsed, tool, arguments, sent)
     verb = (method or ("POST" if data is not None else "GET")).upper()
     sent.setdefault("user-agent", f"x402sim/{VERSION}")
     return httpx.Request(verb, parsed, headers=sent, content=data)
+
+
+def _call(
+    url: httpx.URL, tool: str, arguments: str | None, headers: dict[str, str]
+) -> httpx.Request:
+    """Return the call of a tool; raises `ValueError`."""
+    try:
+        given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
+    except BadMessage as wrong:
+        raise ValueError(f"--arguments {arguments!r}: wanted a JSON object: {wrong}") from wrong
+    headers.setdefault("user-agent", f"x402sim/{VERSION}")
+    return tool_request(url, tool, given, headers)
 
 
 def answer_to(
@@ -620,7 +642,9 @@ class Purchase:
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
         status = answer(response.status_code)
         facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
-        name = f"{request.method} {request.url.path}"
+        name, tool = f"{request.method} {request.url.path}", request.headers.get(mcp.TOOL)
+        if tool is not None:
+            name = f"tool {tool} at {request.url.path}"
         if (dialect := paid_in(request)) is not None:
             self.answer = response
             if self.mistake is not None:  # the explanation has the rest
@@ -633,6 +657,8 @@ class Purchase:
             if response.is_success and not outcome.is_confirmed:
                 facts["receipt"] = "pending" if outcome.pending else "none: not seen to be paid"
             sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
+            if tool is not None:
+                sent_in = f', _meta["{mcp.PAYMENT}"]'
             mark = "" if self.mistake is None or response.is_success else "refused"
             title = (
                 "Paid" if outcome.is_confirmed or self.mistake is not None else "Sent to be paid"
@@ -727,6 +753,22 @@ Most = Annotated[
         envvar="X402SIM_MAX_AMOUNT",
     ),
 ]
+Tool = Annotated[
+    str | None,
+    typer.Option(
+        help="Tool to call at the URL of an MCP server, by streamable HTTP.",
+        metavar="NAME",
+        envvar="X402SIM_TOOL",
+    ),
+]
+Arguments = Annotated[
+    str | None,
+    typer.Option(
+        help="Arguments of --tool, a JSON object. [default: {}]",
+        metavar="JSON",
+        envvar="X402SIM_ARGUMENTS",
+    ),
+]
 Steps = Annotated[
     int | None,
     typer.Option(
@@ -767,6 +809,8 @@ def pay(
     method: PaidMethod = None,
     data: PaidData = None,
     header: Headers = None,
+    tool: Tool = None,
+    arguments: Arguments = None,
     key: Key = None,
     account: AccountNumber = 0,
     most: Most = "0.10",
@@ -778,7 +822,7 @@ def pay(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pay for a request: a curl that answers a 402."""
+    """Pay for a request, or a tool: a curl that answers a 402."""
     printer = _Printer(as_json)
     with client() as http:
         with as_misuse():
@@ -790,7 +834,13 @@ def pay(
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             if session and state_dir is not None:
                 raise ValueError("--session and --state-dir: a session is not kept; omit one")
-            request = request_to(url, method, data, header)
+            if tool is not None:
+                method, data = _without_task(method, data)
+                if session or steps == 2:
+                    raise ValueError("--tool: a tool is paid in one step; omit --session, --steps")
+            elif arguments is not None:
+                raise ValueError("--arguments: they are a tool's; name it with --tool")
+            request = request_to(url, method, data, header, tool, arguments)
             local = local_server(http, request.url, known_networks(network_file))
             if network is not None:
                 local = replace(local, known=_only(local.known, network))
@@ -859,6 +909,14 @@ def _end(
 
 
 # --- the options -------------------------------------------------------------------------
+
+
+def _without_task(method: str | None, data: str | None) -> tuple[None, None]:
+    """Leave out what a task in the environment says of a tool once more; raises `ValueError`."""
+    told = os.environ.get("X402SIM_METHOD"), os.environ.get("X402SIM_BODY")
+    if any(given not in (None, known) for given, known in zip((method, data), told, strict=True)):
+        raise ValueError("--tool: it has --arguments; omit --method and --data")
+    return None, None
 
 
 def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:

@@ -11,6 +11,7 @@ import msgspec
 from x402sim.payer.flow import FairLock, origin_of
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.mcp import TOOL
 from x402sim.protocol.messages import Receipt
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import Version
@@ -151,9 +152,12 @@ def purchase_key(request: httpx.Request) -> tuple[str, ...]:
     """Return the key of what a request buys: its server and path, and the terms of a session.
 
     A payment pays for every request to its path (section 5). A deposit buys one session: sent with
-    other terms, it would buy one that was not requested.
+    other terms, it would buy one that was not requested. All tools of MCP have one path: a call
+    buys what its name and arguments say.
     """
     resource = origin_of(request.url) + request.url.path
+    if (tool := request.headers.get(TOOL)) is not None:
+        return f"{resource} ({tool})", request.content.decode("utf-8", "replace")
     body = object_in(request.content) if b"maxSpend" in request.content else None
     if body is None or "maxSpend" not in body:
         return (resource,)

@@ -2,9 +2,9 @@
 
 What fails together when one thing is broken was measured: `conformance/service/mutation_matrix.csv`
 has a row for each service with one defect, and the checks that failed. The fewest rows that explain
-the failures of a run are its probable causes, the greatest loss of money first. What each id's
-failure says of a subject, how to repair it, and who loses by it is in the `causes.toml` of its
-subject's folder.
+the failures of a run are its probable causes, a failed MUST and the greatest loss of money first.
+What each id's failure says of a subject, how to repair it, who loses by it, and what it follows
+from is in the `causes.toml` of its subject's folder.
 """
 
 import csv
@@ -58,6 +58,8 @@ class _Words(msgspec.Struct, frozen=True):
     cause: str
     repair: str
     loss: Loss
+    follows: tuple[str, ...] = ()
+    """The keys of what it follows from: of the first of them that has failed, too."""
 
 
 class StopCause(msgspec.Struct, frozen=True):
@@ -78,10 +80,11 @@ class StopCause(msgspec.Struct, frozen=True):
 def by_cause(results: Results) -> list[list[Result]]:
     """Return what failed or was inconclusive, together what has one probable cause.
 
-    The greatest loss comes first. The first of a group is what is broken; what follows from it
-    comes after it, a MUST first. What
-    no known defect explains is put to what gave the same answer to the same demand. What could not
-    be judged for an answer that is a failure follows that; else, the same reason is one cause.
+    A failed MUST comes first, then the greatest loss. The first of a group is what is broken; what
+    follows from it comes after it, a MUST first. What no known defect explains is put to what gave
+    the same answer to the same demand, and to what it follows from by the table of words. What
+    could not be judged for an answer that is a failure follows that; else, the same reason is one
+    cause.
     """
     failed = {each.id: each for each in results if each.outcome is Outcome.FAILED}
     judged = {each.id for each in results if each.outcome in _JUDGED}
@@ -151,9 +154,14 @@ def _loss(result: Result) -> str:
 
 def _known(result: Result) -> _Words | None:
     """Return what to write about an id that has failed; None if nothing is known."""
-    words, evidence = _words(), _evidence(failures(result)[0])
+    return _words().get(_key(result))
+
+
+def _key(result: Result) -> str:
+    """Return the key of the words about an id that has failed; empty if there are none."""
+    evidence = _evidence(failures(result)[0])
     keys = (f"{result.id}: {evidence.demand}", evidence.demand, evidence.about, result.id)
-    return next((words[key] for key in keys if key in words), None)
+    return next((key for key in keys if key in _words()), "")
 
 
 def _evidence(result: CaseResult | Result) -> Evidence:
@@ -221,7 +229,24 @@ def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
             same += group
         else:
             kept.append(group)
-    return [[group[0], *sorted(group[1:], key=_urgency)] for group in kept]
+    return [[group[0], *sorted(group[1:], key=_urgency)] for group in _rooted(kept)]
+
+
+def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
+    """Return groups in which what follows from another by the table of words is part of it."""
+    first: dict[str, list[Result]] = {}
+    for group in groups:
+        first.setdefault(_key(group[0]), group)
+
+    def root(group: list[Result]) -> list[Result]:
+        known = _known(group[0])
+        roots = [first[key] for key in known.follows if key in first] if known else []
+        return root(roots[0]) if roots else group
+
+    for group in groups:
+        if (its := root(group)) is not group:
+            its += group
+    return [group for group in groups if root(group) is group]
 
 
 def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
@@ -262,10 +287,10 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
     )
 
 
-def _rank(group: list[Result]) -> tuple[bool, int, bool]:
-    """Return the place of a group: what was not judged is the last, then it is by loss."""
-    is_open, is_no_must = _urgency(group[0])
-    return is_open, [*LOSSES, ""].index(loss(group)), is_no_must
+def _rank(group: list[Result]) -> tuple[bool, bool, int]:
+    """Return the place of a group: a failed MUST first, then by loss; last what was not judged."""
+    is_open, is_no_must = min(map(_urgency, group))
+    return is_open, is_no_must, [*LOSSES, ""].index(loss(group))
 
 
 def _urgency(result: Result) -> tuple[bool, bool]:

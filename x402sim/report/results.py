@@ -30,7 +30,7 @@ NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 
 
 class Demand(StrEnum):
-    """What a check demanded, if a loss or a cause in `conformance/service/causes.toml` follows."""
+    """What a check demanded, if a loss or a cause in a `causes.toml` follows."""
 
     OTHER = ""
     FORM = "form"
@@ -47,6 +47,7 @@ class Demand(StrEnum):
     CANCELLED_NONCE = "no receipt for a cancelled nonce"
     TRANSFER = "a transfer"
     """Money that moves; nothing moved."""
+    SETTLE_CHECKS = "settle refuses what verify refuses"
 
 
 class Evidence(msgspec.Struct, frozen=True):

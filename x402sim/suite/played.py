@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mappin
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from x402sim.report.results import CaseResult, Evidence, Loss, Outcome
+from x402sim.report.results import CaseResult, Demand, Evidence, Loss, Outcome
 from x402sim.spec.clauses import Level
 from x402sim.spec.folder import folder
 from x402sim.spec.ground import Ground
@@ -119,6 +119,8 @@ class Violation:
     actual: str
     loss: Loss | None = None
     why: str = ""
+    demand: Demand = Demand.OTHER
+    """What it has in common with failures that were expected to be something else."""
 
 
 Found = Violation | str | None
@@ -148,7 +150,7 @@ def result(case: PlayedCase, found: Found, exchange: str, log: str, seconds: flo
         actual=found.actual,
         reason="" if found.loss else found.why,
         loss=found.loss,
-        evidence=Evidence(about=found.expected, answer=impersonal(found.actual)),
+        evidence=Evidence(found.demand, found.expected, impersonal(found.actual)),
         exchange=exchange + (f"\nits last line: {log}" if log else ""),
         seconds=round(seconds, 3),
         has_begun=True,

@@ -14,12 +14,15 @@ _SOURCES = {
     "exact": "x402, scheme exact, {} (scheme_exact.md, 02834ce7)",
     "exact-evm": "x402, scheme exact on EVM, {} (scheme_exact_evm.md, 03f722fe)",
     "http": "x402 version 2, transport HTTP, {} (transports-v2/http.md, 03f722fe)",
+    "http-v1": "x402 version 1, transport HTTP, {} (transports-v1/http.md, 5dc34292)",
     "identifier": "x402, extension payment-identifier, {} (payment_identifier.md, 0ce3e9c0)",
     "sign-in": "x402, extension sign-in-with-x, {} (sign-in-with-x.md, 1ecf9251)",
     "mcp-core": "Model Context Protocol 2025-06-18, {}",
     "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
     "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
+    "bazaar": "x402, extension bazaar, {} (bazaar.md, 5dc34292)",
     "rfc-9110": "RFC 9110, {}",
+    "rfc-9111": "RFC 9111, {}",
 }
 
 

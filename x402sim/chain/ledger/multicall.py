@@ -104,7 +104,7 @@ _FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tup
     abi.selector(f"{name}({','.join(kinds)})"): (kinds, do, results)
     for name, kinds, do, results in (
         ("aggregate3", (CALLS3,), lambda m, calls: [m._all(calls)], (RESULTS,)),
-        ("tryAggregate", ("bool", CALLS), lambda m, *asked: [m._some(*asked)], (RESULTS,)),
+        ("tryAggregate", ("bool", CALLS), lambda m, *arguments: [m._some(*arguments)], (RESULTS,)),
         ("aggregate", (CALLS,), _values, ("uint256", "bytes[]")),
         ("tryBlockAndAggregate", ("bool", CALLS), _in_block, _BLOCK),
         ("blockAndAggregate", (CALLS,), lambda m, calls: _in_block(m, True, calls), _BLOCK),

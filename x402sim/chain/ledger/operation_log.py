@@ -74,12 +74,12 @@ class OperationLog:
             raise ChainError(f"the chain file is damaged: {error}") from error
 
     def require_as_new_as_database(self) -> None:
-        """Raise `ChainError` if the database has seen operations that this file lacks."""
-        last, seen = self._last(), self._numbered_in_database()
-        if last < seen:
+        """Raise `ChainError` if the database holds operations that this file lacks."""
+        last, latest = self._last(), self._numbered_in_database()
+        if last < latest:
             raise ChainError(
                 f"the chain file is older than its database: it ends at operation {last}, and the "
-                f"database has seen operation {seen}; restore both from copies of the same moment, "
+                f"database has operation {latest}; restore both from copies of the same moment, "
                 "or move both away to begin anew"
             )
 

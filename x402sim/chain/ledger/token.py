@@ -116,8 +116,8 @@ def _permit(packed: bool) -> Run:
         amount_base, deadline_s = arguments.uint(2), arguments.uint(3)
         signature = frame.any_signature(arguments, 4) if packed else arguments.signature(4)
         nonce = frame.state.permit_nonces.get(owner, 0)
-        asked = Permit(owner, spender, amount_base, nonce, deadline_s)
-        digest = permit_digest(asked, frame.token.network.domain)
+        permit = Permit(owner, spender, amount_base, nonce, deadline_s)
+        digest = permit_digest(permit, frame.token.network.domain)
         frame.write(frame.state.permit_nonces, owner, nonce + 1)  # undone if it is refused
         if deadline_s == MAX_UINT256:
             frame.gas_used += frame.token.prices.endless_permit

@@ -249,8 +249,8 @@ class Controls:
             code, slots = self._codes[account]
             await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
             for slot, word in slots.items():
-                asked = to_hex(account), to_hex(slot), to_hex(word)
-                await self._rpc.ask("anvil_setStorageAt", *asked)
+                params = to_hex(account), to_hex(slot), to_hex(word)
+                await self._rpc.ask("anvil_setStorageAt", *params)
 
 
 async def resends_of(node: AnyNode, block: int | Literal["pending"]) -> list[Resend]:
@@ -265,7 +265,7 @@ async def _resend(node: AnyNode, tx: Json) -> Resend:
     if read_quantity(tx["r"]):
         raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
         return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
-    asked = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
-    if "maxFeePerGas" in asked:
-        del asked["gasPrice"]
-    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", asked)
+    request = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
+    if "maxFeePerGas" in request:
+        del request["gasPrice"]
+    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", request)

@@ -43,12 +43,12 @@ class JsonRpcNode(AnyNode):
         return await self._in_thread(self.ask_now, method, *parameters)
 
     async def ask_all(self, *questions: Question) -> list[Any]:
-        """Return the results of several methods, asked in one batch; raises as `ask`.
+        """Return the results of several methods, sent in one batch; raises as `ask`.
 
         Behind a load balancer, one of its nodes answers all of them.
         """
-        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
-        send = partial(self._provider.make_batch_request, asked)
+        batch = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        send = partial(self._provider.make_batch_request, batch)
         answers = await self._in_thread(self._send, "a batch", send)
         if not isinstance(answers, list):
             raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
@@ -72,10 +72,10 @@ class JsonRpcNode(AnyNode):
         try:
             return send()
         except (OSError, ValueError) as error:
-            seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
-            if seen == "JSONDecodeError":
-                seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
-            raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
+            cause = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            if cause == "JSONDecodeError":
+                cause = "it answered no JSON; the URL of a JSON-RPC node is wanted"
+            raise NodeGone(f"no answer from {self.name} to {what}: {cause}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         if self._threads is None:

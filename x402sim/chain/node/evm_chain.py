@@ -74,9 +74,9 @@ class EvmChain:
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
-        asked = to_hex(tx_hash)
+        hash_hex = to_hex(tx_hash)
         found, tx = await self.node.ask_all(
-            ("eth_getTransactionReceipt", asked), ("eth_getTransactionByHash", asked)
+            ("eth_getTransactionReceipt", hash_hex), ("eth_getTransactionByHash", hash_hex)
         )
         if found is None or tx is None:
             return None
@@ -85,14 +85,14 @@ class EvmChain:
             lambda given: given.get("status"), "eth_getTransactionReceipt", found
         )
         reason = None if status == "0x1" else await self._revert_reason(read)
-        into = partial(objects.receipt, asked=read.call, revert_reason=reason)
+        into = partial(objects.receipt, call=read.call, revert_reason=reason)
         return self.node.understand(into, "eth_getTransactionReceipt", found)
 
     async def _revert_reason(self, tx: Transaction) -> str:
         """Return why a mined transaction failed, by a trace or a call on the block before."""
-        asked = to_hex(tx.hash), {"tracer": "callTracer"}
+        params = to_hex(tx.hash), {"tracer": "callTracer"}
         try:
-            trace = await self.node.ask("debug_traceTransaction", *asked)
+            trace = await self.node.ask("debug_traceTransaction", *params)
         except ChainError:  # few public nodes offer traces
             return await self._tried_again(tx)
         output = read_bytes(trace.get("output") or "0x")
@@ -115,8 +115,8 @@ class EvmChain:
         first, last = max(0, wanted.from_block), min(await self.height(), wanted.to_block)
         if first > last:
             return []
-        asked = objects.filter_object(wanted, first, last)
-        return await self.node.read(objects.logs, "eth_getLogs", asked)
+        params = objects.filter_object(wanted, first, last)
+        return await self.node.read(objects.logs, "eth_getLogs", params)
 
     async def call(self, call: Call) -> bytes:
         """Run a call and discard its effects; raises `Reverted`."""
@@ -128,8 +128,8 @@ class EvmChain:
 
     async def account_nonce(self, account: Address) -> int:
         """Return the number of transactions an account has sent, waiting ones included."""
-        asked = to_hex(account), "pending"
-        return await self.node.read(read_quantity, "eth_getTransactionCount", *asked)
+        params = to_hex(account), "pending"
+        return await self.node.read(read_quantity, "eth_getTransactionCount", *params)
 
     async def code(self, account: Address) -> bytes:
         """Return a contract's code; empty for an account without any."""
@@ -151,8 +151,8 @@ class EvmChain:
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
         gas.require_fit(call.data)
-        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
-        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
+        params = {"to": checksum(call.to), "data": call.data, "value": call.value}
+        return await self._sender.send(call.sender, {**params, "gas": GAS_LIMIT})
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.

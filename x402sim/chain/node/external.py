@@ -63,10 +63,10 @@ class ExternalChain(EvmChain):
         return list(self._sender.keys)
 
     async def _begin(self, *, deploy: bool, read: bool) -> None:
-        seen = await self.node.read(read_quantity, "eth_chainId")
-        if seen != self.chain_id:
+        actual = await self.node.read(read_quantity, "eth_chainId")
+        if actual != self.chain_id:
             wanted = f"{self.chain_id} ({self.network.name})"
-            raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
+            raise ChainError(f"{self.node.name} is chain {actual}, not {wanted}")
         if deploy:
             await self._deploy(self.keys[0])
         await self.check(read=read)
@@ -85,9 +85,9 @@ class ExternalChain(EvmChain):
         tx_hash = await self._sender.send(owner, {"data": code, "value": 0, "gas": needed})
         if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        asked = "eth_getTransactionReceipt", to_hex(tx_hash)
+        params = "eth_getTransactionReceipt", to_hex(tx_hash)
         self.token = await self.node.read(
-            lambda made: read_address(made["contractAddress"]), *asked
+            lambda made: read_address(made["contractAddress"]), *params
         )
         self.network = replace(self.network, asset=self.token)
 
@@ -134,8 +134,8 @@ class ExternalChain(EvmChain):
         """
         if call.data[:4] in abi.NAMES:
             with suppress(ChainError):
-                asked = objects.call_object(call), "pending"
-                return await self.node.read(read_bytes, "eth_call", *asked)
+                params = objects.call_object(call), "pending"
+                return await self.node.read(read_bytes, "eth_call", *params)
         return await super().call(call)
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:

@@ -30,11 +30,11 @@ class LinkedNode(AnyNode):
     async def ask(self, method: str, *parameters: Any) -> Any:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-        said = await self.forward(encode(call))
+        body = await self.forward(encode(call))
         try:
-            answer = decode(said, Any)
+            answer = decode(body, Any)
         except BadMessage:
-            text = shown(said.decode("utf-8", "replace"))
+            text = shown(body.decode("utf-8", "replace"))
             raise NodeGone(f"{self.name} answered {method} with {text}") from None
         return result_of(answer)
 

@@ -108,7 +108,7 @@ class LocalChain(EvmChain):
             if call.to == self.token and self.controls.forced_reverts:
                 self.controls.forced_reverts -= 1
                 limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
-            asked = {
+            request = {
                 **objects.call_object(call),
                 "nonce": quantity(await self.account_nonce(call.sender)),
                 "gas": quantity(limit),
@@ -116,10 +116,10 @@ class LocalChain(EvmChain):
             }
             if self.controls.automine:
                 await self.controls.set_time()
-                receipt = await self.node.ask("eth_sendTransactionSync", asked)
+                receipt = await self.node.ask("eth_sendTransactionSync", request)
                 tx_hash = read_hash(receipt["transactionHash"])
             else:
-                tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
+                tx_hash = await self.node.read(read_hash, "eth_sendTransaction", request)
         return tx_hash
 
     async def _pause(self) -> None:

@@ -49,14 +49,14 @@ def transaction(given: Json) -> Transaction:
     )
 
 
-def receipt(given: Json, asked: Call, revert_reason: str | None) -> TxReceipt:
+def receipt(given: Json, call: Call, revert_reason: str | None) -> TxReceipt:
     """Return a receipt, with its call and its revert reason; raises `BadParams`."""
     return TxReceipt(
         tx_hash=read_hash(given["transactionHash"]),
         block_number=read_quantity(given["blockNumber"]),
         block_hash=read_hash(given["blockHash"]),
         index=read_quantity(given["transactionIndex"]),
-        call=asked,
+        call=call,
         gas_used=read_quantity(given["gasUsed"]),
         gas_price=read_quantity(given["effectiveGasPrice"]),
         cumulative_gas_used=read_quantity(given["cumulativeGasUsed"]),
@@ -83,13 +83,13 @@ def logs(given: list[Json]) -> list[Log]:
     ]
 
 
-def call_object(asked: Call) -> Json:
+def call_object(call: Call) -> Json:
     """Return a call as a parameter of eth_call and eth_sendTransaction."""
     return {
-        "from": to_hex(asked.sender),
-        "to": to_hex(asked.to),
-        "input": to_hex(asked.data),
-        "value": quantity(asked.value),
+        "from": to_hex(call.sender),
+        "to": to_hex(call.to),
+        "input": to_hex(call.data),
+        "value": quantity(call.value),
     }
 
 

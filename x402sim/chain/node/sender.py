@@ -60,7 +60,7 @@ class Sender:
         self.sent: dict[Hash, _Sent] = {}
         """The transactions that are not known to be mined."""
 
-    async def send(self, sender: Address, asked: Json) -> Hash:
+    async def send(self, sender: Address, request: Json) -> Hash:
         """Sign a transaction and send it to the node; return its hash.
 
         Raises `ChainError` without a key for the account, or if the node rejects it.
@@ -72,7 +72,7 @@ class Sender:
             for _ in range(NONCE_TRIES):
                 nonce = await self._next_nonce(sender)
                 place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
-                signed = Account.sign_transaction({**asked, **place}, self.keys[sender])
+                signed = Account.sign_transaction({**request, **place}, self.keys[sender])
                 tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
                 accepted = await self._offer(raw)
                 self._nonces[sender] = nonce + 1
@@ -155,5 +155,5 @@ class Sender:
         self.sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:
-        asked = to_hex(account), block
-        return await self._node.read(read_quantity, "eth_getTransactionCount", *asked)
+        params = to_hex(account), block
+        return await self._node.read(read_quantity, "eth_getTransactionCount", *params)

@@ -51,13 +51,13 @@ async def described(chain: Chain, where: str, network: Network, *, read: bool) -
 
 async def _check_domain(chain: Chain, network: Network) -> None:
     """Raise `ChainError` for another EIP-712 domain; a token need not tell its own."""
-    seen = await _answer(chain, abi.DOMAIN_SEPARATOR)
+    actual = await _answer(chain, abi.DOMAIN_SEPARATOR)
     wanted = separator(network.domain)
-    if seen is not None and seen != wanted:
+    if actual is not None and actual != wanted:
         raise ChainError(
             f"the EIP-712 domain of {checksum(chain.token)} is not name {network.token_name!r} and "
             f"version {network.token_version!r} on chain {network.chain_id}: DOMAIN_SEPARATOR() is "
-            f"{to_hex(seen)}, wanted {to_hex(wanted)}; describe the token in a --network-file"
+            f"{to_hex(actual)}, wanted {to_hex(wanted)}; describe the token in a --network-file"
         )
 
 

@@ -246,8 +246,8 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         if request.method != "POST":
             return PlainTextResponse(documentation())
         develop = request.scope.get(DEVELOP)
-        asked = replace(context, develop=develop) if develop else context
-        reply = await _answer(asked, await read_body(request))
+        for_caller = replace(context, develop=develop) if develop else context
+        reply = await _answer(for_caller, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
     async def talk(socket: WebSocket) -> None:

@@ -47,15 +47,15 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
 
     async def answered(body: bytes, subscriptions: Subscriptions | None = None) -> bytes | Json:
         try:
-            asked = decode(body, Any)
+            request = decode(body, Any)
         except BadMessage as wrong:
             return jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
-        method = asked["method"] if jsonrpc.why_invalid(asked) is None else None
+        method = request["method"] if jsonrpc.why_invalid(request) is None else None
         if subscriptions and method in SUBSCRIBE:
-            return await _subscribed(subscriptions, asked)
+            return await _subscribed(subscriptions, request)
         if method == SENDS[1]:
-            return await _sent(chain, asked)
-        several = asked if isinstance(asked, list) else [asked]
+            return await _sent(chain, request)
+        several = request if isinstance(request, list) else [request]
         calls = [each for each in several if isinstance(each, dict)]
         writes = [each for each in calls if each.get("method") not in OFFERED]
         controls = [each for each in writes if each.get("method") != SENDS[0]]
@@ -65,7 +65,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             text = f"{named} is not offered here, only reading and sending: {offered}"
             return jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text)
         try:
-            read = encode(asked)  # not the body: the node might read duplicate keys differently
+            read = encode(request)  # not the body: the node might read duplicate keys differently
             return await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
             return jsonrpc.error(None, REFUSED, str(gone))
@@ -87,11 +87,11 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
     return Application([Route("/", rpc, methods=["GET", "POST"]), WebSocketRoute("/", talk)])
 
 
-async def _sent(chain: EvmChain, asked: Json) -> bytes | Json:
+async def _sent(chain: EvmChain, request: Json) -> bytes | Json:
     """Send, and answer with the receipt: few nodes can, and one that waits answers nobody else."""
-    number = asked.get("id")
+    number = request.get("id")
     try:
-        raw, *wait = asked.get("params") or [None]
+        raw, *wait = request.get("params") or [None]
         wait_s = read_wait(*wait[:1])
         sends = {"jsonrpc": "2.0", "id": number, "method": SENDS[0], "params": [raw]}
         answer = await chain.pass_on(encode(sends), writes=True)
@@ -107,17 +107,17 @@ async def _sent(chain: EvmChain, asked: Json) -> bytes | Json:
     return jsonrpc.result(number, receipt)
 
 
-async def _subscribed(subscriptions: Subscriptions, asked: Json) -> Json:
+async def _subscribed(subscriptions: Subscriptions, request: Json) -> Json:
     """Return the answer to a request to subscribe, or to end it."""
     try:
-        given = asked.get("params") or [None]
-        if asked["method"] == SUBSCRIBE[0]:
+        given = request.get("params") or [None]
+        if request["method"] == SUBSCRIBE[0]:
             result: Any = await subscriptions.add(given[0], given[1] if given[1:] else None)
         else:
             result = subscriptions.remove(read_text(given[0], "a subscription's id"))
     except (ChainError, LookupError, BadParams) as wrong:
-        return jsonrpc.error(asked["id"], REFUSED, str(wrong))
-    return jsonrpc.result(asked["id"], result)
+        return jsonrpc.error(request["id"], REFUSED, str(wrong))
+    return jsonrpc.result(request["id"], result)
 
 
 def _filters(chain: EvmChain) -> Make:

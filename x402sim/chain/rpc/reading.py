@@ -329,6 +329,6 @@ async def eth_call(
 async def eth_estimateGas(
     rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> Any:
-    found, asked = read_overrides(accounts, blocks), read_call(transaction)
-    needed = await rpc.chain.estimate_gas(asked, await state(rpc, block), found)
+    found, call = read_overrides(accounts, blocks), read_call(transaction)
+    needed = await rpc.chain.estimate_gas(call, await state(rpc, block), found)
     return quantity(needed + gas.of_lists(*read_lists(transaction)))

@@ -121,10 +121,10 @@ async def converse(
     async def wake() -> None:
         changed.set()
 
-    async def reply(asked: bytes) -> None:
+    async def reply(request: bytes) -> None:
         mine = replace(subscriptions, fresh={})
         try:
-            if (response := await answer(asked, mine)) is not None:
+            if (response := await answer(request, mine)) is not None:
                 async with turn:
                     await socket.send_text(response.decode())
             subscriptions.news.update(mine.fresh)

@@ -18,8 +18,8 @@ async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = N
     if wanted.get("tracer") != CALL_TRACER:
         raise ChainError(NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
     has_logs = read_bool(_config(wanted).get("withLog", False), "withLog")
-    asked = read_hash(tx_hash)
-    tx, receipt = await rpc.chain.transaction(asked), await rpc.chain.receipt(asked)
+    key = read_hash(tx_hash)
+    tx, receipt = await rpc.chain.transaction(key), await rpc.chain.receipt(key)
     if tx is None or receipt is None:
         raise ChainError("transaction not found")
     trace: Json = {

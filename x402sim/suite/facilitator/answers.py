@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.protocol.messages import decoded
+from x402sim.report.results import Demand
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.redact import redacted
 from x402sim.text.printable import printable
@@ -59,6 +60,15 @@ class Answer:
     def is_valid(self) -> bool:
         """Whether it calls a payment valid: a 2xx that says so."""
         return self.status // 100 == 2 and self.fields.get("isValid") is True
+
+    @property
+    def demand_on_settle(self) -> Demand:
+        """What settle is to do that is asked next: to refuse what this answer of verify refuses."""
+        kind = self.status // 100
+        refuses = self.path.endswith("/verify") and (
+            kind == 4 or (kind == 2 and self.fields.get("isValid") is False)
+        )
+        return Demand.SETTLE_CHECKS if refuses else Demand.OTHER
 
     @property
     def succeeded(self) -> bool:

@@ -159,12 +159,14 @@ def _refused(play: Play, seen: Refusal) -> Violation | None:
             expected="no transfer",
             actual=f"settle: {seen.settled.how}; {seen.money.told}",
             loss=tokens(play, base, "moved against the payment's or the shop's will"),
+            demand=seen.verified.demand_on_settle,
         )
     if seen.settled.succeeded:
         return Violation(
             expected="no success of settle",
             actual=f"settle: {seen.settled.how}; {seen.money.told}",
             loss=tokens(play, seen.draft.auth.value, "served for nothing: nothing moved"),
+            demand=seen.verified.demand_on_settle,
         )
     if seen.verified.is_valid:
         return Violation(
@@ -189,6 +191,7 @@ def _without_gas(_: Play, seen: Refusal) -> Violation | None:
         expected="no transaction for a payment that cannot settle",
         actual=f"settle: {seen.settled.how}; {seen.money.told}",
         loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
+        demand=seen.verified.demand_on_settle,
     )
 
 
@@ -331,6 +334,7 @@ def agrees(_: Play, seen: Settled) -> Found:
         return Violation(
             expected="a payment that is called invalid does not settle",
             actual=f"verify: {seen.verified.how}; settle: {seen.settled.how}; {seen.money.told}",
+            demand=seen.verified.demand_on_settle,
         )
     return None
 

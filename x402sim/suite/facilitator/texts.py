@@ -1,5 +1,7 @@
 """The sentences that demands on a facilitator come from, each with the revision it stands in."""
 
+from x402sim.spec.ground import Ground
+from x402sim.spec.sentences import Sentence
 from x402sim.suite.texts import (
     derived as derived,
     explicit as explicit,
@@ -204,3 +206,9 @@ INTENT = _said(
 # --- the chain -----------------------------------------------------------------------------
 
 DESCRIBED = _said("v2", "5.1.2", "`description`: Human-readable description of the resource")
+
+
+def valid_settles(*sentences: Sentence) -> Ground:
+    """Return the ground that what verify calls valid settles, as these sentences and it say."""
+    so = "whoever serves on isValid is paid only if settle makes this call, with what was signed"
+    return derived(IS_VALID, *sentences, so=so)

@@ -11,6 +11,7 @@ from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
+from x402sim.report import results
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
@@ -47,6 +48,11 @@ class Seen:
     def said(self) -> list[Answer]:
         """What was answered."""
         return [answer for _, answer in self.pairs]
+
+    @property
+    def demand_on_settle(self) -> results.Demand:
+        """What settle was to do after verify, if that was asked before."""
+        return self.verified.demand_on_settle if self.verified else results.Demand.OTHER
 
     @property
     def told(self) -> str:
@@ -187,6 +193,7 @@ def wastes_nothing(_: Play, seen: Seen) -> Violation | None:
             loss=gas(money.burnt_wei, "gas for what could not succeed")
             if money.burnt_wei
             else None,
+            demand=seen.demand_on_settle,
         )
     if len(money.sent) > len(seen.drafts):
         return Violation(expected="one transaction for a payment", actual=seen.told)

@@ -45,7 +45,9 @@ class Judge:
     starts: int = 0
     """How often the payer was started."""
     start_s: float = 0
-    """How long a start of the controls took."""
+    """How long a start of the controls took, at most."""
+    start_cpu_s: float = 0
+    """The CPU that a start of the controls took, of a command; 0 of what is no process of ours."""
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
     _worlds: asyncio.Semaphore = field(init=False)
@@ -79,6 +81,7 @@ class Judge:
     async def controls(self, cases: Sequence[PayerCase], again: str = "") -> dict[PaymentFlow, str]:
         """Play the control of each flow; return why one is broken."""
         controls = {case.flow: case for case in cases if case.is_control}
+        before_s = _cpu_of_commands_s()
         played = dict(
             zip(
                 controls,
@@ -86,8 +89,10 @@ class Judge:
                 strict=True,
             )
         )
-        done = [each.seconds / len(each.starts) for each in played.values() if each.is_served]
+        done = [each.starts[-1].seconds for each in played.values() if each.is_served]
         self.start_s = max(done, default=self.start_s)
+        starts = sum(len(each.starts) for each in played.values())
+        self.start_cpu_s = (_cpu_of_commands_s() - before_s) / max(1, starts)
         self.patience_s = max(self.patience_s, TIMES * self.start_s)
         broken = {}
         for flow, each in played.items():
@@ -129,6 +134,12 @@ class Judge:
             else:
                 results.append((case, _result(case, wrong, first)))
         return results
+
+
+def _cpu_of_commands_s() -> float:
+    """Return the CPU that the processes have taken that were started and have ended."""
+    took = os.times()
+    return took.children_user + took.children_system
 
 
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -25,7 +25,16 @@ from x402sim.suite.payer.money import (
     payments_in,
     read,
 )
-from x402sim.suite.payer.shop import PAYMENT_ID, SESSION_ID, Offer, Paid, PaymentFlow, Shop, Story
+from x402sim.suite.payer.shop import (
+    PAYMENT_ID,
+    SESSION_ID,
+    TOOL,
+    Offer,
+    Paid,
+    PaymentFlow,
+    Shop,
+    Story,
+)
 from x402sim.suite.payer.start import Ended, Payer, Task
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.world.server.local import LocalServer, certificates
@@ -203,7 +212,8 @@ class _Case:
         task = self.task(state)
         for number in range(1, most + 1):
             self.played.lines.append(f"start {number}")
-            ended = await payer.start(task, folder, patience_s)
+            elapsed = stopwatch()
+            ended = replace(await payer.start(task, folder, patience_s), seconds=elapsed())
             self.played.starts.append(ended)
             self.played.lines.append(f"start {number}: {ended.how}")
             if ended.ok or self.played.foreign:
@@ -214,7 +224,7 @@ class _Case:
         network, most = self.network, to_decimal(CAP_BASE, self.network.decimals)
         host = self.shop.origin.removeprefix("http://")
         is_tool = self.flow is PaymentFlow.MCP
-        call = {"name": "report", "arguments": {}}
+        call = {"name": TOOL, "arguments": {}}
         return Task(
             url=self.shop.url,
             urls=self.shop.urls,
@@ -234,6 +244,8 @@ class _Case:
             allowed_hosts=(host,),
             method="POST" if is_tool else "GET",
             body=msgspec.json.encode(call).decode() if is_tool else "",
+            tool=TOOL if is_tool else "",
+            arguments="{}" if is_tool else "",
             prompt=PROMPT.format(
                 what="report at" if len(self.shop.urls) == 1 else "reports at each of",
                 url=", ".join(self.shop.urls),

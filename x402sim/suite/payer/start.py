@@ -47,6 +47,10 @@ class Task:
     allowed_hosts: tuple[str, ...]
     method: str = "GET"
     body: str = ""
+    tool: str = ""
+    """The name of the tool, in the flow `mcp`."""
+    arguments: str = ""
+    """Its arguments, as JSON."""
     prompt: str = ""
     urls: tuple[str, ...] = ()
     """All that is to be bought within `max_amount`; `url` is the first of them, often the only."""
@@ -72,6 +76,8 @@ class Task:
         }
         if self.body:
             own["BODY"] = self.body
+        if self.tool:
+            own |= {"TOOL": self.tool, "ARGUMENTS": self.arguments}
         base = self.url[: self.url.index("/", 8)]
         return {
             **{f"X402SIM_{name}": value for name, value in own.items()},
@@ -111,6 +117,7 @@ class Ended:
     timed_out: bool = False
     crashed: bool = False
     """Whether a signal ended it that the judge has not sent."""
+    seconds: float = 0
 
 
 class Payer(Protocol):

@@ -56,9 +56,9 @@ INVALID = (
     "payers`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
-"""How often a payer is started in a play, on average, as measured."""
-_OWN_S = 0.05
-"""What a world costs, in seconds of one core."""
+"""How often a payer is started in a play that allows several starts, on average, as measured."""
+_OWN_S = 0.03
+"""What a play costs the judge, in seconds of one core."""
 
 
 flows_in = one_of(PaymentFlow, "flows")
@@ -216,17 +216,35 @@ async def begin(
             raise NotReady(f"{options.shown} cannot be started: {wrong}") from wrong
 
 
+def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
+    """Return how long plays take, one of `cases` each, of a payer whose control was played.
+
+    The cores bound it, and how many plays there are at once, whatever a start waits for. What a
+    payer waits for by time-outs of its own is not in it.
+    """
+    starts = sum(min(each.starts, _STARTS) for each in cases)
+    busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
+    waits_s = max((each.waits_s for each in cases if not _ends_by_payer(judge, each)), default=0)
+    at_once_s = starts * judge.start_s / judge.jobs
+    return max(busy_s, at_once_s, waits_s) + 2 * judge.start_s  # the last play, and the controls
+
+
+def _ends_by_payer(judge: Judge, case: PayerCase) -> bool:
+    """Tell whether nothing but the payer's own time-out ends a play before its patience does."""
+    return case.waits_s >= judge.patience_s
+
+
 def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, str]) -> Plan:
-    plays = {case.played_as: case for case in mine}
-    busy_s = len(plays) * (_STARTS * judge.start_s + _OWN_S) / judge.jobs
-    waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
-    seconds = 2 * judge.start_s + max(busy_s, waits_s)  # what waits begins first; then the controls
+    plays = {case.played_as: case for case in mine}.values()
+    seconds = seconds_of(judge, plays)
+    endless = sum(_ends_by_payer(judge, each) for each in plays)
     cores = os.cpu_count() or 1
+    cpu = f" and {judge.start_cpu_s:.2g} s of CPU" if judge.start_cpu_s else ""
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
-        f"once on {cores} cores: about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. "
-        "What fails is played again. Time-outs of the payer come on top: up to "
-        f"{judge.patience_s:g} s a start"
+        f"once on {cores} cores: about {seconds:.0f} s, as a start takes {judge.start_s:.2g} s"
+        f"{cpu}. What fails is played again. Time-outs of the payer come on top: {endless} plays, "
+        f"side by side, end by nothing else, or after {judge.patience_s:g} s a start"
     ]
     lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)

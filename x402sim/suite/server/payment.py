@@ -3,7 +3,7 @@
 import base64
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -67,8 +67,8 @@ def offers_in(dialect: Dialect, answer: Answer) -> list[dict[str, Any]]:
     return [each for each in required.get("accepts", []) if isinstance(each, dict)]
 
 
-def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
-    """Return the first offer that a payer of the case can pay; None without one."""
+def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dict[str, Any]]:
+    """Yield the offers that a payer of the case can pay."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
         given = each.get("extra")
@@ -82,14 +82,29 @@ def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any
         is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
         named = each.get("scheme") == x402.SCHEME and each.get("network") == ours
         if named and is_ours and is_amount and x402.unsupported_in(extra) is None:
-            return each
-    return None
+            yield each
+
+
+def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
+    """Return the first offer that a payer of the case can pay; None without one."""
+    return next(payables(dialect, answer, network), None)
 
 
 def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
     """Return what an answer says of a settlement; empty if it says nothing."""
     found = x402.json_in(answer.headers.get(dialect.response_header.lower()))
     return found if isinstance(found, dict) else {}
+
+
+def reason_in(dialect: Dialect, answer: Answer) -> str:
+    """Return why a settlement failed, as an answer says it; empty if it does not.
+
+    Version 1 has `error` of the body for it, too.
+    """
+    reason = receipt_in(dialect, answer).get("errorReason")
+    body = answer.json if dialect is Dialect.V1 and answer.status == 402 else None
+    told = reason or (body.get("error") if isinstance(body, dict) else None)
+    return told if isinstance(told, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +189,7 @@ def paying(
             body["resource"] = required["resource"]
         body["accepted"] = dict(offer)
         if isinstance(required.get("extensions"), dict):
-            body["extensions"] = required["extensions"]
+            body["extensions"] = _with_id(required["extensions"], nonce)
     else:
         body |= {"scheme": offer["scheme"], "network": offer["network"]}
     empty = Payment(
@@ -187,3 +202,13 @@ def paying(
         body=body,
     )
     return empty.signed()
+
+
+def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:
+    """Return the extensions of a payment as they were offered, with an id where it is required."""
+    found = copy.deepcopy(dict(extensions))
+    offered = found.get(x402.PAYMENT_IDENTIFIER)
+    info = offered.get("info") if isinstance(offered, dict) else None
+    if isinstance(info, dict) and info.get("required") is True:
+        info["id"] = f"pay_{nonce.hex()}"
+    return found

@@ -1,18 +1,19 @@
 """One case as it is played: what it may ask and look at, and what a report shows of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from x402sim.report.results import Loss
 from x402sim.suite import room
 from x402sim.suite.server.double import Double
-from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
+from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 
 Headers = Sequence[tuple[str, str]]
 
@@ -53,7 +54,10 @@ class Play(room.Play[Room, Answer]):
 
     dialect: Dialect
     items: Sequence[Item]
-    failing_item: Item | None = None
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Items whose handler is not like others, by the option that names them, as `failing`."""
+    restarts: bool = True
+    """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
 
@@ -75,12 +79,29 @@ class Play(room.Play[Room, Answer]):
             raise NotApplicable("it needs two paid paths: give another with --also")
         return found
 
+    def handled(self, option: str) -> Item:
+        """Return the item that an option names; raises `NotApplicable` without one."""
+        if option not in self.handlers:
+            raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
+        return self.handlers[option]
+
+    def needs_restarts(self) -> None:
+        """Do nothing, or raise `Lacking` if the server may not be killed."""
+        if not self.restarts:
+            raise Lacking("it is not killed and started again: --restart yes, with --start COMMAND")
+
+    async def start_again(self) -> None:
+        """Start a server that was killed; raises `Inconclusive` if it does not start."""
+        try:
+            await self.room.start()
+        except NotReady as why:
+            raise Inconclusive(f"it does not start again: {why}") from why
+
     @property
-    def failing(self) -> Item:
-        """A request whose handler fails; raises `NotApplicable` if none is known."""
-        if self.failing_item is None:
-            raise NotApplicable("it needs a request whose handler fails: give one with --failing")
-        return self.failing_item
+    def replica(self) -> int:
+        """The port of the other server of one deployment."""
+        assert self.room.replica is not None
+        return self.room.replica.port
 
     @property
     def double(self) -> Double:
@@ -96,43 +117,73 @@ class Play(room.Play[Room, Answer]):
         *,
         method: str = "",
         target: str = "",
+        port: int = 0,
+        begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request, of an item by default; never raises for what the server does."""
+        """Send a request, of an item by default; never raises for what the server does.
+
+        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive.
+        """
         it = item or self.item
         answer = await send(
-            self.room.port,
+            port or self.room.port,
             method or it.method,
             target or it.target,
             [*it.headers, *headers],
             it.content,
             self.patience_s,
+            begun,
         )
         return self.heard(answer)
 
-    async def draft(self, item: Item | None = None) -> Payment:
+    async def draft(self, item: Item | None = None, **how: Any) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
-        answer = await self.ask(item)
-        offer = payable(self.dialect, answer, self.room.network)
-        if answer.status != 402 or offer is None:
+        return (await self.drafts(item, **how))[0]
+
+    async def drafts(self, item: Item | None = None, **how: Any) -> list[Payment]:
+        """Ask for an item, and return a payment of each offer that can be paid, at least one."""
+        answer = await self.ask(item, **how)
+        offers = [*payables(self.dialect, answer, self.room.network)]
+        if answer.status != 402 or not offers:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
-        payment = paying(
-            self.dialect,
-            self.room.network,
-            self.room.payer,
-            required,
-            offer,
-            CLOCK.now_s(),
-            self.draw(),
-        )
-        self.nonces.add(payment.nonce.lower())
-        return payment
+        payments = [
+            paying(
+                self.dialect,
+                self.room.network,
+                self.room.payer,
+                required,
+                offer,
+                CLOCK.now_s(),
+                self.draw(),
+            )
+            for offer in offers
+        ]
+        self.nonces |= {payment.nonce.lower() for payment in payments}
+        return payments
 
-    async def pay(self, payment: Payment, item: Item | None = None, **how: Any) -> Answer:
+    async def pay(
+        self, payment: Payment, item: Item | None = None, headers: Headers = (), **how: Any
+    ) -> Answer:
         """Ask for an item with a payment."""
-        answer = await self.ask(item, [payment.header], **how)
+        answer = await self.ask(item, [payment.header, *headers], **how)
         self.lines[-1:] = [f"paying {payment.nonce[:12]}…: {line}" for line in self.lines[-1:]]
         return answer
+
+    @asynccontextmanager
+    async def leaving(
+        self, payment: Payment, item: Item | None = None, **how: Any
+    ) -> AsyncIterator[asyncio.Task[Answer]]:
+        """Ask for an item with a payment, and hang up at the end of a `with` block."""
+        asked = asyncio.create_task(self.pay(payment, item, **how))
+        try:
+            yield asked
+        finally:
+            if not asked.done():
+                self.say(f"paying {payment.nonce[:12]}…: the client hangs up")
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
 
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
         """Ask with each of these payments at once."""

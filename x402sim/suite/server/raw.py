@@ -46,6 +46,8 @@ class Answer:
     body: bytes = b""
     seconds: float = 0
     failure: str = ""
+    is_cut: bool = False
+    """Whether its body ended before it was whole."""
 
     @property
     def json(self) -> Any:
@@ -95,8 +97,9 @@ def _cut(text: str) -> str:
 class _Reader:
     """What the parser calls."""
 
-    def __init__(self, *, is_head: bool) -> None:
+    def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
         self.headers: dict[str, str] = {}
+        self.begun = begun
         self.body, self.is_complete, self.is_head = bytearray(), False, is_head
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -108,6 +111,8 @@ class _Reader:
 
     def on_body(self, body: bytes) -> None:
         self.body += body
+        if self.begun is not None:
+            self.begun.set()
 
     def on_message_complete(self) -> None:
         self.is_complete = True
@@ -120,10 +125,12 @@ async def send(
     headers: Sequence[tuple[str, str]] = (),
     body: bytes | None = None,
     patience_s: float = 15.0,
+    begun: asyncio.Event | None = None,
 ) -> Answer:
     """Send a request to 127.0.0.1, and return the answer; never raises for what comes back.
 
-    `target` is written as it is. A header named Host replaces ours.
+    `target` is written as it is. A header named Host replaces ours. `begun` is set when the first
+    piece of a body arrives. Whoever cancels this hangs up.
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
@@ -133,7 +140,7 @@ async def send(
     lines = [(name, text) for name, text in own if name.lower() not in names]
     head = "".join(f"{name}: {text}\r\n" for name, text in (*lines, *headers))
     sent = f"{method} {target[:120]}"
-    reader = _Reader(is_head=method == "HEAD")
+    reader = _Reader(is_head=method == "HEAD", begun=begun)
     parser = httptools.HttpResponseParser(reader)
     failure = ""
     out: asyncio.StreamWriter | None = None
@@ -160,11 +167,14 @@ async def send(
     if not has_status:
         failure = failure or "the connection ended"
         return Answer(sent=sent, failure=failure, seconds=elapsed())
+    has_end = {"content-length", "transfer-encoding"} & reader.headers.keys()
+    is_cut = not reader.is_complete and (bool(failure) or bool(has_end))
     return Answer(
         sent=sent,
         status=parser.get_status_code(),
         headers=reader.headers,
         body=bytes(reader.body),
-        failure=failure,
+        failure=failure or ("cut off" if is_cut else ""),
         seconds=elapsed(),
+        is_cut=is_cut,
     )

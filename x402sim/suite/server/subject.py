@@ -28,7 +28,7 @@ from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
 from x402sim.suite.rooms import PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.server.case import Row
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.judge import QUICK_S, Judge
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
@@ -38,6 +38,10 @@ from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
 
+RESTART = "restart"
+"""The section of plays that kill it."""
+PLAY_S = 0.25
+"""How long a play takes on one core, with the good payment after it."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -47,7 +51,16 @@ SECTIONS = {
     "many": "One payment many times, and at once",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
+    "handler": "Handlers that fail, are slow, stream or redirect",
+    "gone": "Clients that hang up",
+    RESTART: "A server that is killed, and started again",
+    "replicas": "Two servers of one deployment",
+    "identifier": "Payments with an id, where the 402 offers it",
+    "sign-in": "Signing in instead of paying again, where the 402 offers it",
+    "discovery": "What the 402 and a catalogue say of what is sold",
 }
+HANDLERS = ("failing", "slow", "streaming", "redirecting")
+"""The options that name a request whose handler is not like others."""
 DOCUMENTS = tuple(dict.fromkeys(documents("server").values()))
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
@@ -92,6 +105,13 @@ def item_in(text: str) -> Item:
     return Item(method or ("POST" if body else "GET"), target, body)
 
 
+def _yes(text: str) -> bool:
+    """Read yes or no; raises `ValueError`."""
+    if text.lower() not in ("yes", "no"):
+        raise ValueError(f"it is yes or no, not {text!r}")
+    return text.lower() == "yes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """What a user has chosen for the judgement of a server."""
@@ -121,6 +141,22 @@ class ServerOptions:
         metavar="ITEM",
         read=item_in,
     )
+    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler takes seconds: what if the payment expires, or the client "
+        "leaves, meanwhile?",
+        metavar="ITEM",
+        read=item_in,
+    )
+    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request that is answered piece by piece for a second or longer.",
+        metavar="ITEM",
+        read=item_in,
+    )
+    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler answers 3xx.",
+        metavar="ITEM",
+        read=item_in,
+    )
     facilitator: int | None = flag(
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
@@ -132,12 +168,30 @@ class ServerOptions:
         metavar="VERSIONS",
         read=versions_in,
     )
+    restart: bool | None = flag(
+        "Kill it and start it again within payments: yes or no; by default yes, if a start takes "
+        f"less than {QUICK_S:g} s.",
+        metavar="YES|NO",
+        read=_yes,
+    )
+    shared_store: bool = flag(
+        "Two of it with one X402SIM_STATE_DIR share what they keep: judge them as one deployment.",
+        kind=bool,
+        unset=False,
+        default=False,
+    )
     network: str = network_flag("Network it is paid on.")
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
+
+    @property
+    def handlers(self) -> Mapping[str, Item]:
+        """The items whose handler is not like others, by the option that names them."""
+        found = {name: getattr(self, name) for name in HANDLERS}
+        return {name: item for name, item in found.items() if item is not None}
 
     @property
     def shown(self) -> str:
@@ -195,10 +249,12 @@ async def begin(
     judge = Judge(
         subject=options.server,
         items=options.items,
-        failing=options.failing,
+        handlers=options.handlers,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
+        restart=options.restart,
+        shares=options.shared_store,
         port=options.facilitator or 0,
         jobs=options.jobs or 0,
     )
@@ -266,15 +322,22 @@ def _plan(
 ) -> Plan:
     mine = [case for case in cases if case.dialect in judge.dialects]
     plays = {case.played_as: case for case in mine}
-    waits = max((case.waits_s for case in mine), default=0)
-    seconds = max(0.3 * len(plays) / judge.jobs, 2 * waits)
+    is_alone = judge.subject.most_at_once is not None
+    beside = 1 if is_alone else judge.beside
+    restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
+    waits_s = sum(case.waits_s for case in plays.values()) / beside
+    longest_s = 2 * max((case.waits_s for case in plays.values()), default=0)
+    works_s = (PLAY_S * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
+    seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
-    at_once = f"{judge.jobs} at once" if judge.subject.most_at_once is None else "in turn"
+    at_once = "in turn" if is_alone else f"{judge.jobs} at once"
     lines = [
         f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
         f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
         f"server come on top: up to {judge.patience_s:g} s an answer"
     ]
+    if restarts:
+        lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
     lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 

@@ -52,6 +52,7 @@ STATUS_SERVER = _said(
     "Error Handling",
     "Server Error: 500, Internal server error during payment processing",
 )
+ERROR_V1 = _said("http-v1", "Error Handling", '"error": "Human-readable error message"')
 WHETHER = _said("v2", "5.3.2", "`success`: Indicates whether the payment settlement was successful")
 TRANSACTION = _said(
     "v2",
@@ -64,11 +65,36 @@ REASON = _said(
     "`errorReason`: Error reason if settlement failed (omitted if successful)",
 )
 
+RESEND = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "A client that loses the response to a paid request can resend the identical `PaymentPayload`, "
+    "with the same `id`, to get that response back",
+)
+FAILED_HANDLER = _said(
+    "exact",
+    "Payment Flow",
+    "the payment commits only after the resource handler succeeds, so a failed handler leaves the "
+    "client uncharged. Under `upfront` the payment commits first, so a handler failure leaves the "
+    "client charged with nothing delivered",
+)
 HEAD = _said(
     "rfc-9110",
     "9.3.2",
     "The HEAD method is identical to GET except that the server MUST NOT send content in the "
     "response",
+)
+
+NOMINATED = _said(
+    "rfc-9111",
+    "4",
+    "a cache MUST NOT reuse a stored response unless: [...] request header fields nominated by the "
+    "stored response (if any) match those presented",
+)
+HEURISTIC = _said(
+    "rfc-9111",
+    "4.2.2",
+    "a cache MAY assign a heuristic expiration time when an explicit time is not specified",
 )
 
 # --- the offer -----------------------------------------------------------------------------
@@ -110,6 +136,13 @@ ONE_TRANSFER = _said(
     "Facilitator-submitted",
     "settlement MUST produce exactly one identifiable transfer of `amount` of `asset` to `payTo`",
 )
+DUPLICATE = _said(
+    "exact",
+    "Facilitator-submitted",
+    "Duplicate delivery: the network primitive prevents double-spend, not double-delivery. Where a "
+    "resubmission is indistinguishable from the original, submission returns success to every "
+    "caller and one payment yields several resources",
+)
 MATCHES = _said("v2", "6.1.2", "Ensure the payment amount exactly matches the required amount")
 PARAMETERS = _said(
     "v2", "6.1.2", "Confirm authorization parameters match the original payment requirements"
@@ -124,4 +157,99 @@ INTENT = _said(
     "",
     "Trust minimizing: all payment schemes must not allow for the facilitator or resource server "
     "to move funds, other than in accordance with client intentions",
+)
+
+# --- extensions ----------------------------------------------------------------------------
+
+SAME_ID = _said(
+    "identifier", "Idempotency Behavior", "Same `id`, same payload: Return cached response"
+)
+SAME_ID_OTHER = _said(
+    "identifier", "Idempotency Behavior", "Same `id`, different payload: Return 409 Conflict"
+)
+ID_REQUIRED = _said(
+    "identifier",
+    "Idempotency Behavior",
+    "`required: true`, no `id` provided: Return 400 Bad Request",
+)
+BEFORE_VERIFYING = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "Look up the `id` before verifying the payment. A resend can fail verification once its "
+    "payment has settled or its authorization has expired",
+)
+STORED = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "Store the response as it was sent, including the `PAYMENT-RESPONSE` header",
+)
+LOOKUP = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "A lookup that runs before verification is unauthenticated, so bind the `id` to the exact "
+    "`PaymentPayload`",
+)
+IN_PROGRESS = _said(
+    "identifier",
+    "Recovering a Lost Response",
+    "If the original request is still being processed, do not process the resend. Return the "
+    "original's response once it is available, or an error the client can retry",
+)
+PAID_BEFORE = _said(
+    "sign-in",
+    "Check Payment History",
+    "If signature is valid, the Server checks whether the recovered `address` has previously paid "
+    "for the requested resource",
+)
+DOMAIN = _said(
+    "sign-in",
+    "Validate Message Fields",
+    "`domain` MUST match the Server's configured public origin host exactly. The Server derives "
+    "the expected domain from its own configuration, not from request headers such as `Host`",
+)
+URI = _said(
+    "sign-in",
+    "Validate Message Fields",
+    "The origin of `uri` MUST match the configured public origin exactly (scheme, host, and port)",
+)
+ISSUED = _said(
+    "sign-in",
+    "Validate Message Fields",
+    "`issuedAt` MUST be recent (default: < 5 minutes) and MUST NOT be in the future",
+)
+EXPIRATION = _said(
+    "sign-in",
+    "Validate Message Fields",
+    "If `expirationTime` is present, it MUST be in the future",
+)
+NOT_BEFORE = _said(
+    "sign-in", "Validate Message Fields", "If `notBefore` is present, it MUST be in the past"
+)
+NONCE = _said(
+    "sign-in",
+    "Validate Message Fields",
+    "MUST be unique. Server SHOULD track used nonces to prevent replay attacks",
+)
+DECLARES = _said(
+    "bazaar",
+    "Summary",
+    "Resource servers declare their endpoint specifications (HTTP method or MCP tool name, input "
+    "parameters, and output format) so that facilitators can catalog and index them",
+)
+VALIDATES = _said(
+    "bazaar",
+    "Schema Validation",
+    "The `schema` field contains a JSON Schema (Draft 2020-12) that validates the structure of "
+    "`info`",
+)
+INPUT_TYPE = _said(
+    "bazaar",
+    "Schema Validation",
+    'Must validate that `input.type` equals `"http"` (for HTTP endpoints) or `"mcp"` (for MCP '
+    "tools)",
+)
+LISTED = _said(
+    "v2",
+    "8.2",
+    "`accepts`: Array of PaymentRequirements objects specifying payment methods",
 )

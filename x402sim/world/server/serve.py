@@ -59,17 +59,17 @@ def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
     proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        headers, asked = scope["headers"], app
+        headers, inner = scope["headers"], app
         names, hosts = dict(headers), 1
         if len(names) != len(headers) or b"host" not in names:
             hosts = [name for name, _ in headers].count(b"host")
         if hosts != 1:
             wrong = RequestError.INVALID_HOST
-            asked = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
+            inner = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
         elif b"x-forwarded-proto" in names or b"x-forwarded-for" in names:
-            asked = proxied
+            inner = proxied
         try:
-            await asked(scope, receive, send)
+            await inner(scope, receive, send)
         except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
             if not scope[web.CONNECTION].is_started:
                 stopped = web.error(503, "Server stopped", "ask again when it is back")

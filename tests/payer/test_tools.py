@@ -1,0 +1,273 @@
+"""`PaymentAuth` pays for tools of MCP: over streamable HTTP, and through a client's session."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.payer.test_standard_servers import OFFER
+from x402sim import PaymentAuth, SpendingCapExceeded, Wallet
+from x402sim.http.bounded import Limits
+from x402sim.payer.core import PaymentFailed
+from x402sim.payer.tools import ToolTransport, call_paid, tool_request
+from x402sim.protocol import x402
+from x402sim.protocol.networks import BASE_SEPOLIA
+
+URL = "http://shop.test/mcp"
+TRANSACTION = "0x" + "ab" * 32
+Rpc = dict[str, Any]
+
+
+def required(error: str = "payment is required") -> Rpc:
+    offer = {"payTo" if k == "pay_to" else k: v for k, v in OFFER.items()}
+    offer["maxTimeoutSeconds"] = offer.pop("max_timeout_seconds")
+    about = {"url": "mcp://tool/forecast"}
+    return {"x402Version": 2, "error": error, "resource": about, "accepts": [offer]}
+
+
+def asks(error: str = "payment is required") -> Rpc:
+    it = required(error)
+    text = {"type": "text", "text": json.dumps(it)}
+    return {"isError": True, "structuredContent": it, "content": [text]}
+
+
+def serves(words: str = "sunny") -> Rpc:
+    receipt = {"success": True, "transaction": TRANSACTION, "network": "eip155:84532"}
+    said = {"content": [{"type": "text", "text": words}]}
+    return {**said, "_meta": {"x402/payment-response": receipt}}
+
+
+@dataclass
+class ToolShop:
+    """A server of MCP with sessions; `results` say what paying calls get, one after the other."""
+
+    results: list[Rpc | Callable[[httpx.Request], httpx.Response]] = field(default_factory=list)
+    as_events: bool = False
+    session: str = "one"
+    paid: list[Rpc] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        self.methods.append(asked["method"])
+        assert not any(name in request.headers for name in x402.PAYMENT_HEADERS.values())
+        if asked["method"] == "initialize":
+            told = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}}
+            return self._answer(asked, told, {"Mcp-Session-Id": self.session})
+        assert request.headers["MCP-Protocol-Version"] == "2025-06-18"
+        if request.headers["Mcp-Session-Id"] != self.session:
+            return httpx.Response(404)
+        if asked["method"] == "notifications/initialized":
+            return httpx.Response(202)
+        params = asked["params"]
+        assert params["name"] == "forecast"
+        payment = params.get("_meta", {}).get("x402/payment")
+        if payment is None:
+            return self._answer(asked, asks())
+        self.paid.append(payment | {"for": params["arguments"]})
+        result = self.results.pop(0) if self.results else serves()
+        return self._answer(asked, result) if isinstance(result, dict) else result(request)
+
+    def _answer(
+        self, asked: Rpc, result: Rpc, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        said = {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+        if not self.as_events:
+            return httpx.Response(200, json=said, headers=headers)
+        body = b': it works\r\n\r\nevent: message\r\ndata: {\r\ndata: "method": "ping"}\r\n\r\n'
+        body += b"data:" + json.dumps(said).encode() + b"\r\n\r\n"
+        headers = {"Content-Type": "text/event-stream", **(headers or {})}
+
+        def stream() -> Any:
+            yield from (body[n : n + 7] for n in range(0, len(body), 7))
+            raise AssertionError("nothing is read after the result")
+
+        return httpx.Response(200, headers=headers, content=stream())
+
+    @property
+    def nonces(self) -> list[str]:
+        return [each["payload"]["authorization"]["nonce"] for each in self.paid]
+
+
+def payer(**options: Any) -> PaymentAuth:
+    return PaymentAuth(Wallet.create(), network=BASE_SEPOLIA, **options)
+
+
+def client(shop: Callable[[httpx.Request], httpx.Response], auth: PaymentAuth) -> httpx.Client:
+    return httpx.Client(transport=ToolTransport(httpx.MockTransport(shop)), auth=auth)
+
+
+def call(http: httpx.Client, **arguments: Any) -> httpx.Response:
+    return http.send(tool_request(URL, "forecast", arguments))
+
+
+@pytest.mark.parametrize("as_events", [False, True])
+def test_a_tool_is_paid_and_its_result_is_the_answer(as_events: bool) -> None:
+    shop, auth = ToolShop(as_events=as_events), payer()
+    with client(shop, auth) as http:
+        answer = call(http, city="Oslo")
+    assert answer.json()["content"][0]["text"] == "sunny"
+    assert [each.transaction for each in auth.settlements] == [TRANSACTION]
+    assert shop.methods == ["initialize", "notifications/initialized", "tools/call", "tools/call"]
+    (paid,) = shop.paid
+    assert paid["for"] == {"city": "Oslo"}
+    assert paid["resource"] == {"url": "mcp://tool/forecast"}
+
+
+def test_an_async_client_pays_too() -> None:
+    async def main() -> httpx.Response:
+        transport = ToolTransport(httpx.MockTransport(ToolShop()))
+        async with httpx.AsyncClient(transport=transport, auth=payer()) as http:
+            return await http.send(tool_request(URL, "forecast", {"city": "Oslo"}))
+
+    assert asyncio.run(main()).json()["content"][0]["text"] == "sunny"
+
+
+def test_a_session_that_is_forgotten_is_begun_again_for_the_same_payment() -> None:
+    shop = ToolShop()
+
+    def forgets(request: httpx.Request) -> httpx.Response:
+        shop.session = "two"
+        return httpx.Response(404)
+
+    shop.results = [forgets]
+    with client(shop, payer()) as http:
+        assert call(http).status_code == 200
+    first, second = shop.nonces
+    assert first == second
+    assert shop.methods.count("initialize") == 2
+
+
+def breaks(_: httpx.Request) -> httpx.Response:
+    raise httpx.ReadError("the connection ended")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        breaks,
+        lambda _: httpx.Response(200, json={"jsonrpc": "2.0"}),
+        lambda _: httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=b": \n\n"),
+        {"isError": True, "content": [{"type": "text", "text": "the tool failed"}]},
+        asks("unexpected_settle_error"),
+    ],
+)  # fmt: skip
+def test_whatever_a_paid_call_gets_the_same_payment_is_sent_again(result: Any) -> None:
+    shop = ToolShop([result])
+    with client(shop, payer()) as http:
+        with suppress(PaymentFailed, httpx.HTTPError):
+            assert call(http, city="Oslo").is_error
+        assert call(http, city="Bergen").is_success  # another call, which pays for itself
+        assert call(http, city="Oslo").is_success
+    first, other, again = shop.nonces
+    assert first == again != other
+
+
+def test_the_caps_hold_for_tools() -> None:
+    shop = ToolShop()
+    with client(shop, payer(max_amount="0.001")) as http, pytest.raises(SpendingCapExceeded):
+        call(http)
+    assert not shop.paid
+
+
+def test_an_offer_that_is_no_error_is_a_result() -> None:
+    def shop(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        told = {**asks(), "isError": False} if asked["method"] == "tools/call" else {}
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+
+    auth = payer()
+    with client(shop, auth) as http:
+        assert call(http).json()["structuredContent"] == required()
+    assert auth.signed_base == 0
+
+
+def test_a_402_of_http_itself_is_paid_by_its_header() -> None:
+    paid: list[str] = []
+
+    def shop(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        told = serves() if asked["method"] == "tools/call" else {}
+        if asked["method"] == "tools/call":
+            assert "_meta" not in asked["params"]
+            if x402.PAYMENT_HEADERS[2] not in request.headers:
+                return httpx.Response(
+                    402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())}
+                )
+            paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+
+    with client(shop, payer()) as http:
+        assert call(http).status_code == 200
+    assert len(paid) == 1
+
+
+def test_what_is_no_tool_is_an_error_and_nothing_is_signed() -> None:
+    def shop(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        said: Rpc = {"error": {"code": -32602, "message": "Unknown tool"}}
+        if asked["method"] != "tools/call":
+            said = {"result": {}}
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), **said})
+
+    with client(shop, payer()) as http:
+        answer = call(http)
+    assert (answer.status_code, answer.json()) == (400, {"error": "Unknown tool"})
+    with client(lambda _: httpx.Response(200, text="<p>hello</p>"), payer()) as http:
+        assert call(http).status_code == 502
+
+
+def test_an_answer_has_limits() -> None:
+    endless = httpx.MockTransport(
+        lambda _: httpx.Response(200, content=(b" " * 99 for _ in range(10**6)))
+    )
+    transport = ToolTransport(endless, Limits(max_answer_bytes=10_000))
+    with httpx.Client(transport=transport) as http, pytest.raises(httpx.RemoteProtocolError):
+        call(http)
+
+
+# --- through a session ------------------------------------------------------------------
+
+
+@dataclass
+class Result:
+    """What is used of a result of the package `mcp`."""
+
+    said: Rpc
+
+    def model_dump(self, **_: Any) -> Rpc:
+        return self.said
+
+
+@dataclass
+class Session:
+    """A session of an MCP client; the first `breaks` paying calls are lost."""
+
+    breaks: int = 0
+    paid: list[Rpc] = field(default_factory=list)
+
+    async def call_tool(self, name: str, arguments: Rpc, *, meta: Rpc | None) -> Result:
+        if meta is None:
+            return Result(asks())
+        self.paid.append(meta["x402/payment"])
+        if len(self.paid) <= self.breaks:
+            raise TimeoutError("no answer")
+        return Result(serves(f"{name} {arguments}"))
+
+
+def test_a_session_pays_once_though_an_answer_is_lost() -> None:
+    async def main() -> None:
+        session, auth = Session(breaks=1), payer()
+        with pytest.raises(TimeoutError, match="no answer"):
+            await call_paid(session, auth, "forecast", {"city": "Oslo"})
+        result = await call_paid(session, auth, "forecast", {"city": "Oslo"})
+        assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
+        assert session.paid[0] == session.paid[1]
+        assert auth.signed_base == 10_000
+
+    asyncio.run(main())

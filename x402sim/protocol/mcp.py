@@ -1,0 +1,245 @@
+"""Paid tools of MCP: a call and its result as a request and an answer of HTTP, and back.
+
+x402 version 2 says for MCP what it says for HTTP, in other places: a tool's result with `isError`
+holds the offer, `_meta["x402/payment"]` of a call the payment, and `_meta` of a result what became
+of it. Here these are translated, so that whoever pays, sells or judges over HTTP does so for tools,
+too: a call is POST of its name and arguments with the header `Mcp-Name`; the payment is in its
+header, and 402, PAYMENT-REQUIRED and PAYMENT-RESPONSE answer. The draft `org.x402/payment` is read,
+and never advertised. Streams of events, by which MCP may answer, are read here, too.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from x402sim.protocol import x402
+from x402sim.protocol.messages import decoded, encode
+
+PAYMENT, RESPONSE = "x402/payment", "x402/payment-response"
+"""The keys of `_meta`: of a call that pays, and of a result."""
+TOOL = "Mcp-Name"
+"""The header that marks a call of a tool, with the tool's name; MCP has it since 2026-07-28."""
+PROTOCOL, SESSION = "MCP-Protocol-Version", "Mcp-Session-Id"
+REVISION = "2025-11-25"
+"""The newest revision of MCP that begins with `initialize`."""
+ACCEPTED = "application/json, text/event-stream"
+EVENTS = "text/event-stream"
+RESOURCE = "mcp://tool/"
+"""What the URL of a tool as a resource begins with; its name follows."""
+INVALID_PARAMS, NO_METHOD = -32602, -32601
+_CLIENT_ERRORS = (-32600, NO_METHOD, INVALID_PARAMS)
+"""The errors of JSON-RPC that say that a request was wrong."""
+_ERROR = "x402/error"
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call of a tool."""
+
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A result of a tool, as HTTP would answer: names of headers as they are written."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+def message(number: int | str | None, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a request of JSON-RPC; a notification without a number."""
+    named = {} if number is None else {"id": number}
+    return encode({"jsonrpc": "2.0", **named, "method": method, "params": params})
+
+
+def hello(name: str, version: str) -> dict[str, Any]:
+    """Return the parameters of `initialize`."""
+    about = {"name": name, "version": version}
+    return {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": about}
+
+
+def params_of(call: Call, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters of tools/call, with the payment of a request's headers.
+
+    `headers` must find names in any case. A payment that is no JSON stays the text that it is.
+    """
+    params: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
+    for version in reversed(x402.VERSIONS):
+        if (text := headers.get(x402.PAYMENT_HEADERS[version])) is not None:
+            value = x402.json_in(text)
+            return params | {"_meta": {PAYMENT: text if value is None else value}}
+    return params
+
+
+def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header of the payment in the parameters of a call; empty without one."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict) or (payment := meta.get(PAYMENT)) is None:
+        return {}
+    said = payment.get("x402Version") if isinstance(payment, dict) else None
+    text = payment if isinstance(payment, str) else x402.to_base64(payment)
+    return {x402.PAYMENT_HEADERS[x402.version_in(said) or 2]: text}
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """Return a response of JSON-RPC to tools/call as HTTP would answer.
+
+    402 has the offer; another result that is an error is 500, as is an error of JSON-RPC, or 400 if
+    it says that the request was wrong. What is neither result nor error is 502.
+    """
+    result, error = response.get("result"), response.get("error")
+    if isinstance(error, dict):
+        if (required := _required(error.get("data"))) is not None:
+            return _asks(required, error["data"], error)
+        status = 400 if error.get("code") in _CLIENT_ERRORS else 500
+        return Answered(status, _JSON, encode({"error": str(error.get("message"))[:400]}))
+    if not isinstance(result, dict):
+        return Answered(502, _JSON, encode(response))
+    if (required := required_in(result)) is not None:
+        return _asks(required, result, result)
+    headers = _JSON | _receipt(_meta(result).get(RESPONSE))
+    return Answered(500 if result.get("isError") is True else 200, headers, encode(result))
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+def required_in(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the offer in a tool's result; None without one, and if it is no error.
+
+    It is in `structuredContent`, or as JSON in the first text, perhaps as `x402/error`. The draft
+    has it in `paymentRequired`.
+    """
+    if result.get("resultType") == "payment_required":
+        return _required(result.get("paymentRequired"))
+    if result.get("isError") is not True:
+        return None
+    return _required(result.get("structuredContent")) or _required(text_in(result))
+
+
+def text_in(result: Mapping[str, Any]) -> Any:
+    """Return the first text of a tool's result as JSON; None if it is none."""
+    content = result.get("content")
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, dict) else None
+    return decoded(text.encode("utf-8", "replace")) if isinstance(text, str) else None
+
+
+def _required(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, dict) and isinstance(inner := value.get(_ERROR), dict):
+        value = inner.get("data")
+    is_it = isinstance(value, dict) and "x402Version" in value
+    return value if is_it and isinstance(value.get("accepts"), list) else None
+
+
+def _meta(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = result.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _asks(
+    required: dict[str, Any], beside: Mapping[str, Any], result: Mapping[str, Any]
+) -> Answered:
+    """Return the 402 of an offer, with what became of a payment, if the result says it."""
+    nested = required.get(RESPONSE, beside.get(RESPONSE))
+    version = x402.version_in(required.get("x402Version")) or 2
+    headers = _JSON | _receipt(_meta(result).get(RESPONSE, nested), version)
+    if version == 2:
+        headers[x402.REQUIRED_HEADER] = x402.to_base64(required)
+        return Answered(402, headers, b"{}")
+    return Answered(402, headers, encode(required))
+
+
+def _receipt(value: Any, version: x402.Version | None = None) -> dict[str, str]:
+    """Return the header of a receipt; for both versions if it is not known which was paid in."""
+    if value is None:
+        return {}
+    text = x402.to_base64(value)
+    versions = x402.VERSIONS if version is None else (version,)
+    return {x402.RESPONSE_HEADERS[each]: text for each in versions}
+
+
+def result_of(
+    status: int, headers: Mapping[str, str], body: bytes, resource: str
+) -> dict[str, Any]:
+    """Return an answer of HTTP as the result of a tool; `headers` must find names in any case.
+
+    `resource` is the tool's URL, which an offer names. Another error is a text.
+    """
+    receipt = x402.json_in(headers.get(x402.RESPONSE_HEADERS[2]))
+    meta = {} if receipt is None else {"_meta": {RESPONSE: receipt}}
+    required = x402.json_in(headers.get(x402.REQUIRED_HEADER))
+    if status == 402 and isinstance(required, dict):
+        about = required.get("resource")
+        required["resource"] = {**(about if isinstance(about, dict) else {}), "url": resource}
+        return {"isError": True, "structuredContent": required, **_texts(required), **meta}
+    value = decoded(body)
+    is_error = {"isError": True} if status >= 400 else {}
+    whole = {"structuredContent": value} if isinstance(value, dict) and not is_error else {}
+    return {**is_error, **whole, **_texts(value), **meta}
+
+
+def _texts(value: Any) -> dict[str, Any]:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return {"content": [{"type": "text", "text": text}]}
+
+
+# --- what came over the wire -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Incoming:
+    """The body of an answer while it arrives: JSON as a whole, or a stream of events.
+
+    `response` is the response of JSON-RPC to the request `number`, as soon as it is there.
+    """
+
+    content_type: str
+    number: int | str | None
+    response: dict[str, Any] | None = None
+    body: bytearray = field(default_factory=bytearray)
+    """What came, of anything but events."""
+    _line: bytes = b""
+    """The line of a stream that has not ended yet."""
+    _data: list[bytes] = field(default_factory=list)
+
+    def feed(self, chunk: bytes) -> bool:
+        """Take a part of the body; tell whether no more is needed."""
+        if not self.is_events:
+            self.body += chunk
+            return False
+        text = self._line + chunk
+        # a last "\r" may be half of a line's end
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
+        self._line = text[end:]
+        for line in text[:end].splitlines():
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                self._take(b"\n".join(self._data))
+                self._data = []
+        return self.response is not None
+
+    def end(self) -> None:
+        """Read a body that is there as a whole."""
+        if not self.is_events:
+            self._take(bytes(self.body))
+
+    @property
+    def is_events(self) -> bool:
+        """Whether it is a stream of events."""
+        return self.content_type.partition(";")[0].strip().lower() == EVENTS
+
+    def _take(self, data: bytes) -> None:
+        value = decoded(data)
+        is_mine = isinstance(value, dict) and value.get("id") == self.number
+        if is_mine and not {"result", "error"}.isdisjoint(value):
+            self.response = self.response or value
