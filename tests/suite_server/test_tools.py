@@ -65,6 +65,8 @@ DEFECTS = {
     "forgets who leaves": "kit/gone/settling-again-mcp",
     "forgets who leaves, says failed": "server/gone/settled-mcp",
     "settles the first offer": "server/offer/each-mcp",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-mcp "
+    "server/replicas/in-turn-mcp",
 }
 HONEST = {
     "says unknown for ever": "server/order/settled",
@@ -86,17 +88,18 @@ class ToolBench(Bench):
             items=ITEMS,
             handlers={"failing": item_in('MCP /mcp forecast {"city": "fail"}'),
                       "slow": item_in('MCP /mcp forecast {"city": "slow"}')},
+            shares=True,
             jobs=1,
             patience_s=self.patience_s,
         )  # fmt: skip
 
     async def found(self, *asked: Any, **more: Any) -> dict[str, Found]:
-        if self.room is not None:
-            self.room.wires.clear()  # the shop may have sessions now
+        for room in self.rooms.values():
+            room.wires.clear()  # the shop may have sessions now
         return await super().found(*asked, **more)
 
     def make(self, given: Given) -> ToolShop:
-        self.shops.append(made := tool_shop(given))
+        self.shops.append(made := tool_shop(given, self.defects, self.habits))
         return made
 
 

@@ -16,6 +16,7 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
+from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.counted import counted
@@ -120,7 +121,9 @@ class Play(room.Play[Room, Answer]):
 
     @property
     def replica(self) -> int:
-        """The port of the other server of one deployment."""
+        """The port of the other server of one deployment; raises `NotApplicable` without ports."""
+        if self.item.target == STDIO:
+            raise NotApplicable("one that speaks by its standard input and output has one client")
         assert self.room.replica is not None
         return self.room.replica.port
 
@@ -148,7 +151,7 @@ class Play(room.Play[Room, Answer]):
         it = item or self.item
         if it.tool:
             params = mcp.params_of(it.call, httpx.Headers([*headers]))
-            return await self.call(params, it, begun=begun)
+            return await self.call(params, it, port=port, begun=begun)
         answer = await send(
             port or self.room.port,
             method or it.method,
@@ -166,10 +169,11 @@ class Play(room.Play[Room, Answer]):
         item: Item | None = None,
         headers: Headers = (),
         *,
+        port: int = 0,
         begun: asyncio.Event | None = None,
     ) -> Answer:
         """Call a tool with these parameters; never raises for what the server does."""
-        wire = self.room.wire((item or self.item).target)
+        wire = self.room.wire((item or self.item).target, port)
         return self.heard(await wire.call(params, self.patience_s, headers, begun))
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:

@@ -63,8 +63,8 @@ class Room(room.Room):
 
     replica: Running | None = None
     """The other server of one deployment, where there are two."""
-    wires: dict[tuple[int, str], Wire] = field(default_factory=dict)
-    """The connections to MCP servers, by its start and by path."""
+    wires: dict[tuple[int, int, str], Wire] = field(default_factory=dict)
+    """The connections to MCP servers, by its start, by port and by path."""
 
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
@@ -75,16 +75,20 @@ class Room(room.Room):
             starting = self.subject.start(self.given(), folder)
             self.replica = await self._subject.enter_async_context(starting)
 
-    def wire(self, target: str) -> Wire:
-        """Return the connection to the MCP server at a path of the server that runs now."""
-        if (found := self.wires.get((self.starts, target))) is None:
-            assert self.running is not None
+    def wire(self, target: str, port: int = 0) -> Wire:
+        """Return the connection to the MCP server at a path of the server that runs now.
+
+        `port` is that of another one.
+        """
+        key = (self.starts, port or self.port, target)
+        if (found := self.wires.get(key)) is None:
             if target == STDIO:
+                assert self.running is not None
                 assert self.running.process is not None
                 found = OverPipes(process=self.running.process)
             else:
-                found = OverHttp(port=self.port, target=target)
-            self.wires[self.starts, target] = found
+                found = OverHttp(port=port or self.port, target=target)
+            self.wires[key] = found
         return found
 
     def given(self) -> Given:
