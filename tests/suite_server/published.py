@@ -68,7 +68,7 @@ class Published:
         return [each.shown.replace("/", f"{self.under}/", 1) for each in ITEMS]
 
 
-V1, V2 = Dialect
+V1, V2 = Dialect.V1, Dialect.V2
 PUBLISHED = {
     "FastAPI": Published("x402", "sell.py", "fastapi", V2),
     "Flask": Published("x402", "sell.py", "flask", V2),
