@@ -132,6 +132,9 @@ def page() -> str:
             "settlement whose answer is lost, the defence is that a 402 names the nonce as used, which is true; but it",
             "asks for the next payment, and what was paid for is never served.",
             "",
+            "Not judged: `@dexterai/x402` 2.0.0, which offers Solana's USDC on Base Sepolia and names no EIP-712 domain, so",
+            "that nothing can be bought; `@faremeter/middleware` 0.22.0, which asks `/accepts` of its own facilitators.",
+            "",
             *verdicts("server", found.values()),
             *(line for name, it in kept.items() for line in _verdict(name, it)),
         ]

@@ -131,6 +131,16 @@ def _missed(*, slow: bool) -> dict[str, list[str]]:
     return {defect: ids for defect, ids in missed.items() if ids}
 
 
+def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None:
+    runs = cases("silent/many/runs-v2")
+    late = "serves before settling, claims late, keeps nothing"
+    counts, once, alike = run(
+        Bench, [(runs, late, ""), (runs, "", ""), (runs, late, "sells the same each time")]
+    )
+    assert [*counts.values()] == ["what is sold was made 5 times for one payment"]
+    assert ([*once.values()], alike) == ([None], {})
+
+
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
     assert not _missed(slow=False)
 
