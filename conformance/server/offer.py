@@ -1,7 +1,10 @@
-"""The offer: a 402 of each version, the same in both; readable by browsers, kept by no cache."""
+"""The offer: a 402 of each version, the same in both, and readable by browsers."""
 
 import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
@@ -9,8 +12,10 @@ from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.trade import Trade, sent_again
+from x402sim.suite.verdict import NotApplicable
 
 _DIGITS = re.compile("0|[1-9][0-9]*")
 _ADDRESS = re.compile("0x[0-9a-fA-F]{40}")
@@ -18,10 +23,23 @@ _CAIP = re.compile("[-a-z0-9]{3,8}:[-_a-zA-Z0-9]{1,32}")
 PAGE = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 ORIGIN = ("Origin", "https://app.example")
+OUTSIDE = "paid.example"
+PROXY = [
+    ("Host", OUTSIDE),
+    ("X-Forwarded-Host", OUTSIDE),
+    ("X-Forwarded-Proto", "https"),
+    ("X-Forwarded-Port", "443"),
+    ("X-Forwarded-For", "203.0.113.7"),
+]
+"""What a proxy adds that ends TLS."""
 
 
 async def _asked(play: Play) -> Answer:
     return await play.ask()
+
+
+HTTP = (Dialect.V1, Dialect.V2)
+"""The versions that one answer of HTTP may offer."""
 
 
 def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
@@ -37,7 +55,7 @@ def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
         return f"maxTimeoutSeconds is {timeout!r}, and no number above 0"
     if not _DIGITS.fullmatch(offer[dialect.amount]):
         return f"{dialect.amount} is {offer[dialect.amount]!r}, and no amount in atomic units"
-    if dialect is Dialect.V2 and not _CAIP.fullmatch(offer["network"]):
+    if dialect.version == 2 and not _CAIP.fullmatch(offer["network"]):
         return f"network is {offer['network']!r}, and no CAIP-2 name"
     is_evm = offer["network"].startswith("eip155:") or offer["network"] in NETWORKS
     if offer["scheme"] == x402.SCHEME and is_evm and not _ADDRESS.fullmatch(offer["asset"]):
@@ -53,7 +71,7 @@ def _is_whole(play: Play, answer: Answer) -> Found:
     )
     if not wrong and not required.get("accepts"):
         wrong = "accepts is empty"
-    if not wrong and play.dialect is Dialect.V2:
+    if not wrong and play.dialect.version == 2:
         resource = required.get("resource")
         url = resource.get("url") if isinstance(resource, dict) else None
         if not (isinstance(url, str) and url):
@@ -73,12 +91,12 @@ def _says_why(play: Play, answer: Answer) -> Found:
 
 
 def _same(play: Play, answer: Answer) -> Found:
-    found = [payable(each, answer, play.room.network) for each in Dialect]
+    found = [payable(each, answer, play.room.network) for each in HTTP]
     if None in found or required_in(Dialect.V1, answer) is None:
         return None
     said = [
         (each[dialect.amount], each["payTo"].lower(), each["asset"].lower())
-        for dialect, each in zip(Dialect, found, strict=True)
+        for dialect, each in zip(HTTP, found, strict=True)
         if each is not None
     ]
     if said[0] == said[1]:
@@ -102,20 +120,50 @@ def _steady(play: Play, seen: tuple[Any, Any]) -> Found:
     return f"it changes from one request to the next: {', '.join(changed)}" if changed else None
 
 
-async def _in_browser(play: Play) -> Answer:
-    return await play.ask(headers=[("Accept", PAGE), ("User-Agent", BROWSER)])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A 402, and the answer to a payment, both asked for in the same odd way."""
+
+    unpaid: Answer
+    paid: Answer
 
 
-def _still_payable(play: Play, answer: Answer) -> Found:
+def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
+    """Return the play of a purchase with these headers; the payment is drafted without them."""
+
+    async def play(it: Play) -> Visit:
+        payment = await it.draft()
+        unpaid = await it.ask(headers=headers)
+        return Visit(unpaid=unpaid, paid=await it.pay(payment, headers=headers))
+
+    return play
+
+
+def _still_payable(play: Play, seen: Visit) -> Found:
+    answer = seen.unpaid
     if answer.status != 402:
         return Violation(expected="402 for a browser, too", actual=answer.how)
-    if play.dialect is Dialect.V2 and payable(play.dialect, answer, play.room.network) is None:
+    if play.dialect.version == 2 and payable(play.dialect, answer, play.room.network) is None:
         return Violation(
             expected="PAYMENT-REQUIRED beside a page, too",
             actual=answer.how,
             why="an agent that asks as browsers do cannot pay",
         )
     return None
+
+
+def _is_served(_: Play, seen: Visit) -> Found:
+    if seen.paid.is_2xx:
+        return None
+    return Violation(
+        expected="what is paid for is served, however it is asked for",
+        actual=seen.paid.how,
+        why="who asks so cannot buy",
+    )
+
+
+def _served(title: str) -> Demand:
+    return Demand(title=title, ground=texts.explicit(texts.SUCCESS), test=_is_served, suffix="paid")
 
 
 async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
@@ -125,7 +173,7 @@ async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
 
 
 def _exposed(play: Play, seen: tuple[Answer, Answer]) -> Found:
-    names = [x402.REQUIRED_HEADER] if play.dialect is Dialect.V2 else []
+    names = [x402.REQUIRED_HEADER] if play.dialect.version == 2 else []
     for answer, wanted in ((seen[0], names), (seen[1], [play.dialect.response_header])):
         shown = answer.headers.get("access-control-expose-headers", "").lower()
         listed = [each.strip() for each in shown.split(",")]
@@ -171,57 +219,44 @@ def _allows(play: Play, answer: Answer) -> Found:
     )
 
 
-async def _paid(play: Play) -> tuple[Answer, Answer]:
-    payment = await play.draft()
-    return play.answers[-1], await play.pay(payment)
-
-
-def _invites(answer: Answer) -> str:
-    """Return the directive by which a shared cache may keep an answer; "" without one."""
-    said = answer.headers.get("cache-control", "").lower()
-    listed = [each.strip() for each in said.split(",") if each.strip()]
-    if any(each.split("=")[0] in ("no-store", "private", "no-cache") for each in listed):
-        return ""
-    for each in listed:
-        name, _, value = each.partition("=")
-        if name == "public" or (name in ("max-age", "s-maxage") and value.strip('"') != "0"):
-            return each
-    return ""
-
-
-def _not_kept(_: Play, seen: tuple[Answer, Answer]) -> Found:
-    for what, answer in zip(("the 402", "the paid answer"), seen, strict=True):
-        if directive := _invites(answer):
-            return Violation(
-                expected="no leave for a shared cache to keep it",
-                actual=f"{what}: Cache-Control: {answer.headers['cache-control']} ({directive})",
-                why="a shared cache hands out what was paid for, or an old price, to everybody",
-            )
-    return None
-
-
-def _forbidden(play: Play, seen: tuple[Answer, Answer]) -> Found:
-    paid = seen[1]
-    said = paid.headers.get("cache-control", "").lower()
-    if play.item.method != "GET" or any(each in said for each in ("no-store", "private")):
+def _is_outside(play: Play, seen: Visit) -> Found:
+    required = required_in(play.dialect, seen.unpaid) or {}
+    where = required.get("resource") or next(iter(offers_in(play.dialect, seen.unpaid)), {})
+    url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
+    parts = urlsplit(str(url))
+    is_inside = parts.hostname in ("127.0.0.1", "localhost", "0.0.0.0")  # noqa: S104 - compared
+    if not is_inside and (parts.scheme, parts.hostname) != ("http", OUTSIDE):
         return None
     return Violation(
-        expected="Cache-Control: no-store or private with what was paid for",
-        actual=f"Cache-Control: {said or 'is missing'}",
-        why="caches may keep a 200 to a GET that says nothing (RFC 9111, 4.2.2)",
+        expected="its own URL is as its client knows it",
+        actual=f"asked for at https://{OUTSIDE}, it calls itself {url}",
+        why="payers that compare it with what they asked for refuse to pay",
     )
 
 
-async def _behind_proxy(play: Play) -> Answer:
-    told = [("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "shop.example")]
-    return await play.ask(headers=told)
+async def _each(play: Play) -> list[Trade]:
+    """Buy by each offer that can be paid."""
+    count = len(await play.drafts())
+    if count < 2:
+        raise NotApplicable("it makes one offer that can be paid here")
+    found = []
+    for place in range(count):
+        payment = (await play.drafts())[place]
+        found.append(await sent_again(play, payment, [await play.pay(payment)], again=0))
+    return found
 
 
-def _url_of(play: Play, answer: Answer) -> str:
-    required = required_in(play.dialect, answer) or {}
-    where = required.get("resource") or next(iter(offers_in(play.dialect, answer)), {})
-    url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
-    return f"behind a proxy it calls itself {url}"
+def _is_each_sold(play: Play, seen: list[Trade]) -> Found:
+    for each in seen:
+        amount = int(each.payment.offer[play.dialect.amount])
+        if not each.is_served or [moved.amount_base for moved in each.moved] != [amount]:
+            return Violation(
+                expected="each offer, paid, is served, and is one transfer of its amount",
+                actual=f"the offer of {amount} base units: {each.told}",
+                loss=play.tokens(amount, "charged and not served") if each.moved else None,
+                why="who chooses this offer cannot buy",
+            )
+    return None
 
 
 ROWS = [
@@ -269,13 +304,14 @@ ROWS = [
     Row(
         section="offer",
         slug="browser",
-        play=_in_browser,
+        play=_visited([("Accept", PAGE), ("User-Agent", BROWSER)]),
         demands=[
             Demand(
                 title="Asked as a browser asks, it is a 402 that can be paid",
                 ground=texts.explicit(texts.SIGNAL, texts.REQUIRED),
                 test=_still_payable,
-            )
+            ),
+            _served("Paid for as a browser asks, it is served"),
         ],
     ),
     Row(
@@ -318,39 +354,31 @@ ROWS = [
     ),
     Row(
         section="offer",
-        slug="cache",
-        play=_paid,
+        slug="proxy",
+        play=_visited(PROXY),
         demands=[
             Demand(
-                title="No shared cache is invited to keep the 402 or the paid answer",
-                ground=texts.derived(
-                    texts.NO_VALID_PAYMENT,
-                    so="who gets a paid answer out of a cache has attached no payment",
-                ),
-                test=_not_kept,
-            ),
-            Demand(
-                title="The paid answer forbids shared caches to keep it",
+                title="Behind a proxy, its own URL is the one that was asked for",
                 ground=texts.ours(
-                    texts.NO_VALID_PAYMENT,
-                    because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers",
+                    texts.RESOURCE,
+                    because="payers that compare URLs refuse (x402-foundation/x402 issues 636 and "
+                    "924)",
                 ),
-                test=_forbidden,
-                suffix="forbidden",
+                test=_is_outside,
             ),
+            _served("Paid for through a proxy, it is served"),
         ],
     ),
     Row(
         section="offer",
-        slug="proxy",
-        play=_behind_proxy,
+        slug="each",
+        play=_each,
+        absent={Dialect.V1: "a payment of version 1 does not say which offer it is for"},
         demands=[
             Demand(
-                title="What it calls itself behind a proxy",
-                ground=texts.silent(
-                    texts.RESOURCE, why="which headers of a proxy count is a matter of its set-up"
-                ),
-                test=_url_of,
+                title="Each offer that can be paid is served, for its amount",
+                ground=texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
+                test=_is_each_sold,
             )
         ],
     ),

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
@@ -18,9 +19,10 @@ from x402sim.suite.server.double import (
     says,
     twice,
 )
-from x402sim.suite.server.payment import reason_in, receipt_in
+from x402sim.suite.server.payment import Dialect, reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import (
+    REFUSED,
     Trade,
     of_a_lost_settlement,
     of_no_settlement,
@@ -30,12 +32,6 @@ from x402sim.suite.server.trade import (
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
 
-NO = {
-    "success": False,
-    "errorReason": "insufficient_funds",
-    "transaction": "",
-    "network": "eip155:84532",
-}
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0
 ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
@@ -68,18 +64,18 @@ _LOST = {
 }
 """What becomes of the answer to settle, which has settled."""
 _SETTLE_NO = {
-    "refused": ("settle refuses", lambda: says(as_json(NO))),
-    "refused-400": ("settle refuses with 400", lambda: says(as_json(NO, 400))),
+    "refused": ("settle refuses", lambda: says(as_json(REFUSED))),
+    "refused-400": ("settle refuses with 400", lambda: says(as_json(REFUSED, 400))),
     "settle-down": ("settle is 503", lambda: says(Reply(status=503))),
     "settle-lost": ("settle ends the connection", lambda: says(Reply(how=How.LOST))),
     "settle-empty": ("settle answers 200 {} and does nothing", lambda: says(as_json({}))),
     "settle-null": (
         "settle answers success null",
-        lambda: says(as_json(NO | {"success": None})),
+        lambda: says(as_json(REFUSED | {"success": None})),
     ),
     "settle-text": (
         "settle answers that its success is the text false",
-        lambda: says(as_json(NO | {"success": "false"})),
+        lambda: says(as_json(REFUSED | {"success": "false"})),
     ),
     "settle-page": (
         "settle answers a page with 200",
@@ -123,7 +119,7 @@ def _always(path: str, make: Make) -> Make:
 
 
 def _no() -> Twist:
-    return says(as_json(NO))
+    return says(as_json(REFUSED))
 
 
 def _reason(play: Play, seen: Trade) -> Found:
@@ -134,7 +130,7 @@ def _reason(play: Play, seen: Trade) -> Found:
     if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} that says success false and why",
+        expected=f"{play.dialect.response_place} that says success false and why",
         actual=answer.how,
         why="rejected looks like unpaid, and the payer signs for ever",
     )
@@ -188,9 +184,10 @@ def _stays(play: Play, seen: Redirected) -> Found:
 
 async def _fails(play: Play) -> Trade:
     """Pay for a request whose handler fails."""
-    payment = await play.draft(play.failing)
-    answer = await play.pay(payment, play.failing)
-    if answer.is_2xx:
+    item = play.handled("failing")
+    payment = await play.draft(item)
+    answer = await play.pay(payment, item)
+    if answer.is_2xx and not answer.is_cut:
         raise NotApplicable(f"what --failing names does not fail: {answer.how}")
     return Trade(
         payment=payment,
@@ -209,6 +206,19 @@ def _not_charged(play: Play, seen: Trade) -> Found:
         expected="no transfer for what failed, or an answer that names its transaction",
         actual=seen.told,
         loss=play.tokens(seen.payment.auth.value, "charged for a failure, and not told"),
+    )
+
+
+def _as_declared(play: Play, seen: Trade) -> Found:
+    extra = seen.payment.offer.get("extra")
+    flow = extra.get(PAYMENT_FLOW, "authorization") if isinstance(extra, dict) else "authorization"
+    if not seen.moved or flow != "authorization":
+        return None
+    return Violation(
+        expected="no transfer for what failed",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "charged for what failed"),
+        why="it settles before it works, and its offer does not say so",
     )
 
 
@@ -257,7 +267,29 @@ ROWS = [
                     so="a settlement goes with a success, or else its result is told",
                 ),
                 test=_not_charged,
-            )
+            ),
+            Demand(
+                title="What is sold fails: it is not charged, unless its offer declares a flow "
+                "that settles before",
+                ground=texts.derived(
+                    texts.DECLARED_FLOW,
+                    texts.FLOW,
+                    texts.FAILED_HANDLER,
+                    so="who declares no flow works before it settles, and settles no failure",
+                ),
+                test=_as_declared,
+                suffix="flow",
+                absent={Dialect.V1: "its offers cannot declare a payment flow"},
+            ),
+            Demand(
+                title="What is sold fails: it is not charged",
+                ground=texts.ours(
+                    texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
+                ),
+                test=_as_declared,
+                suffix="charged",
+                absent={Dialect.V2: "its offers can declare a payment flow, which says it"},
+            ),
         ],
     ),
     *(

@@ -1,5 +1,6 @@
 """The reports keep their formats, and match the results."""
 
+import dataclasses
 import html
 import json
 from contextlib import redirect_stdout
@@ -28,7 +29,6 @@ from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.inputs import quote
 from x402sim.suite.service.local import judge
-from x402sim.suite.service.one_step import WHY_NOT
 from x402sim.suite.service.subject import SERVICE
 from x402sim.suite.verdict import amounts, plain
 
@@ -231,15 +231,17 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
 def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=WHY_NOT)]
-    show_results(SERVICE, results, strict=False)
+    why = "not applicable: why"
+    subject = dataclasses.replace(SERVICE, uncounted=why)
+    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=why)]
+    show_results(subject, results, strict=False)
     shown = capsys.readouterr().out
     assert (
         "3 probable causes:\n  1. not so: two\n     spec/7/b MUST failed; with it kit/7/a" in shown
     )
     assert shown.index("3 probable causes") < shown.index("not judged 1 (-v names them): not app")
     assert "spec/1/indexer" not in shown
-    show_results(SERVICE, results, strict=False, verbose=True)
+    show_results(subject, results, strict=False, verbose=True)
     assert "spec/1/indexer" in capsys.readouterr().out
 
 

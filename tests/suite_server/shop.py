@@ -2,7 +2,8 @@
 
 `Shop(given, defects, habits)` is an ASGI application that sells by both versions of the standard.
 `python -m tests.suite_server.shop DEFECT…` serves one, as the judge starts it. It keeps what became
-of each payment; what is not known is asked again of the facilitator, and not charged again.
+of each payment, in a file that several of it share and that outlives it; what is not known is asked
+again of the facilitator, and not charged again.
 """
 
 import asyncio
@@ -11,20 +12,30 @@ import hashlib
 import itertools
 import json
 import os
+import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import BadSignature, checksum, from_hex, recover
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
+from x402sim.suite.server.sign_in import digest, message
 from x402sim.suite.server.start import Given
 
-PRICES = {("GET", "/weather"): 10_000, ("GET", "/forecast"): 20_000, ("POST", "/report"): 30_000}
-ASK_S = 2.0
+PRICES = {
+    ("GET", "/weather"): 10_000,
+    ("GET", "/forecast"): 20_000,
+    ("GET", "/stream"): 5_000,
+    ("POST", "/report"): 30_000,
+}
+ASK_S, LONGEST_S = 2.0, 300
+OWN_HOST = "shop.example"
+SLOW_S, PIECES, PIECE_S = 1.2, 4, 0.1
 EXPOSED = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE"
 
 
@@ -41,6 +52,54 @@ class Reply:
     status: int
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: int = 1
+    then: Callable[[], Awaitable[None]] | None = None
+    """What is done when it is sent."""
+
+
+class Store:
+    """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
+
+    def __init__(self, folder: str) -> None:
+        where = f"{folder}/known.sqlite" if folder else ":memory:"
+        self.rows = sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+        self.rows.execute("PRAGMA synchronous=OFF")
+        self.rows.execute("CREATE TABLE IF NOT EXISTS known (nonce PRIMARY KEY, what, answer)")
+        # nobody works any more on what was in progress when it ended
+        self.rows.execute("UPDATE known SET answer = '\"unknown\"' WHERE answer = 'null'")
+
+    def get(self, nonce: str) -> tuple[str, Any] | None:
+        row = self.rows.execute(
+            "SELECT what, answer FROM known WHERE nonce = ?", [nonce]
+        ).fetchone()
+        if row is None:
+            return None
+        answer = json.loads(row[1])
+        return row[0], Reply(**answer) if isinstance(answer, dict) else answer
+
+    def claim(self, nonce: str, what: str) -> bool:
+        """Keep that a payment is in progress; False if it is known already."""
+        done = self.rows.execute("INSERT OR IGNORE INTO known VALUES (?, ?, 'null')", [nonce, what])
+        return done.rowcount == 1
+
+    def put(self, nonce: str, what: str, answer: Any) -> None:
+        text = json.dumps(
+            {"status": answer.status, "body": answer.body, "headers": dict(answer.headers),
+             "pieces": answer.pieces} if isinstance(answer, Reply) else answer
+        )  # fmt: skip
+        self.rows.execute("INSERT OR REPLACE INTO known VALUES (?, ?, ?)", [nonce, what, text])
+
+    def drop(self, nonce: str) -> None:
+        self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
+
+
+async def break_off() -> None:
+    raise ConnectionAbortedError
+
+
+def at(in_s: float) -> str:
+    when = datetime.now(UTC) + timedelta(seconds=in_s)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encoded(value: Any) -> str:
@@ -57,10 +116,20 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
+    folder: str = ""
     is_dead: bool = False
-    known: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
     owed: dict[str, Any] = field(default_factory=dict)
+
+    host: str = OWN_HOST
+    nonces: set[str] = field(default_factory=set)
+    """Those of challenges that nobody has used yet."""
+
+    def __post_init__(self) -> None:
+        self.memory, self.disk = Store(""), Store(self.folder)
+
+    @property
+    def known(self) -> Store:
+        return self.memory if self.has("keeps it in memory") else self.disk
 
     def has(self, name: str) -> bool:
         return name in self.defects or name in self.habits
@@ -79,20 +148,39 @@ class Shop:
         for name, value in scope["headers"]:
             headers[name.decode().lower()] = value.decode("latin-1")
         raw = scope["raw_path"].decode("latin-1")
+        leaves = asyncio.create_task(receive())
+        query = scope["query_string"].decode("latin-1")
+        work = asyncio.create_task(self.answer(scope["method"], raw, query, headers, body))
+        if self.has("forgets who leaves"):
+            await asyncio.wait([work, leaves], return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                found = self.payment_in(headers)
+                assert found is not None
+                self.known.drop(found[1]["payload"]["authorization"]["nonce"].lower())
+                return
         try:
-            reply = await self.answer(
-                scope["method"], raw, scope["query_string"].decode("latin-1"), headers, body
-            )
+            reply = await work
         except Malformed as wrong:
             reply = Reply(500 if self.has("5xx for malformed") else 400, {"error": str(wrong)})
         content = b"" if reply.body is None else json.dumps(reply.body).encode()
         told = {"content-type": "application/json", "content-length": str(len(content))}
+        if reply.pieces > 1:
+            del told["content-length"]
         if not self.has("no cors"):
             told["access-control-allow-origin"] = "*"
             told["access-control-expose-headers"] = EXPOSED
-        told["cache-control"] = "public, max-age=60" if self.has("cacheable") else "no-store"
+        told["cache-control"] = (
+            "public, max-age=60"
+            if self.has("cacheable") or self.has("cacheable goods")
+            else "no-store"
+        )
+        if self.has("cacheable goods") and reply.status == 402:
+            told["cache-control"] = "no-store"
         if self.has("says nothing of caches"):
             del told["cache-control"]
+        if self.has("names the payment in vary"):
+            told |= {"cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"}
         told |= {name.lower(): value for name, value in reply.headers.items()}
         await send(
             {
@@ -102,7 +190,16 @@ class Shop:
             }
         )
         is_head = scope["method"] == "HEAD"
-        await send({"type": "http.response.body", "body": b"" if is_head else content})
+        for piece in range(0 if is_head else reply.pieces - 1):
+            size = len(content) // reply.pieces
+            part = content[piece * size : (piece + 1) * size]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(PIECE_S)
+        rest = b"" if is_head else content[(reply.pieces - 1) * (len(content) // reply.pieces) :]
+        if reply.then is not None and not (self.has("stops for who leaves") and leaves.done()):
+            await reply.then()
+        await send({"type": "http.response.body", "body": rest})
+        leaves.cancel()
 
     # --- what is asked for -----------------------------------------------------------------
 
@@ -111,6 +208,13 @@ class Shop:
     ) -> Reply:
         path = raw
         guarded = raw
+        is_told = self.has("takes the host for its domain") or self.has("names the inner scheme")
+        own = "127.0.0.1:8000" if self.has("names the inner address") else OWN_HOST
+        self.host = headers["host"] if is_told else own
+        is_browser = "text/html" in headers.get("accept", "")
+        is_page = self.has("a page for browsers") and "payment-signature" not in headers
+        if is_browser and (is_page or self.has("a page that cannot be paid")):
+            return Reply(402, "<p>pay</p>", {"Content-Type": "text/html"})
         if self.is_dead:
             return Reply(500, {"error": "dead"})
         if self.has("dies of a long header"):
@@ -123,6 +227,8 @@ class Shop:
             path = raw.lower()
         if self.has("decodes before the wall"):
             path = guarded = unquote(raw)
+        if path == "/discovery/resources":
+            return Reply(200, self.catalogue())
         if path in ("/free", "/health"):
             return Reply(200, {"free": True})
         if method == "OPTIONS":
@@ -144,6 +250,8 @@ class Shop:
             return Reply(200, self.content(wanted, path, query, body))
         if method == "HEAD" and not self.has("head pays"):
             return self.ask(path, "pay for a GET")
+        if "sign-in-with-x" in headers and self.lets_in(headers, path):
+            return Reply(200, self.content(wanted, path, query, body))
         found = self.payment_in(headers)
         if found is None:
             return self.ask(path, "no payment")
@@ -153,6 +261,8 @@ class Shop:
         number = 0 if self.has("sells the same each time") else next(self.numbers)
         if path == "/forecast":
             return {"number": number, "city": parse_qs(query).get("city", [""])[0]}
+        if path == "/stream":
+            return {"number": number, "text": "x" * 200}
         if path == "/report":
             try:
                 title = json.loads(body).get("title")
@@ -174,16 +284,30 @@ class Shop:
             "maxTimeoutSeconds": 60,
             "extra": {"name": network.token_name, "version": network.token_version},
         }
+        if self.has("says that it is paid upfront"):
+            wanted["extra"]["paymentFlow"] = "upfront"
         if version == 2:
             return wanted | {"amount": amount if self.has("amount is a number") else str(amount)}
         if self.has("another price in the body"):
             amount *= 2
         return wanted | {
             "maxAmountRequired": str(amount),
-            "resource": f"http://shop.example{path}",
+            "resource": f"http://{self.host}{path}",
             "description": "a report",
             "mimeType": "application/json",
         }
+
+    def offers(self, path: str) -> list[dict[str, Any]]:
+        """The offers of version 2: one, or another network's before it and a dearer one behind."""
+        wanted = self.requirements(2, path)
+        if not (self.has("several offers") or self.has("settles the first offer")):
+            return [wanted]
+        elsewhere = wanted | {
+            "network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp",
+            "asset": "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v",
+            "payTo": "2wKupLR9q6wXYppw8Gr2NvWxKBUqm4PPJKkQfoxHDBg4",
+        }
+        return [elsewhere, wanted, wanted | {"amount": str(2 * int(wanted["amount"]))}]
 
     def ask(self, path: str, error: str, result: Any = None, version: int = 2) -> Reply:
         headers = {}
@@ -198,8 +322,9 @@ class Shop:
             required = {
                 "x402Version": 2,
                 "error": error,
-                "resource": {"url": f"http://shop.example{path}"},
-                "accepts": [self.requirements(2, path)],
+                "resource": {"url": f"http://{self.host}{path}"},
+                "accepts": self.offers(path),
+                "extensions": self.extensions(path),
             }
             if self.has("no error"):
                 required.pop("error")
@@ -209,6 +334,87 @@ class Shop:
         if self.has("version 2 only"):
             body = {"error": error}
         return Reply(402, body, headers)
+
+    def extensions(self, path: str) -> dict[str, Any]:
+        named = {"required": self.has("ids are required")}
+        self.nonces.add(nonce := hashlib.sha256(f"{next(self.numbers)}".encode()).hexdigest()[:32])
+        info = {"domain": self.host, "uri": f"http://{self.host}{path}", "version": "1",
+                "nonce": nonce, "issuedAt": at(0), "expirationTime": at(LONGEST_S)}  # fmt: skip
+        chains = [{"chainId": self.network.caip2, "type": "eip191"}]
+        return {
+            "bazaar": self.described(path),
+            "payment-identifier": {"info": named, "schema": {"type": "object"}},
+            "sign-in-with-x": {"info": info, "supportedChains": chains, "schema": {}},
+        }
+
+    def described(self, path: str) -> dict[str, Any]:
+        method = next(method for method, each in PRICES if each == path)
+        given: dict[str, Any] = {"type": "http", "method": method}
+        if path == "/forecast":
+            given["queryParams"] = {"city": "Rome"}
+        if method == "POST":
+            given |= {"bodyType": "json", "body": {"title": "an example"}}
+        if self.has("describes another method"):
+            given["method"] = "DELETE"
+        example = {"/weather": {"weather": "foggy"}}.get(path, {"number": 7})
+        if self.has("another example"):
+            example = {"humidity": 60}
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {
+                "input": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string", "const": "http"},
+                        "method": {"type": "string", "enum": [method, given["method"]]},
+                        "body": {"type": "object"},
+                    },
+                    "required": ["type", "method"],
+                }
+            },
+            "required": ["input"],
+        }
+        if self.has("not as its schema"):
+            schema["required"].append("operation")
+        info = {"input": given, "output": {"type": "json", "example": example}}
+        return {"info": info, "schema": schema}
+
+    def catalogue(self) -> dict[str, Any]:
+        items = [
+            {
+                "resource": f"http://{self.host}{path}",
+                "type": "http",
+                "x402Version": 2,
+                "accepts": [self.requirements(2, path)],
+                "lastUpdated": 1_790_000_000,
+            }
+            for _, path in PRICES
+        ]
+        if self.has("lists old prices"):
+            items[1]["accepts"][0]["amount"] = "1"
+        return {"x402Version": 2, "items": items}
+
+    def lets_in(self, headers: Mapping[str, str], path: str) -> bool:
+        said = json.loads(base64.b64decode(headers["sign-in-with-x"]))
+        try:
+            signer = checksum(recover(digest(message(said)), from_hex(said["signature"], 65)))
+        except (BadSignature, ValueError):
+            return False
+        is_here = said["domain"] == self.host and urlsplit(said["uri"]).netloc == self.host
+        is_now = at(-LONGEST_S) <= said["issuedAt"] <= at(0) and said.get("notBefore", "") < at(0)
+        is_now = is_now and said.get("expirationTime", "3") > at(0)
+        is_new = said["nonce"] in self.nonces
+        if not self.has("lets in twice"):
+            self.nonces.discard(said["nonce"])
+        if self.has("trusts the address"):
+            signer = said["address"]
+        has_paid = self.known.get(f"{signer} {path}") is not None
+        return (
+            (is_here or self.has("takes any domain"))
+            and (is_now or self.has("lets in for ever"))
+            and is_new
+            and (has_paid or self.has("lets any wallet in"))
+        )
 
     # --- the payment -----------------------------------------------------------------------
 
@@ -241,7 +447,35 @@ class Shop:
         version, payment = found
         if payment is None:
             return Reply(200, self.content(method, path, query, body))
+        extension = payment.get("extensions", {}).get("payment-identifier", {}).get("info", {})
+        named = extension.get("id") if version == 2 else None
+        is_wanted = version == 2 and self.has("ids are required")
+        if self.has("ids are forgotten") or (named is None and not is_wanted):
+            return await self.bought(version, payment, method, path, query, body)
+        if named is None:
+            return Reply(400, {"error": "an id is required"})
+        whole = hashlib.sha256(json.dumps(payment, sort_keys=True).encode()).hexdigest()
+        before = self.known.get(f"id {named}")
+        if before is not None and self.has("ids are looked up alone"):
+            return before[1] or Reply(409, {"error": "in progress"})
+        if before is not None and before[0] != whole:
+            return Reply(409, {"error": "this id is another payment's"})
+        self.known.put(f"id {named}", whole, None)
+        reply = await self.bought(version, payment, method, path, query, body)
+        if reply.status < 400:
+            self.known.put(f"id {named}", whole, reply)
+        elif reply.status in (400, 402) and before is None:
+            self.known.drop(f"id {named}")
+        return reply
+
+    async def bought(
+        self, version: int, payment: Any, method: str, path: str, query: str, body: bytes
+    ) -> Reply:
         wanted = self.requirements(version, path)
+        if version == 2 and payment.get("accepted") in self.offers(path)[1:]:
+            chosen = payment["accepted"]
+            if not self.has("settles the first offer"):
+                wanted = chosen
         if self.has("believes what was accepted") and version == 2:
             wanted = payment.get("accepted", wanted)
         named = payment.get("accepted") if version == 2 else payment
@@ -254,22 +488,29 @@ class Shop:
         if self.has("forgets what it was for"):
             what = ""
         before = self.known.get(nonce)
+        if before is None and not self.has("claims late") and not self.known.claim(nonce, what):
+            before = self.known.get(nonce)
         if before is not None and not self.has("keeps nothing"):
             return await self.again(
                 before, nonce, what, version, payment, path, wanted, method, query, body
             )
-        if not self.has("claims late"):
-            self.known[nonce] = (what, None)
         reply = await self.settled(version, payment, wanted, method, path, query, body)
+        if reply.status == 200:
+            payer = payment["payload"]["authorization"]["from"]
+            self.known.put(f"{checksum(from_hex(payer, 20))} {path}", "", "paid")
         if reply.status == 402:
-            self.known.pop(nonce, None)
+            self.known.drop(nonce)
         else:
-            self.known[nonce] = (what, "unknown" if reply.status == 503 else reply)
+            self.known.put(nonce, what, "unknown" if reply.status == 503 else reply)
         return reply
 
     async def again(self, before: Any, nonce: str, what: str, version: int, payment: Any, path: str,
                     wanted: Any, method: str, query: str, body: bytes) -> Reply:  # fmt: skip
         of, answer = before
+        if self.has("verifies before it looks up"):
+            return await self.settled(version, payment, wanted, method, path, query, body)
+        if self.has("stores no receipt") and isinstance(answer, Reply):
+            return Reply(answer.status, answer.body)
         if self.has("serves again"):
             return Reply(200, self.content(method, path, query, body))
         if of != what:
@@ -282,8 +523,8 @@ class Shop:
             reply = await self.settled(
                 version, payment, wanted, method, path, query, body, is_verified=True
             )
-            if reply.status == 200:
-                self.known[nonce] = (what, reply)
+            if reply.status < 400:
+                self.known.put(nonce, what, reply)
             elif reply.status == 402:  # it may be settled all the same
                 return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
             return reply
@@ -322,15 +563,28 @@ class Shop:
                 if self.has("settles what is invalid"):
                     await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
-                return self.ask(path, reason)
-        charges = self.has("charges failures") or self.has("charges failures and says so")
+                failed = {"success": False, "errorReason": reason, "transaction": ""}
+                return self.ask(path, reason, failed if self.has("says failed") else None, version)
+        is_told = self.has("charges failures and says so")
+        is_broken_off = self.has("breaks off") and "fail" in query
+        charges = is_told or is_broken_off or self.has("charges failures")
         if "fail" in query and not charges:
             return Reply(500, {"error": "failed"})
+        if "slow" in query and not charges:
+            await asyncio.sleep(SLOW_S)
+        pieces = PIECES if path == "/stream" else 1
+        where = {"Location": "/free?page=1"} if "moved" in query else {}
+        status = 303 if where else 200
+        if where and self.has("redirects are free"):
+            return Reply(303, None, where)
         if self.has("serves before settling"):
             self.owed[payment["payload"]["authorization"]["nonce"]] = asyncio.create_task(
                 self.post_quietly("/settle", asked)
             )
             return Reply(200, self.content(method, path, query, body))
+        if path == "/stream" and self.has("settles after the stream"):
+            content = self.content(method, path, query, body)
+            return Reply(200, content, {}, pieces, lambda: self.post_quietly("/settle", asked))
         try:
             said = await self.post("/settle", asked)
         except Unknown:
@@ -341,16 +595,22 @@ class Shop:
                 return self.ask(path, "settlement failed", result, version)
             return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
         success = said.get("success")
+        if "slow" in query and charges:
+            await asyncio.sleep(SLOW_S)
+        if is_broken_off and success is True:
+            return Reply(200, self.content(method, path, query, body), {}, PIECES, break_off)
         if "fail" in query and success is True:  # it is settled before it works
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            is_told = self.has("charges failures and says so")
             return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})
         if success if is_lax else success is True:
             receipt = {**said}
             if self.has("no hash"):
                 receipt["transaction"] = ""
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            return Reply(200, self.content(method, path, query, body), {name: encoded(receipt)})
+            if not (where and self.has("redirects without a receipt")):
+                where = where | {name: encoded(receipt)}
+            content = None if status == 303 else self.content(method, path, query, body)
+            return Reply(status, content, where, pieces)
         if said.get("errorReason") == "settlement_pending" and not self.has("unknown is refused"):
             return Reply(503, {"error": "pending"}, {"Retry-After": "1"})
         if self.has("served although refused"):
@@ -382,7 +642,12 @@ class Shop:
 
 def shop(given: Given, defects: Any = (), habits: Any = ()) -> Shop:
     return Shop(
-        given.facilitator_url, given.pay_to, given.network, frozenset(defects), frozenset(habits)
+        given.facilitator_url,
+        given.pay_to,
+        given.network,
+        frozenset(defects),
+        frozenset(habits),
+        folder=given.state_dir,
     )
 
 
@@ -395,6 +660,7 @@ if __name__ == "__main__":
             os.environ["X402SIM_PAY_TO"],
             BASE_SEPOLIA,
             frozenset(sys.argv[1:]),
+            folder=os.environ["X402SIM_STATE_DIR"],
         ),
         port=int(os.environ["PORT"]),
         log_level="warning",

@@ -1,21 +1,26 @@
 """The judge of servers: its options, its plan and reports, what it refuses, and its fixture."""
 
 import asyncio
+import base64
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from eth_account import Account
+from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
 from tests.suite_server.judging import ITEMS, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Item
+from x402sim.suite.server.sign_in import message, proof
 from x402sim.suite.server.start import Given
 from x402sim.suite.server.subject import SERVER, all_cases, item_in, rows
 from x402sim.suite.started import App
@@ -44,6 +49,7 @@ def test_what_is_sold_is_read_with_its_method_and_body() -> None:
         (["https://shop.example/weather"], {}, "no server of this computer"),
         (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
         (["/a"], {"start": "x", "versions": "v3"}, "versions are v1, v2"),
+        (["/a"], {"start": "x", "restart": "perhaps"}, "yes or no"),
         (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
     ],
 )
@@ -73,7 +79,7 @@ def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     for row in rows():
         for dialect in Dialect:
             name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.absent.get(dialect)), name
+            assert (name in told) != bool(row.reasons.get(dialect)), name
 
 
 def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
@@ -125,6 +131,30 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "Plan: 1 id in 1 play of /weather" in done.output
 
 
+def test_a_command_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "report.json"
+    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
+    asked = ["--only", "server/restart/served,server/replicas/in-turn-v2", "--jobs", "1"]
+    done = CliRunner().invoke(
+        app,
+        [
+            *("conformance", "server", "/weather", "--start", command, "--restart", "yes"),
+            *(*asked, "--json-file", str(file)),
+        ],
+    )
+    assert done.exit_code == 1, done.output
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    outcomes = {each["id"]: each["outcome"] for each in results}
+    assert outcomes == {
+        "server/restart/served-v2": "failed",
+        "server/replicas/in-turn-v2": "skipped",
+    }
+    assert "killed and started again 1 times" in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize(
     ("path", "why"), [("/free", "asks for no payment"), ("/nothing", "asks for no payment")]
 )
@@ -146,9 +176,9 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_server.shop import shop
 
-        only = "server/path/spelling,server/many/two"
+        only = "server/path/spelling,server/many/two,server/handler/stream-refused"
 
-        @pytest.mark.x402_server(sells="/weather", only=only)
+        @pytest.mark.x402_server(sells="/weather", only=only, streaming="/stream")
         def test_honest(x402_server_case):
             x402_server_case(shop)
 
@@ -158,5 +188,33 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         """
     )
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
-    ended.assert_outcomes(passed=3, failed=1)
+    ended.assert_outcomes(passed=5, failed=1)
     ended.stdout.fnmatch_lines(["*server/path/spelling-v2 (MUST)*", "*loss: 0.01*"])
+
+
+def test_a_wallet_signs_the_text_that_the_extension_shows() -> None:
+    fields = {
+        "domain": "api.example.com",
+        "address": "0x857b06519E91e3A54538791bDbb0E22373e36b66",
+        "statement": "Sign in to access premium data",
+        "uri": "https://api.example.com/premium-data",
+        "version": "1",
+        "chainId": "eip155:8453",
+        "nonce": "a1b2c3d4e5f67890a1b2c3d4e5f67890",
+        "issuedAt": "2024-01-15T10:30:00.000Z",
+        "expirationTime": "2024-01-15T10:35:00.000Z",
+        "resources": ["https://api.example.com/premium-data"],
+    }
+    assert message(fields) == (
+        "api.example.com wants you to sign in with your Ethereum account:\n"
+        "0x857b06519E91e3A54538791bDbb0E22373e36b66\n\n"
+        "Sign in to access premium data\n\n"
+        "URI: https://api.example.com/premium-data\nVersion: 1\nChain ID: 8453\n"
+        "Nonce: a1b2c3d4e5f67890a1b2c3d4e5f67890\nIssued At: 2024-01-15T10:30:00.000Z\n"
+        "Expiration Time: 2024-01-15T10:35:00.000Z\nResources:\n"
+        "- https://api.example.com/premium-data"
+    )
+    wallet = Wallet("0x" + "0b" * 32)
+    said = json.loads(base64.b64decode(proof(fields, wallet)[1]))
+    signed = encode_defunct(text=message(fields | {"address": wallet.address}))
+    assert Account.recover_message(signed, signature=said["signature"]) == wallet.address

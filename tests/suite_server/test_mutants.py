@@ -2,9 +2,13 @@
 alone.
 """
 
+import pytest
+
 from tests.suite_server.judging import Bench, cases, run
-from x402sim.suite.played import Violation
-from x402sim.suite.server.subject import all_cases
+from x402sim.suite.played import Found, Violation, by_play
+from x402sim.suite.row import RoomCase
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.subject import SECTIONS, all_cases
 
 DEFECTS = {
     "no hash": "server/control/sells-receipt-v2 server/control/sells-receipt-v1",
@@ -14,7 +18,8 @@ DEFECTS = {
     "no error": "kit/offer/whole-reason-v1 kit/offer/whole-reason-v2",
     "no cors": "kit/offer/cors-v1 kit/offer/cors-v2",
     "preflight is asked to pay": "kit/offer/preflight-v2 kit/offer/preflight-allows-v2",
-    "cacheable": "server/offer/cache-v2 kit/offer/cache-forbidden-v2",
+    "cacheable": "server/offer/cache-offer-v2 server/offer/cache-offer-v1",
+    "cacheable goods": "server/offer/cache-v2 kit/offer/cache-forbidden-v2",
     "says nothing of caches": "kit/offer/cache-forbidden-v1",
     "believes what was accepted": "server/payment/accepted-v2",
     "any header pays": "server/header/malformed-v2 server/header/malformed-v1",
@@ -39,44 +44,132 @@ DEFECTS = {
     "open when settle fails": "server/order/settle-down-v2 server/order/settle-lost-v1 "
     "server/order/settle-moved-v2",
     "open when verify fails": "server/order/verify-down-v2 server/order/verify-moved-v1",
-    "served although refused": "server/order/refused-v2 server/order/refused-400-v1",
     "truthy": "server/order/settle-text-v2",
     "serves before settling": "server/order/settle-down-v1 server/order/refused-v2",
     "follows": "kit/order/settle-redirected-v2 kit/order/verify-redirected-v1",
     "charges failures": "server/order/handler-fails-v2",
+    "charges failures and says so": "server/order/handler-fails-flow-v2 "
+    "kit/order/handler-fails-charged-v1",
+    "breaks off": "server/order/handler-fails-v2",
     "no result of refusals": "server/order/refused-reason-v2",
     "no result of refusals, no error": "server/order/refused-reason-v1",
+    "forgets who leaves": "kit/gone/settling-again-v2 kit/gone/settled-again-v1",
+    "forgets who leaves, charges failures": "kit/handler/left-again-v2",
+    "forgets who leaves, says failed": "server/gone/settled-v2 server/gone/settling-v1",
+    "served although refused": "server/order/refused-v2 server/order/refused-400-v1 "
+    "server/handler/expired-v2 server/handler/stream-refused-v1",
+    "redirects are free": "kit/handler/redirects-settled-v2",
+    "redirects without a receipt": "server/handler/redirects-v1",
+    "settles after the stream": "server/handler/stream-refused-v2 kit/handler/stream-receipt-v2",
+    "settles after the stream, stops for who leaves": "server/handler/stream-left-v2",
+    "ids are looked up alone": "server/identifier/other-v2 server/identifier/payer-v2 "
+    "server/identifier/unsigned-v2",
+    "ids are forgotten": "server/identifier/other-409-v2 server/identifier/payer-409-v2",
+    "ids are forgotten, ids are required": "server/identifier/required-v2",
+    "ids are forgotten, serves again": "server/identifier/busy-v2",
+    "verifies before it looks up": "server/identifier/again-v2",
+    "stores no receipt": "server/identifier/again-receipt-v2",
+    "lets any wallet in": "server/sign-in/stranger-v2",
+    "trusts the address": "server/sign-in/stranger-v2",
+    "takes any domain": "server/sign-in/elsewhere-v2",
+    "takes the host for its domain": "server/sign-in/elsewhere-v2",
+    "lets in for ever": "server/sign-in/times-v2",
+    "lets in twice": "kit/sign-in/replayed-v2",
+    "describes another method": "server/discovery/described-method-v2 "
+    "kit/discovery/described-sold-v2",
+    "not as its schema": "server/discovery/described-v2",
+    "another example": "kit/discovery/described-example-v2",
+    "lists old prices": "kit/discovery/listed-v2",
+    "names the inner scheme": "kit/offer/proxy-v2 kit/offer/proxy-v1",
+    "names the inner address": "kit/offer/proxy-v2 kit/offer/proxy-v1",
+    "a page for browsers": "server/offer/browser-v2",
+    "a page that cannot be paid": "server/offer/browser-paid-v1",
+    "settles the first offer": "server/offer/each-v2",
+    "keeps it in memory": "kit/restart/settled-again-v2 kit/restart/settling-again-v2 "
+    "kit/replicas/at-once-told-again-v2 kit/replicas/lost-again-v2",
+    "keeps it in memory, says failed": "server/restart/settled-v2 server/restart/settling-v2 "
+    "server/replicas/lost-v2",
+    "keeps it in memory, never verifies": "kit/restart/served-told-again-v2 "
+    "kit/replicas/in-turn-told-again-v2",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2 "
+    "server/replicas/in-turn-v2 server/replicas/at-once-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 HONEST = {
+    "several offers": "server/offer kit/offer server/payment",
+    "ids are required": "server/identifier server/payment server/many",
+    "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
-    "refuses what was served": "server/many",
+    "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas "
+    "kit/restart kit/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
-    "charges failures and says so": "server/order/handler",
+    "charges failures and says so, says that it is paid upfront": "server/order/handler "
+    "server/handler kit/handler",
+    "settles after the stream": "server/handler/stream-left kit/handler/stream-left",
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
 }
-"""What honest shops do differently, and the MUSTs that it could break."""
+"""What honest shops do differently, and the demands that it could break, with blanks between."""
 SLOW = "settled-late"
 
 
-def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
-    found = run(Bench, [(cases(ids), defect, "") for defect, ids in DEFECTS.items()])
+def _is_slow(cases: list[RoomCase]) -> bool:
+    """Tell whether any of them mostly waits, or starts a second server, or one again."""
+    return any(case.waits_s or case.section in ("restart", "replicas") for case in cases)
+
+
+def _missed(*, slow: bool) -> dict[str, list[str]]:
+    """Return the defects that are not caught, each with the ids that should."""
+    chosen = {defect: ids for defect, ids in DEFECTS.items() if _is_slow(cases(ids)) == slow}
+    assert chosen
+    found = run(Bench, [(cases(ids), defect, "") for defect, ids in chosen.items()])
     missed = {
         defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
-        for (defect, ids), seen in zip(DEFECTS.items(), found, strict=True)
+        for (defect, ids), seen in zip(chosen.items(), found, strict=True)
     }
-    assert not {defect: ids for defect, ids in missed.items() if ids}
+    return {defect: ids for defect, ids in missed.items() if ids}
 
 
-def test_a_shop_that_does_everything_right_breaks_nothing_nor_does_one_with_another_habit() -> None:
-    every = [case for case in all_cases() if SLOW not in case.id]
-    asked = [([case for case in every if case.dialect == each], "", "") for each in ("v1", "v2")]
-    for habit, prefix in HONEST.items():
+def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
+    assert not _missed(slow=False)
+
+
+@pytest.mark.thorough
+@pytest.mark.waits
+def test_each_defect_that_takes_time_is_caught_by_the_ids_that_are_about_it() -> None:
+    assert not _missed(slow=True)
+
+
+def _wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
+    """Return what honest shops break: one that does everything right, and those with habits."""
+    plays = by_play(every)
+    chunks = [plays[at : at + 6] for at in range(0, len(plays), 6)]
+    asked = [([case for group in each for case in group], "", "") for each in chunks]
+    for habit, prefixes in habits.items():
         version = "v1" if habit.endswith("version 1") else "v2"
-        about = [case for case in every if case.id.startswith(prefix) and case.dialect == version]
+        begins = tuple(prefixes.split())
+        about = [case for case in every if case.id.startswith(begins) and case.dialect == version]
         asked.append((about, "", habit))
+    wrong: dict[str, dict[str, Found]] = {}
     for (_, _, habit), seen in zip(asked, run(Bench, asked), strict=True):
-        wrong = {each: found for each, found in seen.items() if isinstance(found, Violation)}
-        assert not wrong, (habit, wrong)
+        broken = {each: found for each, found in seen.items() if isinstance(found, Violation)}
+        wrong.setdefault(habit, {}).update(broken)
+    return {habit: broken for habit, broken in wrong.items() if broken}
+
+
+def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
+    quick = [case for case in all_cases() if case.dialect == "v2" and not _is_slow([case])]
+    assert not _wrong(quick, {})
+
+
+def test_each_section_has_a_defect_that_it_catches() -> None:
+    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
+    assert caught == SECTIONS.keys()
+
+
+@pytest.mark.thorough
+@pytest.mark.waits
+def test_a_shop_with_another_habit_breaks_nothing_nor_does_it_where_it_takes_time() -> None:
+    over_http = [case for case in all_cases() if case.dialect is not Dialect.MCP]
+    assert not _wrong([case for case in over_http if SLOW not in case.id], HONEST)

@@ -1,12 +1,14 @@
 """A shared cache in front of a service: what it serves to whom did not pay, by headers."""
 
 import pytest
+from starlette.datastructures import Headers
 
 from tests.world.playing import played
 from x402sim import LiveWorld, Settings, World
 from x402sim.backends import SharedCache
 from x402sim.policies import CacheControl, NoStore, ServicePolicy
 from x402sim.world.payer import Answer, Payer
+from x402sim.world.transport.cache import storable_s
 
 MARKET = "/api/perp/market"
 NAIVE = SharedCache(default_s=60, obeys_headers=False)
@@ -100,3 +102,19 @@ async def test_a_402_is_stored_by_nobody_and_a_quote_neither(
     assert len({(await alice.send("GET", MARKET)).payment_id for _ in range(3)}) == 3
     await alice.buy()
     assert (await alice.ask()).status == 402
+
+
+@pytest.mark.parametrize(
+    ("status", "expires", "lasts_s"),
+    [
+        (200, "Fri, 27 Nov 2026 10:01:00 GMT", 60),
+        (402, "Fri, 27 Nov 2026 10:01:00 GMT", 60),
+        (200, "Fri, 27 Nov 2026 09:00:00 GMT", 0),
+        (200, "0", 0),
+    ],
+)
+def test_what_expires_at_a_date_is_kept_until_then(
+    status: int, expires: str, lasts_s: float
+) -> None:
+    told = Headers({"Date": "Fri, 27 Nov 2026 10:00:00 GMT", "Expires": expires})
+    assert storable_s(SharedCache(default_s=5), Headers({}), status, told) == lasts_s

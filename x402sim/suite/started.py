@@ -22,6 +22,8 @@ from x402sim.suite.verdict import NotReady
 START_S = 60.0
 """How long a subject may take until it answers."""
 LOOK_S = 0.05
+MOST_BYTES = 1 << 22
+"""The longest line that is read of one that speaks."""
 STOP_S = 3.0
 """How long it may take to end when it is asked to."""
 CLOCK = Clock()
@@ -44,11 +46,15 @@ def free_port() -> int:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's."""
+    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's.
+
+    `kill` ends it at once, whatever it is doing.
+    """
 
     url: str
     process: asyncio.subprocess.Process | None = None
     file: Path | None = None
+    kill: Callable[[], None] = lambda: None
 
     @property
     def port(self) -> int:
@@ -157,27 +163,34 @@ async def until_it_answers(
 
 @asynccontextmanager
 async def command(
-    words: Sequence[str], environment: dict[str, str], folder: Path, url: str
+    words: Sequence[str],
+    environment: dict[str, str],
+    folder: Path,
+    url: str,
+    *,
+    speaks: bool = False,
 ) -> AsyncIterator[Running]:
     """Start a command in a group of processes of its own, with what it may inherit; end it.
 
-    It writes to a file in `folder`. Raises `NotReady` if it cannot be started.
+    It writes to a file in `folder`; one that `speaks` is asked and answers by pipes. Raises
+    `NotReady` if it cannot be started.
     """
     file = folder / "log"
     with file.open("wb") as log:
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdin=asyncio.subprocess.PIPE if speaks else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if speaks else log,
                 stderr=log,
                 env=inherited(os.environ) | environment,
                 start_new_session=True,
+                limit=MOST_BYTES,
             )
         except OSError as wrong:
             raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong
     try:
-        yield Running(url, process, file)
+        yield Running(url, process, file, lambda: end_group(process.pid))
     finally:
         end_group(process.pid, gently=True)
         with suppress(TimeoutError):
@@ -200,12 +213,16 @@ async def served(app: Any, port: int, shown: str) -> AsyncIterator[Running]:
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
+
+    def kill() -> None:
+        server.should_exit = server.force_exit = True
+
     try:
         while thread.is_alive() and not server.started:
             await CLOCK.sleep(LOOK_S / 5)
         if not server.started:
             raise NotReady(f"{shown} does not start: see what it logged")
-        yield Running(f"http://127.0.0.1:{port}")
+        yield Running(f"http://127.0.0.1:{port}", kill=kill)
     finally:
         server.should_exit = True
         await asyncio.to_thread(thread.join)

@@ -20,7 +20,9 @@ _SOURCES = {
     "mcp-core": "Model Context Protocol 2025-06-18, {}",
     "mcp": "x402 version 2, transport MCP, {} (transports-v2/mcp.md, 2cbfc56b)",
     "eip-3009": "EIP-3009, {} (draft of 2020-09-28)",
+    "bazaar": "x402, extension bazaar, {} (bazaar.md, 5dc34292)",
     "rfc-9110": "RFC 9110, {}",
+    "rfc-9111": "RFC 9111, {}",
 }
 
 

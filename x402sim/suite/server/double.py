@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx
 
+from x402sim.clock import stopwatch
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json
 
+LOOK_S = 0.02
 VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
 USED = as_json(
     {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
@@ -39,6 +41,16 @@ class Asked:
         for name in ("paymentPayload", "payload", "authorization", "nonce"):
             found = found.get(name) if isinstance(found, dict) else None
         return found.lower() if isinstance(found, str) else ""
+
+
+def is_answered(asked: Asked) -> bool:
+    """Tell whether a request was answered."""
+    return asked.reply is not None
+
+
+def is_worked_on(asked: Asked) -> bool:
+    """Tell whether our facilitator has worked on a request."""
+    return asked.is_done
 
 
 Go = Callable[[], Awaitable[Reply]]
@@ -76,6 +88,25 @@ class Double:
     def count(self, path: str, nonce: str = "") -> int:
         """Return how often a path was asked, about a payment or about any."""
         return sum(each.path == path and nonce.lower() in ("", each.nonce) for each in self.asked)
+
+    def is_settled(self, nonce: str) -> bool:
+        """Tell whether it has settled a payment."""
+        return nonce.lower() in self._settled
+
+    async def until(
+        self, path: str, nonce: str, within_s: float, is_it: Callable[[Asked], bool] = bool
+    ) -> bool:
+        """Wait until a path was asked about a payment, and all that was asked is so; tell it.
+
+        `is_it` is how: `is_answered`, or `is_worked_on`, for example.
+        """
+        elapsed = stopwatch()
+        while elapsed() < within_s:
+            mine = [each for each in self.asked if (each.path, each.nonce) == (path, nonce.lower())]
+            if mine and all(map(is_it, mine)):
+                return True
+            await CLOCK.sleep(LOOK_S)
+        return False
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request over HTTP."""
@@ -184,10 +215,12 @@ def late(seconds: float, *, after: bool = True) -> Twist:
     return twist
 
 
-def waits(gate: asyncio.Event) -> Twist:
-    """Return a twist that answers when a gate opens."""
+def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
+    """Return a twist that answers when a gate opens: it works then, or `after` its work is done."""
 
     async def twist(_: Asked, go: Go) -> Reply:
+        if after:
+            await go()
         await gate.wait()
         return await go()
 

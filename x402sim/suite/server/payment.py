@@ -3,7 +3,7 @@
 import base64
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import x402
+from x402sim.protocol import mcp, x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
@@ -25,10 +25,15 @@ _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 
 
 class Dialect(StrEnum):
-    """A version of the standard; the value is its name on the command line and in ids."""
+    """A version of the standard over HTTP, or a tool of MCP, which is sold by version 2; the value
+    is its name on the command line and in ids.
+
+    A call and its result are read as a request and an answer of HTTP (`protocol.mcp`).
+    """
 
     V1 = "v1"
     V2 = "v2"
+    MCP = "mcp"
 
     @property
     def version(self) -> x402.Version:
@@ -50,10 +55,15 @@ class Dialect(StrEnum):
         """The header that says what became of it."""
         return x402.RESPONSE_HEADERS[self.version]
 
+    @property
+    def response_place(self) -> str:
+        """Where it says what became of it, for people."""
+        return f'_meta["{mcp.RESPONSE}"]' if self is Dialect.MCP else self.response_header
+
 
 def required_in(dialect: Dialect, answer: Answer) -> dict[str, Any] | None:
     """Return what a 402 demands in a version: its header's JSON, or its body; None without it."""
-    if dialect is Dialect.V2:
+    if dialect.version == 2:
         found = x402.json_in(answer.headers.get(x402.REQUIRED_HEADER.lower()))
     else:
         found = answer.json
@@ -67,8 +77,8 @@ def offers_in(dialect: Dialect, answer: Answer) -> list[dict[str, Any]]:
     return [each for each in required.get("accepts", []) if isinstance(each, dict)]
 
 
-def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
-    """Return the first offer that a payer of the case can pay; None without one."""
+def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dict[str, Any]]:
+    """Yield the offers that a payer of the case can pay."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
         given = each.get("extra")
@@ -82,8 +92,12 @@ def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any
         is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
         named = each.get("scheme") == x402.SCHEME and each.get("network") == ours
         if named and is_ours and is_amount and x402.unsupported_in(extra) is None:
-            return each
-    return None
+            yield each
+
+
+def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
+    """Return the first offer that a payer of the case can pay; None without one."""
+    return next(payables(dialect, answer, network), None)
 
 
 def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
@@ -180,12 +194,12 @@ def paying(
         nonce,
     )
     body: dict[str, Any] = {"x402Version": dialect.version}
-    if dialect is Dialect.V2:
+    if dialect.version == 2:
         if isinstance(required.get("resource"), dict):
             body["resource"] = required["resource"]
         body["accepted"] = dict(offer)
         if isinstance(required.get("extensions"), dict):
-            body["extensions"] = required["extensions"]
+            body["extensions"] = _with_id(required["extensions"], nonce)
     else:
         body |= {"scheme": offer["scheme"], "network": offer["network"]}
     empty = Payment(
@@ -198,3 +212,13 @@ def paying(
         body=body,
     )
     return empty.signed()
+
+
+def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:
+    """Return the extensions of a payment as they were offered, with an id where it is required."""
+    found = copy.deepcopy(dict(extensions))
+    offered = found.get(x402.PAYMENT_IDENTIFIER)
+    info = offered.get("info") if isinstance(offered, dict) else None
+    if isinstance(info, dict) and info.get("required") is True:
+        info["id"] = f"pay_{nonce.hex()}"
+    return found

@@ -1,18 +1,23 @@
 """One case as it is played: what it may ask and look at, and what a report shows of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import httpx
+
+from x402sim.protocol import mcp
+from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
 from x402sim.suite import room
 from x402sim.suite.server.double import Double
-from x402sim.suite.server.payment import Dialect, Payment, payable, paying, required_in
+from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.counted import counted
 
 Headers = Sequence[tuple[str, str]]
@@ -25,6 +30,18 @@ class Item:
     method: str
     target: str
     body: str = ""
+    tool: str = ""
+    """The name of a tool, which an MCP server has at the target; then the body is its arguments."""
+
+    @property
+    def call(self) -> mcp.Call:
+        """The call of a tool."""
+        return mcp.Call(self.tool, decoded(self.body.encode()) if self.body else {})
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What it is, whatever else is asked of it: its path, and its tool."""
+        return self.path, self.tool
 
     @property
     def path(self) -> str:
@@ -35,7 +52,7 @@ class Item:
     def shown(self) -> str:
         """How it is given on the command line."""
         method = "" if self.method == "GET" else self.method
-        return " ".join(filter(None, (method, self.target, self.body)))
+        return " ".join(filter(None, (method, self.target, self.tool, self.body)))
 
     @property
     def content(self) -> bytes | None:
@@ -54,7 +71,10 @@ class Play(room.Play[Room, Answer]):
 
     dialect: Dialect
     items: Sequence[Item]
-    failing_item: Item | None = None
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Items whose handler is not like others, by the option that names them, as `failing`."""
+    restarts: bool = True
+    """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
 
@@ -70,18 +90,39 @@ class Play(room.Play[Room, Answer]):
 
     @property
     def other(self) -> Item:
-        """Something else that is sold, at another path; raises `NotApplicable` without one."""
-        found = next((each for each in self.items[1:] if each.path != self.item.path), None)
+        """Something else that is sold, at another path or by another tool.
+
+        Raises `NotApplicable` without one.
+        """
+        found = next((each for each in self.items[1:] if each.place != self.item.place), None)
         if found is None:
-            raise NotApplicable("it needs two paid paths: give another with --also")
+            what = "tools" if self.item.tool else "paths"
+            raise NotApplicable(f"it needs two paid {what}: give another with --also")
         return found
 
+    def handled(self, option: str) -> Item:
+        """Return the item that an option names; raises `NotApplicable` without one."""
+        if option not in self.handlers:
+            raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
+        return self.handlers[option]
+
+    def needs_restarts(self) -> None:
+        """Do nothing, or raise `Lacking` if the server may not be killed."""
+        if not self.restarts:
+            raise Lacking("it is not killed and started again: --restart yes, with --start COMMAND")
+
+    async def start_again(self) -> None:
+        """Start a server that was killed; raises `Inconclusive` if it does not start."""
+        try:
+            await self.room.start()
+        except NotReady as why:
+            raise Inconclusive(f"it does not start again: {why}") from why
+
     @property
-    def failing(self) -> Item:
-        """A request whose handler fails; raises `NotApplicable` if none is known."""
-        if self.failing_item is None:
-            raise NotApplicable("it needs a request whose handler fails: give one with --failing")
-        return self.failing_item
+    def replica(self) -> int:
+        """The port of the other server of one deployment."""
+        assert self.room.replica is not None
+        return self.room.replica.port
 
     @property
     def double(self) -> Double:
@@ -97,43 +138,88 @@ class Play(room.Play[Room, Answer]):
         *,
         method: str = "",
         target: str = "",
+        port: int = 0,
+        begun: asyncio.Event | None = None,
     ) -> Answer:
-        """Send a request, of an item by default; never raises for what the server does."""
+        """Send a request, of an item by default; never raises for what the server does.
+
+        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive.
+        """
         it = item or self.item
+        if it.tool:
+            params = mcp.params_of(it.call, httpx.Headers([*headers]))
+            return await self.call(params, it, begun=begun)
         answer = await send(
-            self.room.port,
+            port or self.room.port,
             method or it.method,
             target or it.target,
             [*it.headers, *headers],
             it.content,
             self.patience_s,
+            begun,
         )
         return self.heard(answer)
 
-    async def draft(self, item: Item | None = None) -> Payment:
+    async def call(
+        self,
+        params: Mapping[str, Any],
+        item: Item | None = None,
+        headers: Headers = (),
+        *,
+        begun: asyncio.Event | None = None,
+    ) -> Answer:
+        """Call a tool with these parameters; never raises for what the server does."""
+        wire = self.room.wire((item or self.item).target)
+        return self.heard(await wire.call(params, self.patience_s, headers, begun))
+
+    async def draft(self, item: Item | None = None, **how: Any) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
-        answer = await self.ask(item)
-        offer = payable(self.dialect, answer, self.room.network)
-        if answer.status != 402 or offer is None:
+        return (await self.drafts(item, **how))[0]
+
+    async def drafts(self, item: Item | None = None, **how: Any) -> list[Payment]:
+        """Ask for an item, and return a payment of each offer that can be paid, at least one."""
+        answer = await self.ask(item, **how)
+        offers = [*payables(self.dialect, answer, self.room.network)]
+        if answer.status != 402 or not offers:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
-        payment = paying(
-            self.dialect,
-            self.room.network,
-            self.room.payer,
-            required,
-            offer,
-            CLOCK.now_s(),
-            self.draw(),
-        )
-        self.nonces.add(payment.nonce.lower())
-        return payment
+        payments = [
+            paying(
+                self.dialect,
+                self.room.network,
+                self.room.payer,
+                required,
+                offer,
+                CLOCK.now_s(),
+                self.draw(),
+            )
+            for offer in offers
+        ]
+        self.nonces |= {payment.nonce.lower() for payment in payments}
+        return payments
 
-    async def pay(self, payment: Payment, item: Item | None = None, **how: Any) -> Answer:
+    async def pay(
+        self, payment: Payment, item: Item | None = None, headers: Headers = (), **how: Any
+    ) -> Answer:
         """Ask for an item with a payment."""
-        answer = await self.ask(item, [payment.header], **how)
+        answer = await self.ask(item, [payment.header, *headers], **how)
         self.lines[-1:] = [f"paying {payment.nonce[:12]}…: {line}" for line in self.lines[-1:]]
         return answer
+
+    @asynccontextmanager
+    async def leaving(
+        self, payment: Payment, item: Item | None = None, **how: Any
+    ) -> AsyncIterator[asyncio.Task[Answer]]:
+        """Ask for an item with a payment, and hang up at the end of a `with` block."""
+        asked = asyncio.create_task(self.pay(payment, item, **how))
+        try:
+            yield asked
+        finally:
+            if not asked.done():
+                self.say(f"paying {payment.nonce[:12]}…: the client hangs up")
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
 
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
         """Ask with each of these payments at once."""

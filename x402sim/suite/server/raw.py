@@ -5,7 +5,7 @@ One connection carries one request, so that nothing is repeated by itself.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +46,10 @@ class Answer:
     body: bytes = b""
     seconds: float = 0
     failure: str = ""
+    is_cut: bool = False
+    """Whether its body ended before it was whole."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """The response of JSON-RPC that it was, of a tool; empty of a path."""
 
     @property
     def json(self) -> Any:
@@ -95,8 +99,9 @@ def _cut(text: str) -> str:
 class _Reader:
     """What the parser calls."""
 
-    def __init__(self, *, is_head: bool) -> None:
+    def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
         self.headers: dict[str, str] = {}
+        self.begun = begun
         self.body, self.is_complete, self.is_head = bytearray(), False, is_head
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -108,6 +113,8 @@ class _Reader:
 
     def on_body(self, body: bytes) -> None:
         self.body += body
+        if self.begun is not None:
+            self.begun.set()
 
     def on_message_complete(self) -> None:
         self.is_complete = True
@@ -120,10 +127,14 @@ async def send(
     headers: Sequence[tuple[str, str]] = (),
     body: bytes | None = None,
     patience_s: float = 15.0,
+    begun: asyncio.Event | None = None,
+    is_enough: Callable[[Mapping[str, str], bytes], bool] = lambda *_: False,
 ) -> Answer:
     """Send a request to 127.0.0.1, and return the answer; never raises for what comes back.
 
-    `target` is written as it is. A header named Host replaces ours.
+    `target` is written as it is. A header named Host replaces ours. `begun` is set when the first
+    piece of a body arrives. Whoever cancels this hangs up. Nothing more is read once headers and
+    body are `is_enough`.
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
@@ -133,7 +144,7 @@ async def send(
     lines = [(name, text) for name, text in own if name.lower() not in names]
     head = "".join(f"{name}: {text}\r\n" for name, text in (*lines, *headers))
     sent = f"{method} {target[:120]}"
-    reader = _Reader(is_head=method == "HEAD")
+    reader = _Reader(is_head=method == "HEAD", begun=begun)
     parser = httptools.HttpResponseParser(reader)
     failure = ""
     out: asyncio.StreamWriter | None = None
@@ -147,6 +158,8 @@ async def send(
                 if not piece:
                     break
                 parser.feed_data(piece)
+                if is_enough(reader.headers, bytes(reader.body)):
+                    reader.is_complete = True
     except TimeoutError:
         failure = f"none within {patience_s:g} s"
     except (OSError, httptools.HttpParserError) as error:
@@ -160,11 +173,14 @@ async def send(
     if not has_status:
         failure = failure or "the connection ended"
         return Answer(sent=sent, failure=failure, seconds=elapsed())
+    has_end = {"content-length", "transfer-encoding"} & reader.headers.keys()
+    is_cut = not reader.is_complete and (bool(failure) or bool(has_end))
     return Answer(
         sent=sent,
         status=parser.get_status_code(),
         headers=reader.headers,
         body=bytes(reader.body),
-        failure=failure,
+        failure=failure or ("cut off" if is_cut else ""),
         seconds=elapsed(),
+        is_cut=is_cut,
     )

@@ -91,6 +91,22 @@ class Command:
             yield running
 
 
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A command that is an MCP server by its standard input and output."""
+
+    words: tuple[str, ...]
+    shown: str = ""
+    most_at_once: int | None = None
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own; raises `NotReady`."""
+        environment, nowhere = given.environment(), "http://127.0.0.1:9"
+        async with command(self.words, environment, folder, nowhere, speaks=True) as running:
+            yield running
+
+
 Make = Callable[[Given], ASGIApp]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.suite.judging import PlayedJudging, in_rooms
@@ -28,17 +29,22 @@ from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
 from x402sim.suite.rooms import PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.server.case import Row
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.judge import QUICK_S, Judge
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import AtPort, Command, Server
+from x402sim.suite.server.start import AtPort, Command, Server, Spoken
+from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.text.counted import counted
 
+RESTART = "restart"
+"""The section of plays that kill it."""
+PLAY_S = 0.25
+"""How long a play takes on one core, with the good payment after it."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -46,9 +52,19 @@ SECTIONS = {
     "header": "Headers that are no payments",
     "binding": "What a payment buys",
     "many": "One payment many times, and at once",
+    "tool": "What is of tools of MCP only",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
+    "handler": "Handlers that fail, are slow, stream or redirect",
+    "gone": "Clients that hang up",
+    RESTART: "A server that is killed, and started again",
+    "replicas": "Two servers of one deployment",
+    "identifier": "Payments with an id, where the 402 offers it",
+    "sign-in": "Signing in instead of paying again, where the 402 offers it",
+    "discovery": "What the 402 and a catalogue say of what is sold",
 }
+HANDLERS = ("failing", "slow", "streaming", "redirecting")
+"""The options that name a request whose handler is not like others."""
 DOCUMENTS = tuple(dict.fromkeys(documents("server").values()))
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
@@ -72,10 +88,13 @@ def all_cases() -> tuple[RoomCase, ...]:
 def item_in(text: str) -> Item:
     """Read what is sold: a path or URL, with a method before it and a JSON body behind it.
 
-    Without a method it is GET, or POST with a body. Raises `ValueError`.
+    Without a method it is GET, or POST with a body. A tool is MCP, the path or URL of its server or
+    `stdio`, its name, and its arguments. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
+    if words[:1] == [TOOL]:
+        return _tool_in(words[1] if len(words) > 1 else "")
     if words and words[0].isalpha() and words[0].isupper():
         method, text = words[0], words[1] if len(words) > 1 else ""
     target, _, body = text.strip().partition(" ")
@@ -91,6 +110,32 @@ def item_in(text: str) -> Item:
         except ValueError as wrong:
             raise ValueError(f"{body!r} is no JSON: {wrong}") from None
     return Item(method or ("POST" if body else "GET"), target, body)
+
+
+def _yes(text: str) -> bool:
+    """Read yes or no; raises `ValueError`."""
+    if text.lower() not in ("yes", "no"):
+        raise ValueError(f"it is yes or no, not {text!r}")
+    return text.lower() == "yes"
+
+
+def _tool_in(text: str) -> Item:
+    target, name, arguments = [*text.split(maxsplit=2), "", "", ""][:3]
+    if target.startswith(("http://", "https://")):
+        target = urlsplit(target).path or "/"
+    if not name or (target != STDIO and not target.startswith("/")):
+        raise ValueError(f'MCP {text!r} is no tool: give MCP /mcp forecast {{"city": "Oslo"}}')
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError as wrong:
+        raise ValueError(f"{arguments!r} is no JSON: {wrong}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"{arguments!r}: the arguments of a tool are a JSON object")
+    return Item(TOOL, target, arguments, name)
+
+
+TOOL = "MCP"
+"""The word before a tool, where other items have a method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +167,22 @@ class ServerOptions:
         metavar="ITEM",
         read=item_in,
     )
+    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler takes seconds: what if the payment expires, or the client "
+        "leaves, meanwhile?",
+        metavar="ITEM",
+        read=item_in,
+    )
+    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request that is answered piece by piece for a second or longer.",
+        metavar="ITEM",
+        read=item_in,
+    )
+    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
+        "A paid request whose handler answers 3xx.",
+        metavar="ITEM",
+        read=item_in,
+    )
     facilitator: int | None = flag(
         "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
         "facilitator. The judge serves it there.",
@@ -133,12 +194,30 @@ class ServerOptions:
         metavar="VERSIONS",
         read=versions_in,
     )
+    restart: bool | None = flag(
+        "Kill it and start it again within payments: yes or no; by default yes, if a start takes "
+        f"less than {QUICK_S:g} s.",
+        metavar="YES|NO",
+        read=_yes,
+    )
+    shared_store: bool = flag(
+        "Two of it with one X402SIM_STATE_DIR share what they keep: judge them as one deployment.",
+        kind=bool,
+        unset=False,
+        default=False,
+    )
     network: str = network_flag("Network it is paid on.")
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
+
+    @property
+    def handlers(self) -> Mapping[str, Item]:
+        """The items whose handler is not like others, by the option that names them."""
+        found = {name: getattr(self, name) for name in HANDLERS}
+        return {name: item for name, item in found.items() if item is not None}
 
     @property
     def shown(self) -> str:
@@ -149,17 +228,26 @@ class ServerOptions:
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     """Return the options; `words` are what it sells. Raises `ValueError`."""
     chosen = read(ServerOptions, flags)
-    command = chosen.get("start")
+    command, wanted = chosen.get("start"), chosen.get("versions")
     if not words:
         raise ValueError(
             "give what it sells, a path or URL, as in `x402sim conformance server /weather "
             '--start "node shop.js"`'
         )
     item = item_in(" ".join(words))
+    is_tool = bool(item.tool)
+    if any(bool(each.tool) is not is_tool for each in chosen.get("also", ())):
+        raise ValueError("--also: give paths with a path, and tools with a tool")
+    if wanted and ((Dialect.MCP in wanted) is not is_tool or (is_tool and len(wanted) > 1)):
+        raise ValueError(f"--versions: a tool is judged in {Dialect.MCP}, and nothing else is")
     url = next((each for each in words if each.startswith(("http://", "https://"))), "")
     port = urlsplit(url).port if url else None
-    if command:
-        server: Server = Command(command, port, shown=flags["start"], look=item.path)
+    if item.target == STDIO:
+        if not command:
+            raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
+        server: Server = Spoken(command, shown=flags["start"])
+    elif command:
+        server = Command(command, port, shown=flags["start"], look=item.path)
         if chosen.get("facilitator"):
             raise ValueError(
                 "--facilitator is for one that runs already: one that the judge starts gets "
@@ -188,6 +276,11 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     )
 
 
+def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
+    """Return the dialects in which something may be sold."""
+    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2)
+
+
 @asynccontextmanager
 async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
@@ -196,10 +289,12 @@ async def begin(
     judge = Judge(
         subject=options.server,
         items=options.items,
-        failing=options.failing,
+        handlers=options.handlers,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
+        restart=options.restart,
+        shares=options.shared_store,
         port=options.facilitator or 0,
         jobs=options.jobs or 0,
     )
@@ -215,7 +310,7 @@ async def begin(
         judge,
         options,
         cases,
-        options.versions or tuple(Dialect),
+        options.versions or offered(options.items),
         control=lambda room, dialect: _control(judge, room, dialect),
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken),
@@ -254,9 +349,12 @@ def _why_not(answer: Answer) -> str:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
+    if answer.said and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
+        return "its result holds an offer, and isError is not true: clients do not see it"
     if answer.is_2xx and "kinds" in body:
         return f"it is a facilitator: {instead('facilitator')}"
-    return f"it asks for no payment, and is no paid path: {answer.how}"
+    what = "tool" if answer.said else "path"
+    return f"it asks for no payment, and is no paid {what}: {answer.how}"
 
 
 def _plan(
@@ -267,15 +365,24 @@ def _plan(
 ) -> Plan:
     mine = [case for case in cases if case.dialect in judge.dialects]
     plays = {case.played_as: case for case in mine}
-    waits = max((case.waits_s for case in mine), default=0)
-    seconds = max(0.3 * len(plays) / judge.jobs, 2 * waits)
+    is_alone = judge.subject.most_at_once is not None
+    beside = 1 if is_alone else judge.beside
+    restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
+    waits_s = sum(case.waits_s for case in plays.values()) / beside
+    longest_s = 2 * max((case.waits_s for case in plays.values()), default=0)
+    works_s = (PLAY_S * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
+    seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
-    at_once = f"{judge.jobs} at once" if judge.subject.most_at_once is None else "in turn"
+    at_once = "in turn" if is_alone else f"{judge.jobs} at once"
     lines = [
         f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
         f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
         f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
+    if restarts:
+        lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
+    elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
+        lines.append("It is not killed and started again: a start takes long, or --restart no")
     lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
@@ -283,7 +390,8 @@ def _plan(
 SERVER: Subject[ServerOptions] = Subject(
     name="server",
     words="ITEM",
-    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it.",
+    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it. A "
+    "tool is MCP, path or stdio, name, arguments.",
     help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?",
     options=ServerOptions,
     read=_read,

@@ -2,22 +2,30 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from x402sim.clock import stopwatch
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand
-from x402sim.suite.server.double import SETTLE, VERIFY, Twist
+from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
 from x402sim.suite.server.payment import Payment, reason_in, receipt_in
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.text.counted import counted
 
-BEGINS_S, LOOK_S = 1.5, 0.02
+BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often the same payment is sent again, and the pause before each."""
+REFUSED = {
+    "success": False,
+    "errorReason": "insufficient_funds",
+    "transaction": "",
+    "network": "eip155:84532",
+}
+"""How a facilitator refuses to settle."""
+HUNG_UP = Answer(sent="a payment", failure="the client hung up")
 UNKNOWN = (202, 409, 423, 425, 429)
 """Statuses that say that nothing is certain yet, beside every 5xx."""
 
@@ -57,30 +65,33 @@ async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
     with play.double.twisted(*twists):
         answers = [await play.pay(payment)]
         if answers[0].is_2xx:
-            await _settlement_begins(play, payment)
+            # some servers settle after they have answered
+            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, answers, again)
+
+
+async def sent_again(
+    play: Play,
+    payment: Payment,
+    answers: Sequence[Answer],
+    again: int = AGAIN,
+    item: Item | None = None,
+    **how: Any,
+) -> Trade:
+    """Send a payment again until it is served; `answers` are those that it has got already."""
+    got = list(answers)
     for _ in range(again):
-        if answers[-1].is_2xx:
+        if got[-1].is_2xx:
             break
         await play.wait(PAUSE_S)
-        answers.append(await play.pay(payment))
+        got.append(await play.pay(payment, item, **how))
     return Trade(
         payment=payment,
-        answers=answers,
-        moved=await play.moved(),
+        answers=got,
+        moved=await play.moved(payment),
         verified=play.double.count(VERIFY, payment.nonce),
         settled=play.double.count(SETTLE, payment.nonce),
     )
-
-
-async def _settlement_begins(play: Play, payment: Payment) -> None:
-    """Wait until a payment that was served is settled, too: some servers answer before."""
-    elapsed = stopwatch()
-    while elapsed() < BEGINS_S:
-        asked = [each for each in play.double.asked if each.path == SETTLE]
-        mine = [each for each in asked if each.nonce == payment.nonce.lower()]
-        if mine and all(each.reply is not None for each in mine):
-            return
-        await play.wait(LOOK_S)
 
 
 def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable[Trade]]:
@@ -127,6 +138,19 @@ def charged_only_if_served(play: Play, seen: Trade) -> Found:
             "charged and not served; the next payment is the second charge",
         ),
     )
+
+
+def never_says_failed(play: Play, seen: Trade) -> Found:
+    """Tell whether an answer's receipt says of a payment that moved that it has failed."""
+    for answer in seen.answers if seen.moved else ():
+        receipt = receipt_in(play.dialect, answer)
+        if receipt.get("success") is False and is_honest(play, answer) is False:
+            return Violation(
+                expected="no receipt that says failed of a payment that has settled",
+                actual=seen.told,
+                loss=play.tokens(seen.payment.auth.value, "charged, and told that it is not"),
+            )
+    return None
 
 
 def says_what_is_known(play: Play, seen: Trade) -> Found:
@@ -200,6 +224,27 @@ def of_a_lost_settlement(what: str) -> list[Demand]:
                 because="the payer has paid, and has nothing but this payment to show for it",
             ),
             test=gets_it_again,
+            suffix="again",
+        ),
+    ]
+
+
+def of_a_lost_answer(what: str) -> list[Demand]:
+    """Return what is demanded if a payer has lost the answer, and sends the payment again."""
+    return [
+        Demand(
+            title=f"{what}: no receipt says failed of a payment that has settled",
+            ground=texts.explicit(texts.WHETHER, texts.TRANSACTION),
+            test=never_says_failed,
+        ),
+        Demand(
+            title=f"{what}: charged, the same payment is served, or told what is known",
+            ground=texts.ours(
+                texts.RESEND,
+                because="the payer has paid and holds nothing but this payment; without the "
+                "extension no text says what it gets, and a refusal makes it pay twice",
+            ),
+            test=charged_only_if_served,
             suffix="again",
         ),
     ]

@@ -5,6 +5,7 @@ methods than GET are passed on; they neither store nor invalidate anything.
 """
 
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
@@ -42,8 +43,11 @@ def storable_s(cache: SharedCache, request: Headers, status: int, headers: Heade
         return cache.default_s if status == 200 else 0
     directive = directives(headers)
     is_public = not {"public", "s-maxage", "must-revalidate"}.isdisjoint(directive)
+    is_explicit = "expires" in headers or not {"public", "max-age", "s-maxage"}.isdisjoint(
+        directive
+    )
     is_forbidden = (
-        (status not in HEURISTIC and {"public", "max-age", "s-maxage"}.isdisjoint(directive))  # 3
+        (status not in HEURISTIC and not is_explicit)  # 3
         or not {"no-store", "no-cache", "private"}.isdisjoint(directive)  # 5.2.2
         or "no-store" in directives(request)  # 5.2.1
         or ("authorization" in request and not is_public)  # 3.5
@@ -53,8 +57,17 @@ def storable_s(cache: SharedCache, request: Headers, status: int, headers: Heade
         return 0
     lasts = directive.get("s-maxage", directive.get("max-age"))  # 4.2.1
     if lasts is None:
-        return cache.default_s
+        return _until_it_expires(headers) if "expires" in headers else cache.default_s
     return float(lasts) if lasts.isdecimal() else 0
+
+
+def _until_it_expires(headers: Headers) -> float:
+    """Return the seconds from Date to Expires; 0 if either is no date (RFC 9111, 5.3)."""
+    try:
+        dates = [parsedate_to_datetime(headers[name]) for name in ("date", "expires")]
+    except (KeyError, TypeError, ValueError):
+        return 0
+    return max(0, (dates[1] - dates[0]).total_seconds())
 
 
 def directives(headers: Headers) -> dict[str, str]:

@@ -1,0 +1,115 @@
+"""A shared cache before the server: nobody gets out of it what somebody else has paid for."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.cache import behind_cache
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.double import VERIFY
+from x402sim.suite.server.payment import Payment
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import NotApplicable
+from x402sim.world.transport.cache import SharedCache
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Requests through a cache: a payment, its answer, and what was got without one afterwards."""
+
+    payment: Payment
+    paid: Answer
+    unpaid: Answer
+    goods: Answer
+    has_reached: bool
+    """Whether the payment came to the server."""
+
+
+def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
+    """Return the play of a cache that keeps what says nothing so long: 0 is not at all."""
+
+    async def play(it: Play) -> Shared:
+        item = next((each for each in it.items if each.method == "GET"), None)
+        if item is None:
+            raise NotApplicable("it sells nothing by GET, and caches keep no other answers")
+        goods, cache = await it.goods(item), SharedCache(default_s=default_s)
+        async with behind_cache(cache, it.room.port, it.patience_s) as port:
+            payment = await it.draft(item, port=port)
+            paid = await it.pay(payment, item, port=port)
+            unpaid = await it.ask(item, port=port)
+        has_reached = bool(await it.moved(payment) or it.double.count(VERIFY, payment.nonce))
+        return Shared(payment, paid, unpaid, goods, has_reached)
+
+    return play
+
+
+def _is_not_given_away(play: Play, seen: Shared) -> Found:
+    if not play.is_goods(seen.unpaid, seen.goods):
+        return None
+    kept = seen.paid.headers.get("cache-control")
+    return Violation(
+        expected="nobody gets out of a shared cache what somebody else has paid for",
+        actual=f"without a payment: {seen.unpaid.how}; the paid answer had "
+        f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
+        f"{play.dialect.payment_header}",
+        loss=play.tokens(seen.payment.auth.value, "served out of the cache for nothing"),
+    )
+
+
+def _is_not_stale(play: Play, seen: Shared) -> Found:
+    if seen.has_reached or seen.paid.status != 402:
+        return None
+    return Violation(
+        expected="no 402 out of a shared cache for a request that pays",
+        actual=f"with a payment: {seen.paid.how}; the server has not seen it",
+        why="nobody can buy until the cache forgets it, and then at an old price",
+    )
+
+
+ROWS = [
+    Row(
+        section="offer",
+        slug="cache",
+        play=_through(0),
+        demands=[
+            Demand(
+                title="A shared cache gives nobody what somebody else has paid for",
+                ground=texts.derived(
+                    texts.NO_VALID_PAYMENT,
+                    texts.NOMINATED,
+                    so="who gets a paid answer out of a cache has attached no payment; a cache "
+                    "tells them apart only by a header that Vary names, or is not to keep it",
+                ),
+                test=_is_not_given_away,
+            ),
+            Demand(
+                title="A shared cache answers no payment with a 402 that it has kept",
+                ground=texts.derived(
+                    texts.SIGNAL,
+                    texts.NOMINATED,
+                    so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
+                ),
+                test=_is_not_stale,
+                suffix="offer",
+            ),
+        ],
+    ),
+    Row(
+        section="offer",
+        slug="cache-forbidden",
+        play=_through(60),
+        demands=[
+            Demand(
+                title="The paid answer forbids caches to keep it, or its Vary names the payment",
+                ground=texts.ours(
+                    texts.HEURISTIC,
+                    because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
+                    "that said nothing",
+                ),
+                test=_is_not_given_away,
+            )
+        ],
+    ),
+]

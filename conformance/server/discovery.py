@@ -1,0 +1,273 @@
+"""What the 402 (extension `bazaar`) and a catalogue say of what is sold is what is sold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from x402sim.protocol.messages import encode
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.payment import Dialect, offers_in, required_in
+from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import NotApplicable
+
+V2_ONLY = {Dialect.V1: "extensions are of version 2"}
+CATALOGUE = "/discovery/resources"
+_TERMS = ("scheme", "network", "amount", "asset", "payTo")
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+}
+
+
+def unlike(schema: Any, value: Any, where: str = "info") -> str:
+    """Return what in a value is against a JSON Schema, "" if nothing.
+
+    It reads type, const, enum, required, properties and additionalProperties; others are ignored.
+    """
+    if not isinstance(schema, dict):
+        return ""
+    wanted = _TYPES.get(str(schema.get("type")))
+    if wanted and (not isinstance(value, wanted) or (wanted is not bool and value is True)):
+        return f"{where} is no {schema['type']}"
+    if "const" in schema and value != schema["const"]:
+        return f"{where} is {value!r}, not {schema['const']!r}"
+    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+        return f"{where} is {value!r}, none of {schema['enum']!r}"
+    if not isinstance(value, dict):
+        return ""
+    known = schema.get("properties")
+    known = known if isinstance(known, dict) else {}
+    missing = [each for each in schema.get("required", []) if each not in value]
+    extra = [each for each in value if each not in known]
+    if missing:
+        return f"{where} has no {missing[0]}"
+    if schema.get("additionalProperties") is False and extra:
+        return f"{where} has {extra[0]}, which its schema does not know"
+    wrong = (unlike(known[each], value[each], f"{where}.{each}") for each in value if each in known)
+    return next(filter(None, wrong), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An item, its 402 and what that says of it, the goods, and the 402 of what is described."""
+
+    item: Item
+    answer: Answer
+    said: Mapping[str, Any]
+    goods: Answer
+    described: Answer | None
+
+    @property
+    def input(self) -> Mapping[str, Any]:
+        """How the item is asked for, as it says."""
+        return _object(_object(self.said.get("info")).get("input"))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+async def _described(play: Play) -> list[Described]:
+    """Ask for each item, and for what its 402 describes."""
+    found = []
+    for item in play.items:
+        answer = await play.ask(item)
+        extensions = _object((required_in(play.dialect, answer) or {}).get("extensions"))
+        said = _object(extensions.get("bazaar"))
+        given = _object(_object(said.get("info")).get("input"))
+        if not said or given.get("type") == "mcp":
+            continue
+        like = _request(item, given)
+        found.append(
+            Described(
+                item=item,
+                answer=answer,
+                said=said,
+                goods=await play.goods(item),
+                described=await play.ask(like) if like else None,
+            )
+        )
+    if not found:
+        raise NotApplicable("its 402 does not describe itself (extensions.bazaar)")
+    return found
+
+
+def _request(item: Item, given: Mapping[str, Any]) -> Item | None:
+    """Return the request that a 402 describes; None if it cannot be sent."""
+    method, query = given.get("method"), given.get("queryParams")
+    if not isinstance(method, str) or given.get("bodyType", "json") != "json":
+        return None
+    target = item.path + (f"?{urlencode(query)}" if isinstance(query, dict) and query else "")
+    body = encode(given["body"]).decode() if isinstance(given.get("body"), dict) else ""
+    return Item(method, target, body)
+
+
+def _is_as_its_schema(_: Play, seen: Sequence[Described]) -> Found:
+    for each in seen:
+        wrong = unlike(each.said.get("schema"), each.said.get("info"))
+        if not wrong and each.input.get("type") != "http":
+            wrong = f"info.input.type is {each.input.get('type')!r}"
+        if wrong:
+            return Violation(
+                expected="extensions.bazaar.info is as its schema says, for HTTP",
+                actual=f"{each.item.shown}: {wrong}",
+                why="facilitators must not list it",
+            )
+    return None
+
+
+def _is_that_method(_: Play, seen: Sequence[Described]) -> Found:
+    for each in seen:
+        if each.input.get("method") != each.item.method:
+            return Violation(
+                expected="extensions.bazaar names the method by which it is sold",
+                actual=f"{each.item.shown}: {each.input.get('method')!r}",
+                why="who reads it in a catalogue asks for something else",
+            )
+    return None
+
+
+def _terms(offers: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return sorted(tuple(str(each.get(name)).lower() for name in _TERMS) for each in offers)
+
+
+def _is_sold_so(play: Play, seen: Sequence[Described]) -> Found:
+    for each in seen:
+        if each.described is None:
+            continue
+        offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
+        if each.described.status != 402 or offered[0] != offered[1]:
+            return Violation(
+                expected="what extensions.bazaar describes is sold, at the price of the 402",
+                actual=f"{each.item.shown}: {each.described.told}",
+                why="who reads it in a catalogue cannot buy it, or pays another price",
+            )
+    return None
+
+
+def _is_like_its_example(_: Play, seen: Sequence[Described]) -> Found:
+    for each in seen:
+        example = _object(_object(each.said.get("info")).get("output")).get("example")
+        got = each.goods.json
+        if not isinstance(example, dict) or not isinstance(got, dict):
+            continue
+        if missing := sorted(example.keys() - got.keys()):
+            return Violation(
+                expected="the goods have the fields of extensions.bazaar's example",
+                actual=f"{each.item.shown}: they have no {', '.join(missing)}",
+                why="what was looked at in a catalogue is not what is delivered",
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """An entry of a catalogue that names a path of the server, and the 402 of that path."""
+
+    resource: str
+    offers: Sequence[Mapping[str, Any]]
+    answer: Answer
+    dialect: Dialect
+
+
+async def _catalogue(play: Play) -> list[Listed]:
+    """Ask for the catalogue that the server has itself, and for each thing in it."""
+    answer = await play.ask(Item("GET", CATALOGUE))
+    items = answer.json.get("items") if isinstance(answer.json, dict) else None
+    if not answer.is_2xx or not isinstance(items, list):
+        raise NotApplicable(f"it has no catalogue at {CATALOGUE}")
+    found = []
+    for each in map(_object, items):
+        parts = urlsplit(str(each.get("resource")))
+        accepts = [offer for offer in each.get("accepts") or [] if isinstance(offer, dict)]
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        sold = next((it for it in play.items if it.path == parts.path), Item("GET", target))
+        dialect = Dialect.V1 if accepts and "maxAmountRequired" in accepts[0] else Dialect.V2
+        if each.get("type") != "mcp":
+            found.append(
+                Listed(
+                    resource=str(each.get("resource")),
+                    offers=accepts,
+                    answer=await play.ask(sold),
+                    dialect=dialect,
+                )
+            )
+    return found
+
+
+def _is_as_listed(_: Play, seen: Sequence[Listed]) -> Found:
+    for each in seen:
+        names = [each.dialect.amount if name == "amount" else name for name in _TERMS]
+        listed, offered = (
+            sorted(tuple(str(offer.get(name)).lower() for name in names) for offer in offers)
+            for offers in (each.offers, offers_in(each.dialect, each.answer))
+        )
+        if each.answer.status != 402 or listed != offered:
+            return Violation(
+                expected="what a catalogue lists is sold, at the listed price",
+                actual=f"{each.resource}: listed {listed}; {each.answer.how}",
+                why="a payer that has chosen by the list pays something else, or cannot pay",
+            )
+    return None
+
+
+ROWS = [
+    Row(
+        section="discovery",
+        slug="described",
+        play=_described,
+        absent=V2_ONLY,
+        demands=[
+            Demand(
+                title="What the 402 says of itself is as its own schema says",
+                ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
+                test=_is_as_its_schema,
+            ),
+            Demand(
+                title="The 402 names the method by which it is sold",
+                ground=texts.derived(
+                    texts.DECLARES, so="a method by which it is not sold is no specification of it"
+                ),
+                test=_is_that_method,
+                suffix="method",
+            ),
+            Demand(
+                title="What the 402 describes is sold, at its price",
+                ground=texts.ours(
+                    texts.DECLARES, because="who reads it in a catalogue cannot buy it"
+                ),
+                test=_is_sold_so,
+                suffix="sold",
+            ),
+            Demand(
+                title="The goods are like the example",
+                ground=texts.ours(texts.DECLARES, because="a payer has chosen by the example"),
+                test=_is_like_its_example,
+                suffix="example",
+            ),
+        ],
+    ),
+    Row(
+        section="discovery",
+        slug="listed",
+        play=_catalogue,
+        absent={Dialect.V1: "a catalogue is one: it is judged with version 2"},
+        demands=[
+            Demand(
+                title="What its own catalogue lists is sold, at the listed price",
+                ground=texts.ours(
+                    texts.LISTED, because="a payer has chosen by the price that is listed"
+                ),
+                test=_is_as_listed,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,53 @@
+"""Clients that hang up while they pay: charged, the same payment gets what it has paid for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from x402sim.suite.server.case import Row
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.trade import (
+    BEGINS_S,
+    HUNG_UP,
+    PAUSE_S,
+    Trade,
+    of_a_lost_answer,
+    sent_again,
+)
+from x402sim.suite.verdict import NotApplicable
+
+
+def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
+    """Return the play of a client that leaves while the facilitator holds a path, or its answer."""
+
+    async def play(it: Play) -> Trade:
+        payment, gate = await it.draft(), asyncio.Event()
+        with it.double.twisted(on(path, waits(gate, after=after))):
+            async with it.leaving(payment):
+                is_there = is_worked_on if after else bool
+                if not await it.double.until(path, payment.nonce, it.patience_s, is_there):
+                    raise NotApplicable(f"it does not ask {path}")
+            await it.wait(PAUSE_S)  # a server that looks for it sees that nobody is there
+            gate.set()
+            await it.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+        return await sent_again(it, payment, [HUNG_UP])
+
+    return play
+
+
+_POINTS = {
+    "verifying": ("The client leaves while verify is under way", VERIFY, False),
+    "settling": ("The client leaves while settle is under way", SETTLE, False),
+    "settled": ("The client leaves when it is settled, before the answer", SETTLE, True),
+}
+
+ROWS = [
+    Row(
+        section="gone",
+        slug=slug,
+        play=_while_held(path, after=after),
+        demands=of_a_lost_answer(what),
+        waits_s=BEGINS_S,
+    )
+    for slug, (what, path, after) in _POINTS.items()
+]

@@ -1,0 +1,287 @@
+"""Handlers that are slow, stream or redirect: what is served of them, and what is charged."""
+
+import asyncio
+from dataclasses import dataclass
+
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, says
+from x402sim.suite.server.payment import BEFORE_S, receipt_in
+from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.trade import (
+    BEGINS_S,
+    HUNG_UP,
+    REFUSED,
+    SERVED_ONLY_IF_SETTLED,
+    Trade,
+    charged_only_if_served,
+    of_a_lost_answer,
+    sent_again,
+    served_only_if_settled,
+)
+from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.wire import as_json
+
+LEAST_S = 1.0
+"""A handler that takes less is not slow."""
+
+
+async def _slow(play: Play) -> tuple[Item, float]:
+    """Return a request whose handler is slow, and how many seconds it takes."""
+    item = play.handled("slow")
+    took_s = (await play.goods(item)).seconds
+    if took_s < LEAST_S:
+        raise NotApplicable(f"what --slow names is answered within {LEAST_S:g} s")
+    return item, took_s
+
+
+async def _expires(play: Play) -> Trade:
+    """Pay with an authorization that expires while the handler works; verify has said yes."""
+    item, took_s = await _slow(play)
+    payment = await play.draft(item)
+    payment = payment.signed(
+        valid_before=payment.auth.valid_after + BEFORE_S + max(1, int(took_s / 2))
+    )
+    yes = says(as_json({"isValid": True, "payer": payment.wallet.address}))
+    with play.double.twisted(on(VERIFY, yes)):
+        answer = await play.pay(payment, item)
+        if answer.is_2xx:
+            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, [answer], again=0)
+
+
+async def _impatient(play: Play) -> Trade:
+    """Hang up while the handler works."""
+    item, took_s = await _slow(play)
+    payment = await play.draft(item)
+    async with play.leaving(payment, item):
+        await play.wait(took_s / 2)
+    await play.double.until(SETTLE, payment.nonce, took_s + BEGINS_S, is_answered)
+    return await sent_again(play, payment, [HUNG_UP], item=item)
+
+
+async def _redirects(play: Play) -> Trade:
+    item = play.handled("redirecting")
+    payment = await play.draft(item)
+    answer = await play.pay(payment, item)
+    if answer.status // 100 != 3:
+        raise NotApplicable(f"what --redirecting names does not redirect: {answer.how}")
+    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, [answer], again=0)
+
+
+def _is_named(play: Play, seen: Trade) -> Found:
+    if not seen.moved or receipt_in(play.dialect, seen.answers[0]).get("transaction"):
+        return None
+    return Violation(
+        expected="a redirect that is charged names its transaction",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "charged, and not told"),
+    )
+
+
+def _is_charged(play: Play, seen: Trade) -> Found:
+    if seen.moved:
+        return None
+    return Violation(
+        expected="a redirect to what was paid for is settled",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "what it redirects to was had for nothing"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A purchase of a stream; whether it was settled when the first piece came, and at its end."""
+
+    trade: Trade
+    is_settled_first: bool
+    is_settled: bool
+
+
+async def _streams(play: Play) -> Streamed:
+    item = play.handled("streaming")
+    payment, begun = await play.draft(item), asyncio.Event()
+    asked = asyncio.create_task(play.pay(payment, item, begun=begun))
+    await asyncio.wait(
+        [asked, waits := asyncio.create_task(begun.wait())], return_when=asyncio.FIRST_COMPLETED
+    )
+    waits.cancel()
+    is_first = play.double.is_settled(payment.nonce)
+    answer = await asked
+    await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    bought = await sent_again(play, payment, [answer], again=0)
+    return Streamed(bought, is_first, bool(bought.moved))
+
+
+def _is_whole(_: Play, seen: Streamed) -> Found:
+    answer = seen.trade.answers[0]
+    if answer.is_2xx and not answer.is_cut and len(seen.trade.moved) == 1:
+        return None
+    return Violation(expected="the whole stream, and one transfer", actual=seen.trade.told)
+
+
+def _is_proven(play: Play, seen: Streamed) -> Found:
+    if not seen.is_settled or receipt_in(play.dialect, seen.trade.answers[0]).get("transaction"):
+        return None
+    return Violation(
+        expected=f"{play.dialect.response_header} before the stream, with the transaction",
+        actual=seen.trade.told,
+        why="the payer has no proof that it has paid",
+    )
+
+
+def _when(_: Play, seen: Streamed) -> Found:
+    return f"it is settled {'before' if seen.is_settled_first else 'after'} the first piece"
+
+
+async def _stream_refused(play: Play) -> Trade:
+    item = play.handled("streaming")
+    payment = await play.draft(item)
+    with play.double.twisted(on(SETTLE, says(as_json(REFUSED)))):
+        answer = await play.pay(payment, item)
+        await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+    return await sent_again(play, payment, [answer], again=0)
+
+
+async def _stream_left(play: Play) -> Streamed:
+    """Hang up when the first piece of a stream has come."""
+    item = play.handled("streaming")
+    goods = await play.goods(item)
+    payment, begun = await play.draft(item), asyncio.Event()
+    async with play.leaving(payment, item, begun=begun) as asked:
+        waiting = asyncio.create_task(begun.wait())
+        await asyncio.wait([asked, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if asked.done():
+            raise NotApplicable("what --streaming names is answered in one piece")
+        is_first = play.double.is_settled(payment.nonce)
+    await play.double.until(SETTLE, payment.nonce, goods.seconds + BEGINS_S, is_answered)
+    is_settled = bool(await play.moved(payment))
+    return Streamed(await sent_again(play, payment, [HUNG_UP], item=item), is_first, is_settled)
+
+
+def _left_is_paid(play: Play, seen: Streamed) -> Found:
+    if seen.is_settled:
+        return None
+    return Violation(
+        expected="a stream that has begun is paid for, though the client leaves",
+        actual=f"the first piece had come, and nothing was settled; {seen.trade.told}",
+        loss=play.tokens(seen.trade.payment.auth.value, "begun, and had for nothing"),
+    )
+
+
+ROWS = [
+    Row(
+        section="handler",
+        slug="expired",
+        play=_expires,
+        demands=[
+            Demand(
+                title="The payment expires while the handler works: nothing is served",
+                ground=SERVED_ONLY_IF_SETTLED,
+                test=served_only_if_settled,
+            )
+        ],
+        waits_s=LEAST_S,
+    ),
+    Row(
+        section="handler",
+        slug="left",
+        play=_impatient,
+        demands=of_a_lost_answer("The client leaves while the handler works"),
+        waits_s=LEAST_S,
+    ),
+    Row(
+        section="handler",
+        slug="redirects",
+        play=_redirects,
+        demands=[
+            Demand(
+                title="A redirect that is charged names its transaction",
+                ground=texts.derived(
+                    texts.RESPONSE,
+                    texts.TRANSACTION,
+                    so="a settlement is told with the answer that it belongs to",
+                ),
+                test=_is_named,
+            ),
+            Demand(
+                title="A redirect to what was paid for is settled",
+                ground=texts.ours(
+                    texts.SUCCESS,
+                    because="where a redirect delivers to a store of files, it was had for "
+                    "nothing (x402-foundation/x402 issue 3465)",
+                ),
+                test=_is_charged,
+                suffix="settled",
+            ),
+        ],
+        waits_s=BEGINS_S,
+    ),
+    Row(
+        section="handler",
+        slug="stream",
+        play=_streams,
+        demands=[
+            Demand(
+                title="A stream that is paid for comes as a whole, and is one transfer",
+                ground=texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
+                test=_is_whole,
+            ),
+            Demand(
+                title="A stream begins with its receipt",
+                ground=texts.ours(
+                    texts.RESPONSE, because="a header cannot follow the body that it belongs to"
+                ),
+                test=_is_proven,
+                suffix="receipt",
+            ),
+            Demand(
+                title="When a stream is settled",
+                ground=texts.silent(
+                    texts.FAILED_HANDLER, why="both flows are there; one answer is no rule for it"
+                ),
+                test=_when,
+                suffix="when",
+            ),
+        ],
+        waits_s=LEAST_S,
+    ),
+    Row(
+        section="handler",
+        slug="stream-refused",
+        play=_stream_refused,
+        demands=[
+            Demand(
+                title="Settle refuses: no piece of a stream is served",
+                ground=SERVED_ONLY_IF_SETTLED,
+                test=served_only_if_settled,
+            )
+        ],
+        waits_s=LEAST_S,
+    ),
+    Row(
+        section="handler",
+        slug="stream-left",
+        play=_stream_left,
+        demands=[
+            Demand(
+                title="The client leaves within a stream: what has begun is paid for",
+                ground=SERVED_ONLY_IF_SETTLED,
+                test=_left_is_paid,
+            ),
+            Demand(
+                title="A stream is lost: the same payment is served, or told what is known",
+                ground=texts.ours(
+                    texts.RESEND,
+                    because="the payer has paid, and holds nothing but this payment",
+                ),
+                test=lambda play, seen: charged_only_if_served(play, seen.trade),
+                suffix="again",
+            ),
+        ],
+        waits_s=LEAST_S,
+    ),
+]

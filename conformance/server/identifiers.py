@@ -1,0 +1,295 @@
+"""Where the 402 offers `payment-identifier`: a lost answer is got again, and by nobody else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.double import SETTLE, VERIFY, on, says, waits
+from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import Moved
+from x402sim.suite.server.trade import PAUSE_S, REFUSED
+from x402sim.suite.verdict import NotApplicable
+from x402sim.suite.wire import as_json
+
+ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
+V2_ONLY = {Dialect.V1: "extensions are of version 2"}
+RETRYABLE = (202, 409, 423, 425, 429)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A payment with an id, another with the same, what was answered, and what moved by each.
+
+    What moved by both, as they have one nonce, counts for the first.
+    """
+
+    payments: tuple[Payment, Payment]
+    first: Answer
+    second: Answer
+    moved: tuple[list[Moved], list[Moved]]
+    settled: int = 0
+    """How often settle was asked about the first payment."""
+
+    @property
+    def told(self) -> str:
+        """What was answered."""
+        return f"first {self.first.how}; then {self.second.how}"
+
+
+async def _draft(play: Play, named: str = "") -> Payment:
+    """Return a payment with an id, a new one by default."""
+    payment = await play.draft()
+    required = required_in(play.dialect, play.answers[-1]) or {}
+    offered = required.get("extensions")
+    if not isinstance(offered, dict) or PAYMENT_IDENTIFIER not in offered:
+        raise NotApplicable(f"its 402 does not offer {PAYMENT_IDENTIFIER}")
+    return payment.said(ID, named or f"pay_{play.draw().hex()}")
+
+
+def _id(payment: Payment) -> str:
+    return str(payment.body["extensions"][PAYMENT_IDENTIFIER]["info"]["id"])
+
+
+async def _named(
+    play: Play, first: Payment, answer: Answer, second: Payment, again: Answer
+) -> Named:
+    moved = await play.moved(first)
+    return Named(
+        payments=(first, second),
+        first=answer,
+        second=again,
+        moved=(moved, [each for each in await play.moved(second) if each not in moved]),
+        settled=play.double.count(SETTLE, first.nonce),
+    )
+
+
+async def _again(play: Play) -> Named:
+    """Buy, and send the same again when it can be verified and settled no more."""
+    payment = await _draft(play)
+    first = await play.pay(payment)
+    no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
+    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(REFUSED)))):
+        second = await play.pay(payment)
+    return await _named(play, payment, first, payment, second)
+
+
+Change = Callable[[Play, Payment, Payment], Payment]
+
+
+def _another(change: Change) -> Callable[[Play], Awaitable[Named]]:
+    """Return the play of a purchase, and of another payload with its id."""
+
+    async def play(it: Play) -> Named:
+        payment = await _draft(it)
+        first = await it.pay(payment)
+        other = change(it, payment, await _draft(it, _id(payment)))
+        return await _named(it, payment, first, other, await it.pay(other))
+
+    return play
+
+
+def _of_another_payer(play: Play, _: Payment, new: Payment) -> Payment:
+    other: Wallet = play.room.world.wallets[1]
+    return replace(new, wallet=other).signed(from_=other.address_bytes).said(ID, _id(new))
+
+
+def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
+    """Return the payment that has bought, by whoever has read it but for its signature."""
+    return bought.said("payload.signature", "0x" + "00" * 65)
+
+
+async def _busy(play: Play) -> Named:
+    """Send a payment again while it is settled."""
+    payment, gate = await _draft(play), asyncio.Event()
+    with play.double.twisted(on(SETTLE, waits(gate))):
+        asked = asyncio.create_task(play.pay(payment))
+        if not await play.double.until(SETTLE, payment.nonce, play.patience_s):
+            raise NotApplicable("it does not ask settle")
+        again = asyncio.create_task(play.pay(payment))
+        await asyncio.wait([again], timeout=2 * PAUSE_S)
+        gate.set()
+        first, second = await asked, await again
+    return await _named(play, payment, first, payment, second)
+
+
+async def _unnamed(play: Play) -> Named:
+    payment = await _draft(play)
+    required = required_in(play.dialect, play.answers[-1]) or {}
+    if required["extensions"][PAYMENT_IDENTIFIER].get("info", {}).get("required") is not True:
+        raise NotApplicable("it does not require an id")
+    payment = payment.said(ID, None)
+    answer = await play.pay(payment)
+    return await _named(play, payment, answer, payment, answer)
+
+
+def _is_kept(play: Play, seen: Named) -> Found:
+    first, second = seen.first, seen.second
+    if (first.status, first.body) == (second.status, second.body) and len(seen.moved[0]) == 1:
+        return None
+    return Violation(
+        expected="the same payment with the same id gets the stored answer",
+        actual=seen.told,
+        loss=play.tokens(seen.payments[0].auth.value, "charged, and the answer is lost"),
+    )
+
+
+def _receipt_is_kept(play: Play, seen: Named) -> Found:
+    if not seen.second.is_2xx or receipt_in(play.dialect, seen.first) == receipt_in(
+        play.dialect, seen.second
+    ):
+        return None
+    return Violation(
+        expected="the stored answer has its PAYMENT-RESPONSE",
+        actual=seen.told,
+        why="the payer reads there whether it has paid",
+    )
+
+
+def _is_409(_: Play, seen: Named) -> Found:
+    if seen.second.status == 409:
+        return None
+    return Violation(
+        expected="409 for another payload with the same id",
+        actual=seen.told,
+        why="one of two payments looks like the other",
+    )
+
+
+def _buys_nothing(play: Play, seen: Named) -> Found:
+    if not seen.second.is_2xx or seen.moved[1]:
+        return None
+    return Violation(
+        expected="an id alone gets nobody what another has paid for",
+        actual=seen.told,
+        loss=play.tokens(seen.payments[0].auth.value, "served for nothing"),
+    )
+
+
+def _is_not_charged(play: Play, seen: Named) -> Found:
+    if seen.second.is_2xx or not seen.moved[1]:
+        return None
+    return Violation(
+        expected="no transfer for another payload with the same id that is refused",
+        actual=seen.told,
+        loss=play.tokens(seen.payments[1].auth.value, "charged and not served"),
+    )
+
+
+def _is_processed_once(play: Play, seen: Named) -> Found:
+    answer = seen.second
+    is_right = answer.is_server_error or answer.status in RETRYABLE
+    is_right = is_right or (answer.is_2xx and answer.body == seen.first.body)
+    if is_right and seen.settled == 1:
+        return None
+    return Violation(
+        expected="while it is in progress, the same payment waits, or gets an error to try again",
+        actual=f"{seen.told}; settle was asked {seen.settled} times",
+        why="it is worked on twice, or the payer takes it for a refusal",
+    )
+
+
+def _is_400(_: Play, seen: Named) -> Found:
+    if seen.first.status == 400 and not seen.moved[0]:
+        return None
+    return Violation(
+        expected="400 for a payment without the id that is required",
+        actual=f"{seen.first.how}; {len(seen.moved[0])} transfers",
+    )
+
+
+_NOTHING = Demand(
+    title="Another payload with a known id is not served what it has not paid for",
+    ground=texts.derived(
+        texts.SAME_ID_OTHER,
+        texts.LOOKUP,
+        so="a lookup by the id alone is given to whoever has read the id",
+    ),
+    test=_buys_nothing,
+)
+_OTHER = [
+    _NOTHING,
+    Demand(
+        title="Another payload with a known id is answered 409",
+        ground=texts.explicit(texts.SAME_ID_OTHER),
+        test=_is_409,
+        suffix="409",
+    ),
+    Demand(
+        title="Another payload with a known id, refused, is not charged",
+        ground=texts.derived(
+            texts.SAME_ID_OTHER, texts.INTENT, so="a payment that is refused does not move"
+        ),
+        test=_is_not_charged,
+        suffix="charged",
+    ),
+]
+
+ROWS = [
+    Row(
+        section="identifier",
+        slug="again",
+        play=_again,
+        absent=V2_ONLY,
+        demands=[
+            Demand(
+                title="The same payment with the same id gets the stored answer, though it can be "
+                "verified no more",
+                ground=texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
+                test=_is_kept,
+            ),
+            Demand(
+                title="The stored answer has its PAYMENT-RESPONSE",
+                ground=texts.explicit(texts.STORED),
+                test=_receipt_is_kept,
+                suffix="receipt",
+            ),
+        ],
+    ),
+    *(
+        Row(
+            section="identifier",
+            slug=slug,
+            play=_another(change),
+            absent=V2_ONLY,
+            demands=_OTHER,
+        )
+        for slug, change in {
+            "other": lambda _, __, new: new,
+            "payer": _of_another_payer,
+            "unsigned": _unsigned,
+        }.items()
+    ),
+    Row(
+        section="identifier",
+        slug="busy",
+        play=_busy,
+        absent=V2_ONLY,
+        demands=[
+            Demand(
+                title="A payment in progress, sent again, waits, or gets an error to try again",
+                ground=texts.explicit(texts.IN_PROGRESS),
+                test=_is_processed_once,
+            )
+        ],
+    ),
+    Row(
+        section="identifier",
+        slug="required",
+        play=_unnamed,
+        absent=V2_ONLY,
+        demands=[
+            Demand(
+                title="Where an id is required, a payment without one is answered 400",
+                ground=texts.explicit(texts.ID_REQUIRED),
+                test=_is_400,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,204 @@
+"""Where the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and nobody else."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.payment import Dialect, required_in
+from x402sim.suite.server.play import Headers, Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.sign_in import SIGN_IN, proof
+from x402sim.suite.started import CLOCK
+from x402sim.suite.verdict import NotApplicable
+
+V2_ONLY = {Dialect.V1: "extensions are of version 2"}
+PHISHER = "bank.example"
+STRANGER = 2
+"""The account of the room that buys nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A sign-in, and what was answered."""
+
+    about: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """Sign-ins that are wrong, what a payment got, and its price."""
+
+    entries: Sequence[Entry]
+    goods: Answer
+    price: int
+
+
+async def _challenge(play: Play) -> dict[str, Any]:
+    """Return the fields of a new challenge."""
+    required = required_in(play.dialect, await play.ask()) or {}
+    offered = required.get("extensions")
+    found = offered.get(SIGN_IN) if isinstance(offered, dict) else None
+    if not isinstance(found, dict) or not isinstance(found.get("info"), dict):
+        raise NotApplicable(f"its 402 does not offer {SIGN_IN}")
+    chains = [each for each in found.get("supportedChains", []) if isinstance(each, dict)]
+    ours = [each for each in chains if str(each.get("chainId", "")).startswith("eip155:")]
+    if not ours:
+        raise NotApplicable("no wallet of an EVM chain can sign in")
+    return {**found["info"], "chainId": ours[0]["chainId"], "type": ours[0].get("type", "eip191")}
+
+
+async def _member(play: Play) -> tuple[Answer, int]:
+    """Buy, and sign in; return what it got, and its price. Who is not let in is not judged."""
+    goods = await play.pay(payment := await play.draft())
+    got = await play.ask(headers=[proof(await _challenge(play), play.room.payer)])
+    if not play.is_goods(got, goods):
+        raise NotApplicable(f"a wallet that has just paid is not let in: {got.how}")
+    return goods, payment.auth.value
+
+
+async def _signs_in(play: Play) -> str:
+    try:
+        await _member(play)
+    except NotApplicable as why:
+        if "not let in" not in str(why):
+            raise
+        return str(why)
+    return "a wallet that has paid is let in"
+
+
+Wrong = Callable[[Play, Mapping[str, Any]], Mapping[str, Headers]]
+
+
+def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Entries]]:
+    """Return the play of sign-ins that are wrong, each by a challenge of its own."""
+
+    async def play(it: Play) -> Entries:
+        goods, price = await _member(it)
+        found = []
+        for about in wrong(it, await _challenge(it)):
+            headers = wrong(it, await _challenge(it))[about]
+            it.say(f"{about}:")
+            found.append(Entry(about, await it.ask(headers=headers)))
+        return Entries(entries=found, goods=goods, price=price)
+
+    return play
+
+
+def _stranger(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
+    payer, other = play.room.payer, play.room.world.wallets[STRANGER]
+    return {
+        "a wallet that has bought nothing": [proof(fields, other)],
+        "the address of one that has, signed by another": [proof(fields, other, payer.address)],
+    }
+
+
+def _elsewhere(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
+    there = {**fields, "domain": PHISHER, "uri": f"https://{PHISHER}/login"}
+    payer = play.room.payer
+    return {
+        "signed for another site": [proof(there, payer)],
+        "signed for another site, which Host names": [proof(there, payer), ("Host", PHISHER)],
+        "signed for a URI of another site": [proof({**fields, "uri": there["uri"]}, payer)],
+    }
+
+
+def _when(ago_s: float) -> str:
+    at = datetime.fromtimestamp(CLOCK.now_s(), UTC) - timedelta(seconds=ago_s)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def _times(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
+    payer = play.room.payer
+    old = {**fields, "issuedAt": _when(3600)}
+    old.pop("expirationTime", None)
+    return {
+        "expired": [proof({**fields, "expirationTime": _when(60)}, payer)],
+        "issued an hour ago": [proof(old, payer)],
+        "issued in an hour": [
+            proof({**fields, "issuedAt": _when(-3600), "expirationTime": _when(-7200)}, payer)
+        ],
+        "not valid before an hour has gone": [proof({**fields, "notBefore": _when(-3600)}, payer)],
+    }
+
+
+async def _replayed(play: Play) -> Entries:
+    goods, price = await _member(play)
+    header = proof(await _challenge(play), play.room.payer)
+    if not play.is_goods(await play.ask(headers=[header]), goods):
+        raise NotApplicable("a wallet that has paid is let in once")
+    again = Entry("the same proof twice", await play.ask(headers=[header]))
+    return Entries(entries=[again], goods=goods, price=price)
+
+
+def _is_not_let_in(play: Play, seen: Entries) -> Found:
+    for each in seen.entries:
+        if play.is_goods(each.answer, seen.goods):
+            return Violation(
+                expected="only a wallet that has paid, and signs here and now, is let in",
+                actual=f"{each.about}: {each.answer.how}",
+                loss=play.tokens(seen.price, "served for nothing"),
+            )
+    return None
+
+
+def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> Row:
+    return Row(section="sign-in", slug=slug, play=play, absent=V2_ONLY, demands=[demand])
+
+
+ROWS = [
+    _row(
+        "member",
+        _signs_in,
+        Demand(
+            title="Whether a wallet that has paid is let in",
+            ground=texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
+        ),
+    ),
+    _row(
+        "stranger",
+        _wrong(_stranger),
+        Demand(
+            title="A wallet that has not paid is not let in, nor one that signs for another",
+            ground=texts.derived(
+                texts.PAID_BEFORE,
+                texts.NO_VALID_PAYMENT,
+                so="who has not paid, and attaches no payment, is asked for one",
+            ),
+            test=_is_not_let_in,
+        ),
+    ),
+    _row(
+        "elsewhere",
+        _wrong(_elsewhere),
+        Demand(
+            title="A signature for another site does not let in",
+            ground=texts.explicit(texts.DOMAIN, texts.URI),
+            test=_is_not_let_in,
+        ),
+    ),
+    _row(
+        "times",
+        _wrong(_times),
+        Demand(
+            title="A signature that is expired, old or not yet valid does not let in",
+            ground=texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
+            test=_is_not_let_in,
+        ),
+    ),
+    _row(
+        "replayed",
+        _replayed,
+        Demand(
+            title="A proof lets in once",
+            ground=texts.ours(
+                texts.NONCE, because="who has read a proof gets in by it as long as it lives"
+            ),
+            test=_is_not_let_in,
+        ),
+    ),
+]
