@@ -1,68 +1,25 @@
 """What a payment buys, and how often: another request, again, many times, at once."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
-from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
-from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Moved
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, told_apart, used
 from x402sim.suite.verdict import NotApplicable
 
 MANY, HELD_S = 5, 0.6
 """How many requests carry one payment, and how long the facilitator holds the first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
-    """One payment, in several requests: what was answered, and what moved."""
-
-    payment: Payment
-    answers: Sequence[Answer]
-    moved: Sequence[Moved]
-
-    @property
-    def successes(self) -> list[Answer]:
-        """The answers that are goods, again or anew."""
-        return [each for each in self.answers if each.is_2xx and each.status != 202]
-
-    @property
-    def served(self) -> list[Answer]:
-        """The answers that are different goods."""
-        return list({each.body: each for each in self.successes}.values())
-
-    @property
-    def told(self) -> str:
-        """What was answered, and what moved."""
-        hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
-        return f"{hows}; {len(self.moved)} transfers"
-
-
-async def _uses(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
-    return Uses(payment=payment, answers=answers, moved=await play.moved())
-
-
 async def _again(play: Play) -> Uses:
     """Buy, and send the same payment again when the goods have come as a whole."""
     payment = await play.draft()
     answers = [await play.pay(payment) for _ in range(3)]
-    return await _told_apart(play, payment, answers)
-
-
-async def _told_apart(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
-    """Return the uses of one payment for one request; raises `NotApplicable` if goods are alike."""
-    uses, other = await _uses(play, payment, answers), await play.goods()
-    if len(uses.successes) > 1 and other.body in [each.body for each in uses.served]:
-        raise NotApplicable(
-            "what it sells is the same for every payment, so an answer that is kept is not told "
-            "from one that is served anew: let a number or the time stand in it"
-        )
-    return uses
+    return await told_apart(play, payment, answers)
 
 
 async def _elsewhere(play: Play) -> Uses:
@@ -70,7 +27,7 @@ async def _elsewhere(play: Play) -> Uses:
     other = play.other
     payment = await play.draft()
     answers = [await play.pay(payment), await play.pay(payment, other)]
-    return await _uses(play, payment, answers)
+    return await used(play, payment, answers)
 
 
 async def _dearer(play: Play) -> Uses:
@@ -80,7 +37,7 @@ async def _dearer(play: Play) -> Uses:
     (payment, _), (dear, item) = by_price[0], by_price[-1]
     if payment.auth.value == dear.auth.value:
         raise NotApplicable("everything that it sells has one price: give another with --also")
-    return await _uses(play, payment, [await play.pay(payment, item)])
+    return await used(play, payment, [await play.pay(payment, item)])
 
 
 async def _another_query(play: Play) -> Uses:
@@ -91,7 +48,7 @@ async def _another_query(play: Play) -> Uses:
     name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
     other = replace(item, target=f"{item.path}?{name}={value}-other")
     payment = await play.draft(item)
-    return await _uses(
+    return await used(
         play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
     )
 
@@ -103,7 +60,7 @@ async def _another_body(play: Play) -> Uses:
         raise NotApplicable("nothing that it sells has a body: give one with --also")
     other = replace(item, body=_changed(item.body))
     payment = await play.draft(item)
-    return await _uses(
+    return await used(
         play, payment, [await play.pay(payment, item), await play.pay(payment, other)]
     )
 
@@ -127,7 +84,7 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
         await play.wait(HELD_S)
         gate.set()
         answers = await asked
-    return await _told_apart(play, payment, answers)
+    return await told_apart(play, payment, answers)
 
 
 async def _at_once_strict(play: Play) -> Uses:
@@ -166,19 +123,7 @@ async def _two_payers(play: Play) -> Uses:
     """Buy twice at once with two payments: both are served."""
     payments = [await play.draft(), await play.draft()]
     answers = await play.at_once(payments)
-    return await _uses(play, payments[0], answers)
-
-
-def one_release(play: Play, seen: Uses) -> Found:
-    """Tell whether one payment has bought more than one thing."""
-    extra = len(seen.served) - max(1, len(seen.moved))
-    if extra <= 0:
-        return None
-    return Violation(
-        expected="one payment buys one thing: the same answer again, or a refusal",
-        actual=seen.told,
-        loss=play.tokens(extra * seen.payment.auth.value, f"{extra} more served for nothing"),
-    )
+    return await used(play, payments[0], answers, *payments[1:])
 
 
 def _not_for_less(play: Play, seen: Uses) -> Found:
@@ -226,11 +171,6 @@ def _both(play: Play, seen: Uses) -> Found:
     return Violation(expected="two payments, two answers", actual=seen.told)
 
 
-ONE = texts.derived(
-    texts.UNIQUE,
-    texts.NO_VALID_PAYMENT,
-    so="a nonce that is used prevents a replay only if the server does not serve on it again",
-)
 _CHARGED = Demand(
     title="Charged only if served",
     ground=texts.derived(
@@ -241,16 +181,12 @@ _CHARGED = Demand(
 )
 
 
-def _one(title: str) -> Demand:
-    return Demand(title=title, ground=ONE, test=one_release)
-
-
 ROWS = [
     Row(
         section="binding",
         slug="elsewhere",
         play=_elsewhere,
-        demands=[_one("A payment that was served buys nothing at another path")],
+        demands=[buys_one("A payment that was served buys nothing at another path")],
     ),
     Row(
         section="binding",
@@ -269,20 +205,20 @@ ROWS = [
         section="binding",
         slug="query",
         play=_another_query,
-        demands=[_one("A payment that was served buys nothing with another query")],
+        demands=[buys_one("A payment that was served buys nothing with another query")],
     ),
     Row(
         section="binding",
         slug="body",
         play=_another_body,
-        demands=[_one("A payment that was served buys nothing with another body")],
+        demands=[buys_one("A payment that was served buys nothing with another body")],
     ),
     Row(
         section="many",
         slug="again",
         play=_again,
         demands=[
-            _one("The same payment, sent three times, buys one thing"),
+            buys_one("The same payment, sent three times, buys one thing"),
             Demand(
                 title="What the same payment gets when it was served",
                 ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
@@ -296,7 +232,7 @@ ROWS = [
         slug="at-once",
         play=_at_once_strict,
         demands=[
-            _one("One payment in five requests at once, verified together, buys one thing"),
+            buys_one("One payment in five requests at once, verified together, buys one thing"),
             Demand(
                 title="One payment in five requests at once: no 5xx",
                 ground=texts.ours(
@@ -311,23 +247,18 @@ ROWS = [
         section="many",
         slug="at-once-settling",
         play=_at_once_settling,
-        demands=[_one("One payment in five requests at once, settled together, buys one thing")],
+        demands=[
+            buys_one("One payment in five requests at once, settled together, buys one thing")
+        ],
     ),
     Row(
         section="many",
         slug="at-once-told-again",
         play=_at_once_told_again,
         demands=[
-            Demand(
-                title="One payment in five requests at once buys one thing, though the "
-                "facilitator says success to each",
-                ground=texts.ours(
-                    texts.DUPLICATE,
-                    because="the text has the facilitator refuse it; behind one that answers again "
-                    "what it did, so that a lost answer can be asked for, five successes with one "
-                    "transaction are one settlement, and four that were served for nothing",
-                ),
-                test=one_release,
+            buys_one_told_again(
+                "One payment in five requests at once buys one thing, though the facilitator says "
+                "success to each"
             )
         ],
     ),

@@ -33,7 +33,6 @@ DOWN_S, BACK_S = 2.5, 5
 @check(
     "1/unpaid-402",
     title="A protected request without proof of payment is answered 402, with requirements.",
-    one_step=True,
     decisive=True,
 )
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
@@ -57,7 +56,6 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
         "1: The service returns the protected content",
         so="The content is protected, not only one way to ask for it.",
     ),
-    one_step=True,
 )
 async def no_other_method_is_free(probe: Probe) -> None:
     endpoint = probe.target.protected
@@ -86,7 +84,6 @@ WRONG_TOO = derived(
     ),
     ground=WRONG_TOO,
     baseline="unpaid",
-    one_step=True,
     decisive=True,
 )
 async def no_wrong_request_is_free(probe: Probe) -> None:
@@ -100,7 +97,6 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
     title="No random JSON gives away the content without proof of payment.",
     ground=WRONG_TOO,
     baseline="unpaid",
-    one_step=True,
 )
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
@@ -150,13 +146,12 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     title="A payment that is signed as the 402 asks is settled, and its payer is served.",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def sign_settle_repeat(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
 
 
 @check(
@@ -164,7 +159,6 @@ async def sign_settle_repeat(probe: Probe) -> None:
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
     pays=1,
-    one_step=True,
 )
 async def the_payer_pays_no_gas(probe: Probe) -> None:
     payer = await probe.wallets.payer()

@@ -135,7 +135,6 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
     ground=SAME,
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def addresses_may_be_in_lower_case(probe: Probe) -> None:
@@ -148,7 +147,6 @@ async def addresses_may_be_in_lower_case(probe: Probe) -> None:
     ground=SAME,
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def nonce_and_signature_may_be_in_upper_case(probe: Probe) -> None:
@@ -175,7 +173,6 @@ async def _accepted(probe: Probe, change: Callable[[str], str], *names: str) -> 
         ),
     ),
     needs="world",
-    one_step=True,
     decisive=True,
 )
 async def zeros_in_front_are_kept(probe: Probe) -> None:
@@ -187,7 +184,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
         _, signature = authorization_of(header)
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
 
 
 @check(
@@ -202,7 +199,6 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
     ),
     needs="funds, observe chain",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def what_the_header_says_is_done(probe: Probe) -> None:

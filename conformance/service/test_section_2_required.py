@@ -48,7 +48,6 @@ def _is_address(text: Any) -> bool:
 @check(
     "2.1/requirements",
     title="Payment requirements have all fields of 2.1, each with its type.",
-    one_step=True,
 )
 async def requirements_have_their_fields(probe: Probe) -> None:
     wanted = await _requirements(probe)
@@ -62,7 +61,6 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     "2.1/scheme",
     title='The payment scheme is "exact".',
     ground=explicit("2.1: scheme"),
-    one_step=True,
     decisive=True,
 )
 async def the_scheme_is_exact(probe: Probe) -> None:
@@ -77,7 +75,6 @@ async def the_scheme_is_exact(probe: Probe) -> None:
         "2.8: The selected network",
         so="A deployment has selected one network, so every 402 names it.",
     ),
-    one_step=True,
     decisive=True,
 )
 async def the_network_is_the_deployments(probe: Probe) -> None:
@@ -92,7 +89,6 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
     "2.1/pay-to",
     title="payTo is an address, not the token's, and the one of --pay-to if given.",
     ground=explicit("2.1: payTo"),
-    one_step=True,
     decisive=True,
 )
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
@@ -109,7 +105,6 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     "2.1/asset",
     title="The asset is an address; with --world, it is the world's token.",
     ground=explicit("2.1: asset"),
-    one_step=True,
     decisive=True,
 )
 async def the_asset_is_an_address(probe: Probe) -> None:
@@ -125,7 +120,6 @@ async def the_asset_is_an_address(probe: Probe) -> None:
     title="The asset is a token contract with 6 decimals.",
     ground=explicit("2.1: asset", "2.1: maxAmountRequired"),
     needs="observe chain",
-    one_step=True,
 )
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
@@ -142,7 +136,6 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
         "2.1: maxAmountRequired",
         so="A base unit is not divided: an amount is a whole number of them, above zero.",
     ),
-    one_step=True,
     decisive=True,
 )
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
@@ -159,7 +152,6 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
         "2.1: maxTimeoutSeconds",
         so="What can be paid at all is valid for some time: the integer is above zero.",
     ),
-    one_step=True,
     decisive=True,
 )
 async def the_timeout_is_an_integer(probe: Probe) -> None:
@@ -172,7 +164,6 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     "2.1/resource",
     title="The resource is the path of the requested endpoint.",
     ground=explicit("2.1: resource", "4.2: Its resource"),
-    one_step=True,
     decisive=True,
 )
 async def the_resource_is_the_path(probe: Probe) -> None:

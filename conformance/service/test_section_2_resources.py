@@ -287,7 +287,6 @@ def _number(value: Any) -> Fraction | None:
         "The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."
     ),
     needs="observe chain",
-    one_step=True,
     decisive=True,
 )
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
@@ -313,7 +312,6 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:

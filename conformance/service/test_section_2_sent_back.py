@@ -54,7 +54,6 @@ SAME_ADDRESS = derived(
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
     disturbs=True,
 )
@@ -70,7 +69,6 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
     disturbs=True,
 )
@@ -88,7 +86,6 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
     disturbs=True,
 )
@@ -116,7 +113,6 @@ async def the_token_in_other_letters_is_the_same(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -133,7 +129,6 @@ async def another_token_is_refused(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=3,
-    one_step=True,
     decisive=True,
 )
 async def another_payee_is_refused(probe: Probe) -> None:
@@ -173,7 +168,6 @@ async def _settled_with(probe: Probe, field: str) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(value=1)
@@ -187,7 +181,6 @@ async def a_smaller_amount_is_refused(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=2,
-    one_step=True,
     decisive=True,
 )
 async def a_larger_amount_is_refused(probe: Probe) -> None:
@@ -205,7 +198,6 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -237,7 +229,6 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -418,8 +409,6 @@ async def _facilitator_takes(
         "network": wanted["network"],
         "timestamp": "2026-01-01T00:00:00.000Z",
     }
-    if probe.target.is_one_step:
-        settled = {"success": True, "transaction": INVENTED_TX, "network": wanted["network"]}
     for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
         body = msgspec.json.encode(said).decode()
         await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))

@@ -83,7 +83,6 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
         so="However its path is spelled, the protected content is served for a proof only.",
     ),
     baseline="unpaid",
-    one_step=True,
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     for path in spellings(probe.target.protected.path):

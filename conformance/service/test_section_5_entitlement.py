@@ -277,7 +277,6 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     ground=UNSETTLED,
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="only what is settled",
     disturbs=True,
 )
@@ -299,7 +298,6 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     ground=UNSETTLED,
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="only what is settled",
     disturbs=True,
 )

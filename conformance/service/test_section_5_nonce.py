@@ -12,10 +12,9 @@ from typing import Any
 
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage, encode
+from x402sim.protocol.messages import encode
 from x402sim.report.results import Demand
 from x402sim.spec.ground import derived
-from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
@@ -112,43 +111,12 @@ def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
     return hashes or {repr(each) for each in shown}
 
 
-def _goods(probe: Probe, answers: list[TargetAnswer]) -> set[bytes]:
-    """Return the distinct contents that a payment in one step has bought."""
-    bought = [answer for answer in answers if probe.target.is_one_step and answer.has_content]
-    return {encode(answer.at(probe.target.protected.content)) for answer in bought}
-
-
-async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: int) -> TargetAnswer:
-    """Pay a 402 of its own; in one step, pay one of several requests, of which 0 is the usual.
-
-    The others differ in their query or, where a body is sent, in a field that it has more.
-    """
-    if not probe.target.is_one_step:
-        return await probe.settle(challenge, header)
-    payment = one_step.payment(header, challenge.requirements, None)
-    endpoint = probe.target.protected
-    if number % 2 and endpoint.method != "GET":
-        return await probe.ask(body={**probe.usual_body, "x402sim": number}, payment=payment)
-    begin = "&" if "?" in endpoint.path else "?"
-    query = f"{begin}x402sim={number}" if number else ""
-    return await probe.ask(path=endpoint.path + query, payment=payment)
-
-
-def _ways(probe: Probe, paid: Paid) -> Iterator[tuple[str, str]]:
-    """Yield the ways to write a payment that differ when they are sent, each with its name.
-
-    In one step, a payment is written as the standard has it: only what it says can differ.
-    """
+def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
+    """Yield the ways to write a payment that differ when they are sent, each with its name."""
     sent = set()
-    for name, header in rewritten(paid.header, probe.target.pay.spelling):
-        try:
-            authorization_of(header)
-        except BadMessage:
-            if probe.target.is_one_step:
-                continue
-        written = probe.written(paid.challenge, header)
-        if written not in sent:
-            sent.add(written)
+    for name, header in rewritten(paid.header, spelling):
+        if header not in sent:
+            sent.add(header)
             yield name, header
 
 
@@ -157,20 +125,17 @@ def _ways(probe: Probe, paid: Paid) -> Iterator[tuple[str, str]]:
 
 @check(
     "5/nonce-once",
-    title=(
-        "A settled authorization, in any encoding, pays for no second id, and no other request."
-    ),
+    title="A settled authorization, in any encoding, pays for no second id.",
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def it_pays_for_no_other_id(probe: Probe) -> None:
     paid = await probe.buy()
-    for number, (name, header) in enumerate(_ways(probe, paid), start=1):
+    for name, header in _ways(paid, probe.target.pay.spelling):
         challenge = await probe.challenge()
-        answer = await _elsewhere(probe, challenge, header, number)
+        answer = await probe.settle(challenge, header)
         require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
         expect_refused(answer)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
@@ -183,15 +148,12 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     paid = await probe.buy()
     answers = [paid.receipt]
-    for name, header in _ways(probe, paid):
+    for _, header in _ways(paid, probe.target.pay.spelling):
         answers.append(await probe.settle(paid.challenge, header))
-        is_stored = len(_goods(probe, answers)) <= 1
-        require(f"a refusal, or the first answer ({name})", is_stored, answers[-1].summary)
     expect("different receipts", len(_receipts(probe, answers)), 1)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -216,7 +178,6 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     "5/nonce-once",
     title="Another payer can use the same nonce: the token has nonces per address.",
     needs="world",
-    one_step=True,
 )
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     paid, payer = await probe.buy(), await probe.wallets.payer()
@@ -241,7 +202,6 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     ),
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive=True,
     disturbs=True,
 )
@@ -273,7 +233,6 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     ),
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive=True,
 )
 async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
@@ -283,7 +242,7 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     expect_refused(await probe.settle(challenge, forged))
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
 
 
 @check(
@@ -316,7 +275,7 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
         "network": wanted["network"],
         "timestamp": "2026-01-01T00:00:00.000Z",
     }
-    for name, header in list(_ways(probe, paid))[:REPEATED]:
+    for name, header in list(_ways(paid, probe.target.pay.spelling))[:REPEATED]:
         challenge = await probe.challenge()
         for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
             answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
@@ -337,7 +296,6 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def one_id_at_the_same_time(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -345,28 +303,25 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)
     await probe.world.expect_payments(payer, challenge.amount_base)
-    settled = next(answer for answer in answers if answer.is_receipt)
-    expect_served(await probe.opened(challenge, settled))
+    expect_served(await probe.opened(challenge))
 
 
 @check(
     "5/nonce-once",
-    title=("One authorization sent for several ids, or requests, concurrently pays one of them."),
+    title="One authorization sent for several ids concurrently pays one of them.",
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive=True,
 )
 async def two_ids_at_the_same_time(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
-    sent = (_elsewhere(probe, each, header, number) for number, each in enumerate(challenges))
-    answers = await asyncio.gather(*sent)
-    _one_of(probe, list(answers))
+    answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
+    _one_of(probe, answers)
     accepted = [answer for answer in answers if answer.is_receipt]
     require("one receipt", len(accepted) == 1, [each.summary for each in answers])
-    await _opens_one(probe, challenges, answers)
+    await _opens_one(probe, challenges)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
@@ -375,7 +330,6 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     title="While the answer to one settlement is held back, its header pays for nothing else.",
     baseline="payment",
     needs="world",
-    one_step=True,
 )
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
@@ -383,7 +337,7 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     await probe.world.hold(payer)
 
     def send(*numbers: int) -> list[asyncio.Task[TargetAnswer]]:
-        paying = (_elsewhere(probe, challenges[each], header, each) for each in numbers)
+        paying = (probe.settle(challenges[each], header) for each in numbers)
         return [asyncio.create_task(each) for each in paying]
 
     sent = send(0, 1)
@@ -394,24 +348,20 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     await eventually(probe.clock, has_moved, within_s=2 * HOLD_S)
     answers = await asyncio.gather(*sent, *send(2, 3))
     _one_of(probe, answers)
-    await _opens_one(probe, challenges, answers)
+    await _opens_one(probe, challenges)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-async def _opens_one(
-    probe: Probe, challenges: list[Challenge], answers: list[TargetAnswer]
-) -> None:
-    """Fail if more than one of these opens the resource; in one step, the answers show it."""
-    if not probe.target.is_one_step:
-        answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
+async def _opens_one(probe: Probe, challenges: list[Challenge]) -> None:
+    """Fail if more than one of these opens the resource."""
+    answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
     opened = sum(answer.has_content for answer in answers)
     require("one payment that opens the resource", opened <= 1, f"{opened} of them")
 
 
 def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
-    """Fail if there is more than one receipt, or answer; raises `Inconclusive` without any."""
+    """Fail if there is more than one receipt; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
-    is_one = max(len(found), len(_goods(probe, answers))) <= 1
-    require("one receipt", is_one, [each.summary for each in answers])
+    require("one receipt", len(found) <= 1, [each.summary for each in answers])
     if not found:
         raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

@@ -72,7 +72,6 @@ def _resigned(
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive="the signature",
 )
 async def signed_with_another_key(probe: Probe) -> None:
@@ -89,7 +88,6 @@ async def signed_with_another_key(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=3,
-    one_step=True,
     decisive="the signature",
 )
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
@@ -131,7 +129,6 @@ def _changed(
     baseline="payment",
     needs="funds",
     pays=4,
-    one_step=True,
     decisive="the signature",
 )
 async def signed_for_another_token(probe: Probe) -> None:
@@ -152,7 +149,6 @@ async def signed_for_another_token(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
     decisive="the signature",
 )
 async def a_broken_signature(probe: Probe) -> None:

@@ -21,7 +21,6 @@ def _both(value: int) -> dict[str, Any]:
     baseline="payment",
     needs="funds",
     pays=3,
-    one_step=True,
     decisive="the signed amount",
 )
 async def not_the_amount_required(probe: Probe) -> None:
@@ -36,7 +35,6 @@ async def not_the_amount_required(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=3,
-    one_step=True,
 )
 async def another_amount_in_both(probe: Probe) -> None:
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
@@ -49,7 +47,6 @@ async def another_amount_in_both(probe: Probe) -> None:
     title="Random other amounts are refused.",
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="the signed amount",
 )
 async def amounts_made_up(probe: Probe) -> None:
@@ -68,7 +65,6 @@ async def amounts_made_up(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=2,
-    one_step=True,
     decisive="the signed recipient",
 )
 async def the_payer_pays_itself(probe: Probe) -> None:
@@ -82,7 +78,6 @@ async def the_payer_pays_itself(probe: Probe) -> None:
     title=("A transfer to a third party is refused, even if the requirements sent back name it."),
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="the signed recipient",
 )
 async def a_third_party_is_paid(probe: Probe) -> None:

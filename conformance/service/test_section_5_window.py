@@ -37,7 +37,6 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
     baseline="payment",
     needs="funds",
     pays=2,
-    one_step=True,
     decisive="its end",
 )
 async def after_valid_before(probe: Probe) -> None:
@@ -50,7 +49,6 @@ async def after_valid_before(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=2,
-    one_step=True,
     decisive="its beginning",
 )
 async def before_valid_after(probe: Probe) -> None:
@@ -63,7 +61,6 @@ async def before_valid_after(probe: Probe) -> None:
     baseline="payment",
     needs="funds",
     pays=1,
-    one_step=True,
 )
 async def an_empty_window(probe: Probe) -> None:
     await _refused(probe, (FAR_S, -FAR_S))
@@ -74,7 +71,6 @@ async def an_empty_window(probe: Probe) -> None:
     title="An authorization is refused 1 s after its end, and 10 s before its start.",
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="its beginning, its end",
 )
 async def near_the_edges(probe: Probe) -> None:
@@ -95,7 +91,6 @@ async def near_the_edges(probe: Probe) -> None:
         ),
     ),
     needs="world",
-    one_step=True,
     decisive=True,
 )
 async def inside_its_edges(probe: Probe) -> None:
@@ -115,7 +110,6 @@ async def inside_its_edges(probe: Probe) -> None:
     needs="funds",
     pays=1,
     waits=lambda _: LATER_S,
-    one_step=True,
     decisive="its end",
 )
 async def presented_too_late(probe: Probe) -> None:

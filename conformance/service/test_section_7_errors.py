@@ -91,7 +91,6 @@ async def an_unknown_session_is_no_proof(probe: Probe) -> None:
     "7/insufficient-balance",
     title="A payer without any of the token gets the text for an insufficient balance.",
     baseline="unpaid",
-    one_step=True,
     decisive="its text",
 )
 async def a_payer_without_money(probe: Probe) -> None:
@@ -108,7 +107,6 @@ async def a_payer_without_money(probe: Probe) -> None:
     title="A payer who lacks one base unit gets the text for an insufficient balance.",
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive="its text",
 )
 async def a_payer_with_too_little(probe: Probe) -> None:
@@ -128,7 +126,6 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     ),
     baseline="payment",
     needs="world",
-    one_step=True,
     decisive=True,
 )
 async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
@@ -138,7 +135,7 @@ async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -351,7 +348,7 @@ async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     """Fail unless a payer pays for an id, once, and is served."""
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     probe.wallets.expect_settled(answer)
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 

@@ -82,13 +82,13 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
             expect_not_served(asked)
         again = await probe.settle(challenge, header)
         if again.is_receipt:
-            served = await probe.opened(challenge, again)
+            served = await probe.opened(challenge)
             require(f"access after a receipt ({name})", served.has_content, served.status)
         paid = len(await probe.world.transfers(payer))
         require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
     works = await probe.buy()
     await probe.world.expect_payments(works.payer, works.challenge.amount_base)
-    expect_served(await probe.opened(works.challenge, works.receipt))
+    expect_served(await probe.opened(works.challenge))
 
 
 @check(
@@ -97,7 +97,6 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     ground=IN_TROUBLE,
     baseline="payment",
     needs="world",
-    one_step=True,
     disturbs=True,
 )
 async def verification_in_trouble(probe: Probe) -> None:
@@ -110,7 +109,6 @@ async def verification_in_trouble(probe: Probe) -> None:
     ground=IN_TROUBLE,
     baseline="payment",
     needs="world",
-    one_step=True,
     disturbs=True,
 )
 async def settlement_in_trouble(probe: Probe) -> None:
@@ -123,7 +121,6 @@ async def settlement_in_trouble(probe: Probe) -> None:
     ground=IN_TROUBLE,
     baseline="payment",
     needs="world",
-    one_step=True,
     disturbs=True,
 )
 async def settlement_in_trouble_once(probe: Probe) -> None:

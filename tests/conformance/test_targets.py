@@ -93,6 +93,9 @@ def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> Non
         (b"[protected]\namount_base = '1'",
          "protected.amount_base: expected a whole number, got a text"),
         (b"[pay]\nspelling = 'base32'", "pay.spelling: invalid enum value 'base32'"),
+        (b"[pay]\npath = ''\n[protected]\npath = '/weather'\nmethod = 'GET'\nbodies = [{}]",
+         "pay.path is empty, so it describes a server of the x402 standard: its judge is x402sim "
+         "conformance server /weather --start COMMAND, or, for one that runs already, with"),
         (b"pay = 3", "pay: expected a table, got a whole number"),
         (b"[protected.fields]\npair = 'text'", "protected.fields: "),
         (b"[statuses]\n'Invalid signature' = 400", "statuses: "),

@@ -35,7 +35,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
-    "judging-servers": ["tests/suite_server/test_judging.py"],
+    "judging-servers": ["tests/suite_server/test_recipes.py"] * 2,
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 3,

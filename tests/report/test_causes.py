@@ -65,6 +65,14 @@ def failed(name: str, level: Level, demand: Demand = Demand.OTHER, about: str = 
     )  # fmt: skip
 
 
+def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
+    names = ("spec/2.1/amount", "spec/4.1/settle-on-chain")
+    unpaid = [failed(name, "MUST", Demand.TRANSFER, "one transfer") for name in names]
+    first, second = causes([*unpaid, failed("spec/8/timeout", "MUST")])
+    assert (first.id, first.follows) == (names[1], [names[0]])
+    assert second.id == "spec/8/timeout"
+
+
 GAS, VALID = "no transaction for a payment that cannot settle", "isValid false"
 
 

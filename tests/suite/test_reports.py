@@ -1,5 +1,6 @@
 """The reports keep their formats, and match the results."""
 
+import dataclasses
 import html
 import json
 from contextlib import redirect_stdout
@@ -28,7 +29,6 @@ from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.inputs import quote
 from x402sim.suite.service.local import judge
-from x402sim.suite.service.one_step import WHY_NOT
 from x402sim.suite.service.subject import SERVICE
 from x402sim.suite.verdict import amounts, plain
 
@@ -231,16 +231,35 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
 def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=WHY_NOT)]
-    show_results(SERVICE, results, strict=False)
+    why = "not applicable: why"
+    subject = dataclasses.replace(SERVICE, uncounted=why)
+    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=why)]
+    show_results(subject, results, strict=False)
     shown = capsys.readouterr().out
     assert (
         "3 probable causes:\n  1. not so: two\n     spec/7/b MUST failed; with it kit/7/a" in shown
     )
     assert shown.index("3 probable causes") < shown.index("not judged 1 (-v names them): not app")
     assert "spec/1/indexer" not in shown
-    show_results(SERVICE, results, strict=False, verbose=True)
+    show_results(subject, results, strict=False, verbose=True)
     assert "spec/1/indexer" in capsys.readouterr().out
+
+
+def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sent = f"POST /settle {json.dumps({'payer': ['0x' + 'ab' * 20] * 20})}: 200 it is paid"
+    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=sent)
+    long = result("spec/7/a", "failed", title="it", actual="2", exchange=sent, cases=(case,))
+    show_results(SERVICE, [long], strict=False, whole="report.html")
+    shown = capsys.readouterr().out
+    assert shown.count("0xababab") < 8
+    assert "[…]" in shown
+    assert "POST /settle" in shown
+    assert "200 it is paid" in " ".join(shown.split())
+    assert "the whole: report.html" in shown
+    assert max(map(len, shown.splitlines())) < 80
+    assert sent in page(URL, STARTED, [long]).replace("&#34;", '"')
 
 
 # --- money first, and what to do ------------------------------------------------------
@@ -270,15 +289,15 @@ def of_money() -> list[Result]:
     ]  # fmt: skip
 
 
-def test_a_report_begins_with_the_greatest_loss_and_not_with_the_first_section() -> None:
+def test_a_report_begins_with_a_must_and_the_greatest_loss_and_not_with_the_first_section() -> None:
     told = report.as_json(URL, STARTED, of_money())["causes"]
     assert [(each["id"], each["loss"]) for each in told] == [
         ("spec/5/nonce-once", "goods"),
-        ("kit/7/malformed-body", "goods"),
         ("spec/3/expiry-refund", "payers"),
         ("spec/2.3/window", "sales"),
         ("spec/1/indexer", "words"),
         ("spec/2.1/scheme", "words"),
+        ("kit/7/malformed-body", "goods"),
     ], "a form that is wrong costs nobody money, and gives nothing away"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from tests.cli.shops import Asked, Reply, serving
 from tests.suite.duo import Done, Duo, command, conformance, refused
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
+from x402sim.protocol.x402 import to_base64
 from x402sim.suite.service.target import PaymentRequiredShape, Target, load
 
 
@@ -120,25 +122,41 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
     assert "target init" in without_it
 
 
-def one_step_v1(asked: Asked) -> Reply:
-    """Answer 402 in the body alone, and have no settlement endpoint."""
+def standard_v1(asked: Asked) -> Reply:
+    """Offer in the body of a 402, and have no settlement endpoint."""
     accepts = [requirements("22") | {"extra": {}}]
     return Reply(402 if asked.path == "/api/data" else 501, {"x402Version": 1, "accepts": accepts})
 
 
-def test_one_step_of_version_1_is_not_judged_and_told_so(tmp_path: Path) -> None:
+def standard_v2(asked: Asked) -> Reply:
+    """Sell two things, which a document names, and offer them in the header of a 402."""
+    if asked.path == "/openapi.json":
+        return Reply(200, {"paths": {"/api/data": {"get": {}}, "/api/report": {"post": {}}}})
+    if (asked.method, asked.path) not in (("GET", "/api/data"), ("POST", "/api/report")):
+        return Reply(404)
+    offer = {"payTo": "0x" + "11" * 20, "amount": "1", "network": "eip155:84532"}
+    required = {"x402Version": 2, "resource": {"url": asked.path}, "accepts": [offer]}
+    return Reply(402, {}, {"PAYMENT-REQUIRED": to_base64(required)})
+
+
+@pytest.mark.parametrize(
+    ("shop", "also"),
+    [(standard_v1, ""), (standard_v2, '--also \'POST /api/report {"pair": "BTC-USD"')],
+)
+def test_a_server_of_the_standard_needs_no_file_and_is_told_its_judge(
+    shop: Callable[[Asked], Reply], also: str, tmp_path: Path
+) -> None:
     file = tmp_path / "shop.toml"
-    file.write_text('[protected]\nmethod = "GET"\npath = "/api/data"\n[pay]\npath = ""\n')
-    with serving(one_step_v1) as url:
+    file.write_text('[protected]\nmethod = "GET"\npath = "/api/data"\nbodies = [{}]\n')
+    with serving(shop) as url:
         done = init(f"{url}/api/data", "-o", "-")
-        judged = refused(url, "--target", str(file))
-        without_it = refused(url)
+        told = [done.stderr, refused(f"{url}/api/data"), refused(url, "--target", str(file))]
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is paid in one step of version 1" in done.stderr
-    assert "lacks PAYMENT-REQUIRED" in judged
-    with serving(lambda _: Reply(402, {}, {"Payment-Required": "e30="})) as url:
-        assert "has no `accepts` in PAYMENT-REQUIRED" in refused(url, "--target", str(file))
-    assert "target init" in without_it
+    for each in told:
+        words = " ".join(each.split())
+        assert "its judge is x402sim conformance server /api/data" in words
+        assert "--start COMMAND, or, for one that runs already" in words
+    assert f"/api/data {also}".strip() in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,18 @@
 conformance/payer/published.json, and renews the page that is made of it.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tests.interop import programs
 from tests.interop.table import with_version
+from tests.published import ROOT, Kept
 from x402sim import PaymentAuth, Wallet
 from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
@@ -25,7 +24,7 @@ from x402sim.report.results import Outcome
 from x402sim.suite.payer.start import Task, inherited
 from x402sim.version import VERSION
 
-FILE = Path(__file__).parents[2] / "conformance" / "payer" / "published.json"
+KEPT = Kept(ROOT / "conformance" / "payer" / "published.json")
 DEADLINE_S = 9
 CRASHES = ("kit/hostile/deep-402", "payer/control/buys")
 """What is judged of a program once more, by a process for each start."""
@@ -159,12 +158,6 @@ def kept(found: Verdict) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
-def known() -> dict[str, Any]:
-    """Return the kept verdicts."""
-    told: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return told
-
-
 def main() -> None:
     for name in sys.argv[1:] or PAYERS:
         payer, found = PAYERS[name], verdict(name)
@@ -181,9 +174,7 @@ def main() -> None:
             "flows": payer.flows,
             "command": payer.command,
         }
-        every = known() | {name: {**about, "lost": found.losses, "ids": ids}}
-        ordered = {each: every[each] for each in PAYERS if each in every}
-        FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        KEPT.keep(name, {**about, "lost": found.losses, "ids": ids}, PAYERS)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.played import Found
+from x402sim.suite.room import Floor
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.room import Room
@@ -18,11 +19,13 @@ ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"
 
 @dataclass
 class Bench:
-    """A room with a shop; `found` tells what cases find of its defects."""
+    """A room of each kind, with shops; `found` tells what cases find of their defects."""
 
     shops: list[Shop] = field(default_factory=list)
     patience_s: float = 12
-    room: Room | None = None
+    rooms: dict[Floor, Room] = field(default_factory=dict)
+    defects: frozenset[str] = frozenset()
+    habits: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.judge = Judge(
@@ -34,28 +37,31 @@ class Bench:
                 "streaming": item_in("/stream"),
                 "redirecting": item_in("/forecast?city=moved"),
             },
+            shares=True,
             jobs=1,
             patience_s=self.patience_s,
         )
 
     def make(self, given: Given) -> Shop:
-        self.shops.append(shop(given))
+        self.shops.append(shop(given, self.defects, self.habits))
         return self.shops[-1]
 
     async def found(
         self, cases: Iterable[RoomCase], defects: Iterable[str] = (), habits: Iterable[str] = ()
     ) -> dict[str, Found]:
-        if self.room is None:
-            self.room = await self.judge.room()
-        toy = self.shops[-1]
-        toy.defects, toy.habits = frozenset(defects), frozenset(habits)
-        self.room.goods.clear()
+        self.defects, self.habits = frozenset(defects), frozenset(habits)
+        for toy in self.shops:
+            toy.defects, toy.habits = self.defects, self.habits
+        for room in self.rooms.values():
+            room.goods.clear()
         groups: dict[str, list[RoomCase]] = {}
         for case in cases:
             groups.setdefault(case.played_as, []).append(case)
         found: dict[str, Found] = {}
         for group in groups.values():
-            played = await self.judge.played(group, self.room)
+            if (floor := group[0].floor) not in self.rooms:
+                self.rooms[floor] = await self.judge.room(floor)
+            played = await self.judge.played(group, self.rooms[floor])
             assert not played.unclear, (group[0].id, played.unclear)
             found |= {case.id: each for case, each in played.found.items()}
         return found

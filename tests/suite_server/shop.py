@@ -93,6 +93,10 @@ class Store:
         self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
 
 
+async def break_off() -> None:
+    raise ConnectionAbortedError
+
+
 def at(in_s: float) -> str:
     when = datetime.now(UTC) + timedelta(seconds=in_s)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -121,7 +125,11 @@ class Shop:
     """Those of challenges that nobody has used yet."""
 
     def __post_init__(self) -> None:
-        self.known = Store("" if self.has("keeps it in memory") else self.folder)
+        self.memory, self.disk = Store(""), Store(self.folder)
+
+    @property
+    def known(self) -> Store:
+        return self.memory if self.has("keeps it in memory") else self.disk
 
     def has(self, name: str) -> bool:
         return name in self.defects or name in self.habits
@@ -201,7 +209,8 @@ class Shop:
         path = raw
         guarded = raw
         is_told = self.has("takes the host for its domain") or self.has("names the inner scheme")
-        self.host = headers["host"] if is_told else OWN_HOST
+        own = "127.0.0.1:8000" if self.has("names the inner address") else OWN_HOST
+        self.host = headers["host"] if is_told else own
         is_browser = "text/html" in headers.get("accept", "")
         is_page = self.has("a page for browsers") and "payment-signature" not in headers
         if is_browser and (is_page or self.has("a page that cannot be paid")):
@@ -275,6 +284,8 @@ class Shop:
             "maxTimeoutSeconds": 60,
             "extra": {"name": network.token_name, "version": network.token_version},
         }
+        if self.has("says that it is paid upfront"):
+            wanted["extra"]["paymentFlow"] = "upfront"
         if version == 2:
             return wanted | {"amount": amount if self.has("amount is a number") else str(amount)}
         if self.has("another price in the body"):
@@ -477,12 +488,12 @@ class Shop:
         if self.has("forgets what it was for"):
             what = ""
         before = self.known.get(nonce)
+        if before is None and not self.has("claims late") and not self.known.claim(nonce, what):
+            before = self.known.get(nonce)
         if before is not None and not self.has("keeps nothing"):
             return await self.again(
                 before, nonce, what, version, payment, path, wanted, method, query, body
             )
-        if not self.has("claims late") and not self.known.claim(nonce, what):
-            self.known.put(nonce, what, None)
         reply = await self.settled(version, payment, wanted, method, path, query, body)
         if reply.status == 200:
             payer = payment["payload"]["authorization"]["from"]
@@ -554,7 +565,9 @@ class Shop:
                 reason = str(said.get("invalidReason"))
                 failed = {"success": False, "errorReason": reason, "transaction": ""}
                 return self.ask(path, reason, failed if self.has("says failed") else None, version)
-        charges = self.has("charges failures") or self.has("charges failures and says so")
+        is_told = self.has("charges failures and says so")
+        is_broken_off = self.has("breaks off") and "fail" in query
+        charges = is_told or is_broken_off or self.has("charges failures")
         if "fail" in query and not charges:
             return Reply(500, {"error": "failed"})
         if "slow" in query and not charges:
@@ -584,9 +597,10 @@ class Shop:
         success = said.get("success")
         if "slow" in query and charges:
             await asyncio.sleep(SLOW_S)
+        if is_broken_off and success is True:
+            return Reply(200, self.content(method, path, query, body), {}, PIECES, break_off)
         if "fail" in query and success is True:  # it is settled before it works
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            is_told = self.has("charges failures and says so")
             return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})
         if success if is_lax else success is True:
             receipt = {**said}

@@ -49,6 +49,7 @@ def test_what_is_sold_is_read_with_its_method_and_body() -> None:
         (["https://shop.example/weather"], {}, "no server of this computer"),
         (["/a"], {"start": "x", "facilitator": "http://127.0.0.1:1"}, "runs already"),
         (["/a"], {"start": "x", "versions": "v3"}, "versions are v1, v2"),
+        (["/a"], {"start": "x", "restart": "perhaps"}, "yes or no"),
         (["/a"], {"start": "x", "patience": 0.0}, "above 0"),
     ],
 )
@@ -127,7 +128,31 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
-    assert "Plan: 1 ids in 1 plays of /weather" in done.output
+    assert "Plan: 1 id in 1 play of /weather" in done.output
+
+
+def test_a_command_is_killed_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "report.json"
+    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
+    asked = ["--only", "server/restart/served,server/replicas/in-turn-v2", "--jobs", "1"]
+    done = CliRunner().invoke(
+        app,
+        [
+            *("conformance", "server", "/weather", "--start", command, "--restart", "yes"),
+            *(*asked, "--json-file", str(file)),
+        ],
+    )
+    assert done.exit_code == 1, done.output
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    outcomes = {each["id"]: each["outcome"] for each in results}
+    assert outcomes == {
+        "server/restart/served-v2": "failed",
+        "server/replicas/in-turn-v2": "skipped",
+    }
+    assert "killed and started again 1 times" in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(
@@ -151,9 +176,9 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_server.shop import shop
 
-        only = "server/path/spelling,server/many/two"
+        only = "server/path/spelling,server/many/two,server/handler/stream-refused"
 
-        @pytest.mark.x402_server(sells="/weather", only=only)
+        @pytest.mark.x402_server(sells="/weather", only=only, streaming="/stream")
         def test_honest(x402_server_case):
             x402_server_case(shop)
 
@@ -163,7 +188,7 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         """
     )
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
-    ended.assert_outcomes(passed=3, failed=1)
+    ended.assert_outcomes(passed=5, failed=1)
     ended.stdout.fnmatch_lines(["*server/path/spelling-v2 (MUST)*", "*loss: 0.01*"])
 
 

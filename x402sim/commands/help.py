@@ -143,8 +143,8 @@ nothing. With `--payer-key`, it also checks payments, bindings, replays and sess
 prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
 `--world`, it also injects faults and counts money on the ledger; the world
 (`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
-mints what payers need. A service with other paths or other messages, such as one of x402
-version 2, needs a target file: `x402sim target init URL` writes it.
+mints what payers need. A service with other paths or other messages needs a target file:
+`x402sim target init URL` writes it.
 """,
     "service": """Start the service only, against an external world.
 
@@ -178,7 +178,8 @@ Example: x402sim clauses 5 7/nonce
     "target": "Write a target file, for a service that differs from ours.",
     "target init": """Look at a service without paying it, and write what was found out into a target file.
 
-Each key says how its value was found; what only a payment would show is left as a comment.
+Each key says how its value was found; what only a payment would show is left as a comment. A
+server of the x402 standard needs none: the command that judges it is printed instead.
 """,
 }
 """The help of each command: its first sentence is that of the list. A backspace (`\\b`) begins a

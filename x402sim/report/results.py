@@ -43,7 +43,6 @@ class Demand(StrEnum):
     WITHHELD = "no content"
     UNPAID_2XX = "no 2xx without payment"
     REFUSED = "a refusal"
-    REFUSED_2XX = "no 2xx for a refusal"
     VALID_PAYMENT = "a valid payment"
     CANCELLED_NONCE = "no receipt for a cancelled nonce"
     TRANSFER = "a transfer"

@@ -85,6 +85,12 @@ class Room(ABC):
             raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
         await self._stop()
 
+    async def kill(self) -> None:
+        """Stop the subject as a power cut does; raises `Inconclusive` for one that runs already."""
+        if self.running is not None:
+            self.running.kill()
+        await self.stop()
+
     async def _stop(self) -> None:
         self.running = None
         await self._subject.aclose()

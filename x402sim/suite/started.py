@@ -46,11 +46,15 @@ def free_port() -> int:
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's."""
+    """A subject that runs. `url` has no slash at the end; `process` and `file` are a command's.
+
+    `kill` ends it at once, whatever it is doing.
+    """
 
     url: str
     process: asyncio.subprocess.Process | None = None
     file: Path | None = None
+    kill: Callable[[], None] = lambda: None
 
     @property
     def port(self) -> int:
@@ -186,7 +190,7 @@ async def command(
         except OSError as wrong:
             raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong
     try:
-        yield Running(url, process, file)
+        yield Running(url, process, file, lambda: end_group(process.pid))
     finally:
         end_group(process.pid, gently=True)
         with suppress(TimeoutError):
@@ -209,12 +213,16 @@ async def served(app: Any, port: int, shown: str) -> AsyncIterator[Running]:
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
+
+    def kill() -> None:
+        server.should_exit = server.force_exit = True
+
     try:
         while thread.is_alive() and not server.started:
             await CLOCK.sleep(LOOK_S / 5)
         if not server.started:
             raise NotReady(f"{shown} does not start: see what it logged")
-        yield Running(f"http://127.0.0.1:{port}")
+        yield Running(f"http://127.0.0.1:{port}", kill=kill)
     finally:
         server.should_exit = True
         await asyncio.to_thread(thread.join)

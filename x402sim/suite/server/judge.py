@@ -9,8 +9,11 @@ from x402sim.suite.played import Violation
 from x402sim.suite.room import Floor
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Item, Play
-from x402sim.suite.server.room import PLAIN, Room, opened
-from x402sim.suite.verdict import Inconclusive
+from x402sim.suite.server.room import PLAIN, REPLICAS, Room, opened
+from x402sim.suite.verdict import Inconclusive, Lacking
+
+QUICK_S = 3.0
+"""A start that takes longer is not repeated unless that is chosen."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -27,8 +30,24 @@ class Judge(rooms.Judge[Room, Play]):
     handlers: Mapping[str, Item] = field(default_factory=dict)
     """Paid requests whose handler is not like others, by the option that names them."""
 
+    restart: bool | None = None
+    """Whether it is killed and started again; None leaves it to how long a start takes."""
+    shares: bool = False
+    """Whether two of it, with one folder, share what they keep."""
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it is killed and started again."""
+        is_chosen = self.start_s < QUICK_S if self.restart is None else self.restart
+        return is_chosen and not self.is_fixed
+
     async def open(self, floor: Floor, name: str) -> Room:
-        """Open a room, and start the server in it."""
+        """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
+        if floor is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
+            raise Lacking(
+                "it needs two servers that share what they keep, each at a port that it "
+                "is given: say so with --shared-store"
+            )
         return await opened(self.subject, floor, self.network, self.seed, name, self.port)
 
     def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
@@ -38,6 +57,7 @@ class Judge(rooms.Judge[Room, Play]):
             dialect=dialect,
             items=self.items,
             handlers=self.handlers,
+            restarts=self.restarts,
             name=name,
             patience_s=patience_s,
         )

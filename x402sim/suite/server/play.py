@@ -17,7 +17,8 @@ from x402sim.suite.server.payment import Dialect, Payment, payables, paying, req
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive, NotApplicable
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
+from x402sim.text.counted import counted
 
 Headers = Sequence[tuple[str, str]]
 
@@ -72,6 +73,8 @@ class Play(room.Play[Room, Answer]):
     items: Sequence[Item]
     handlers: Mapping[str, Item] = field(default_factory=dict)
     """Items whose handler is not like others, by the option that names them, as `failing`."""
+    restarts: bool = True
+    """Whether the server may be killed and started again."""
     nonces: set[str] = field(default_factory=set)
     """Those of its payments, in small letters."""
 
@@ -102,6 +105,24 @@ class Play(room.Play[Room, Answer]):
         if option not in self.handlers:
             raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
         return self.handlers[option]
+
+    def needs_restarts(self) -> None:
+        """Do nothing, or raise `Lacking` if the server may not be killed."""
+        if not self.restarts:
+            raise Lacking("it is not killed and started again: --restart yes, with --start COMMAND")
+
+    async def start_again(self) -> None:
+        """Start a server that was killed; raises `Inconclusive` if it does not start."""
+        try:
+            await self.room.start()
+        except NotReady as why:
+            raise Inconclusive(f"it does not start again: {why}") from why
+
+    @property
+    def replica(self) -> int:
+        """The port of the other server of one deployment."""
+        assert self.room.replica is not None
+        return self.room.replica.port
 
     @property
     def double(self) -> Double:
@@ -234,7 +255,8 @@ class Play(room.Play[Room, Answer]):
         """
         mine = self.nonces if payment is None else {payment.nonce.lower()}
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
-        self.say(f"on the chain: {len(found)} transfers of {sum(m.amount_base for m in found)}")
+        base = sum(each.amount_base for each in found)
+        self.say(f"on the chain: {counted(len(found), 'transfer')} of {base}")
         return found
 
     def tokens(self, base: int, why: str) -> Loss:

@@ -22,7 +22,7 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.start import Given, Server
 from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
-from x402sim.suite.started import free_port
+from x402sim.suite.started import Running, free_port
 from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
@@ -45,6 +45,8 @@ class Moved:
 
 
 PLAIN = room.Floor(name="room")
+REPLICAS = room.Floor(name="two servers")
+"""A world with two servers of one deployment: they share the folder for what they keep."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -59,8 +61,19 @@ class Room(room.Room):
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
     """What a good payment got, by version and by what was bought."""
 
+    replica: Running | None = None
+    """The other server of one deployment, where there are two."""
     wires: dict[tuple[int, str], Wire] = field(default_factory=dict)
     """The connections to MCP servers, by its start and by path."""
+
+    async def start(self) -> None:
+        """Start the server, or both; raises `NotReady`."""
+        await room.Room.start(self)
+        if self.floor is REPLICAS:
+            folder = self.folder / f"{self.starts} replica"
+            folder.mkdir()
+            starting = self.subject.start(self.given(), folder)
+            self.replica = await self._subject.enter_async_context(starting)
 
     def wire(self, target: str) -> Wire:
         """Return the connection to the MCP server at a path of the server that runs now."""

@@ -29,7 +29,7 @@ from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
 from x402sim.suite.rooms import PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.server.case import Row
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.judge import QUICK_S, Judge
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
@@ -39,7 +39,12 @@ from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.text.counted import counted
 
+RESTART = "restart"
+"""The section of plays that kill it."""
+PLAY_S = 0.25
+"""How long a play takes on one core, with the good payment after it."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
@@ -52,6 +57,8 @@ SECTIONS = {
     "order": "A facilitator that refuses, fails or is lost: served and charged",
     "handler": "Handlers that fail, are slow, stream or redirect",
     "gone": "Clients that hang up",
+    RESTART: "A server that is killed, and started again",
+    "replicas": "Two servers of one deployment",
     "identifier": "Payments with an id, where the 402 offers it",
     "sign-in": "Signing in instead of paying again, where the 402 offers it",
     "discovery": "What the 402 and a catalogue say of what is sold",
@@ -103,6 +110,13 @@ def item_in(text: str) -> Item:
         except ValueError as wrong:
             raise ValueError(f"{body!r} is no JSON: {wrong}") from None
     return Item(method or ("POST" if body else "GET"), target, body)
+
+
+def _yes(text: str) -> bool:
+    """Read yes or no; raises `ValueError`."""
+    if text.lower() not in ("yes", "no"):
+        raise ValueError(f"it is yes or no, not {text!r}")
+    return text.lower() == "yes"
 
 
 def _tool_in(text: str) -> Item:
@@ -179,6 +193,18 @@ class ServerOptions:
         f"Versions to judge: {', '.join(Dialect)}; by default those that it offers.",
         metavar="VERSIONS",
         read=versions_in,
+    )
+    restart: bool | None = flag(
+        "Kill it and start it again within payments: yes or no; by default yes, if a start takes "
+        f"less than {QUICK_S:g} s.",
+        metavar="YES|NO",
+        read=_yes,
+    )
+    shared_store: bool = flag(
+        "Two of it with one X402SIM_STATE_DIR share what they keep: judge them as one deployment.",
+        kind=bool,
+        unset=False,
+        default=False,
     )
     network: str = network_flag("Network it is paid on.")
     seed: int = seed_flag("keys and nonces")
@@ -267,6 +293,8 @@ async def begin(
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
+        restart=options.restart,
+        shares=options.shared_store,
         port=options.facilitator or 0,
         jobs=options.jobs or 0,
     )
@@ -337,15 +365,24 @@ def _plan(
 ) -> Plan:
     mine = [case for case in cases if case.dialect in judge.dialects]
     plays = {case.played_as: case for case in mine}
-    waits = max((case.waits_s for case in mine), default=0)
-    seconds = max(0.3 * len(plays) / judge.jobs, 2 * waits)
+    is_alone = judge.subject.most_at_once is not None
+    beside = 1 if is_alone else judge.beside
+    restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
+    waits_s = sum(case.waits_s for case in plays.values()) / beside
+    longest_s = 2 * max((case.waits_s for case in plays.values()), default=0)
+    works_s = (PLAY_S * len(plays) + judge.start_s * (restarts + beside)) / judge.jobs
+    seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
-    at_once = f"{judge.jobs} at once" if judge.subject.most_at_once is None else "in turn"
+    at_once = "in turn" if is_alone else f"{judge.jobs} at once"
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
-        f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
-        f"server come on top: up to {judge.patience_s:g} s an answer"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
+        f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
+        f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
+    if restarts:
+        lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
+    elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
+        lines.append("It is not killed and started again: a start takes long, or --restart no")
     lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 

@@ -74,6 +74,18 @@ RESEND = _said(
     "A client that loses the response to a paid request can resend the identical `PaymentPayload`, "
     "with the same `id`, to get that response back",
 )
+FLOW = _said(
+    "exact",
+    "Payment Flow",
+    "By default, `exact` uses the `authorization` payment flow (verify → resource → settle): the "
+    "payment is verified before the resource executes and settled afterward",
+)
+DECLARED_FLOW = _said(
+    "v2",
+    "6.1",
+    "When the resolved payment flow is not `authorization`, `PaymentRequired` "
+    "`accepts[].extra.paymentFlow` MUST be present",
+)
 FAILED_HANDLER = _said(
     "exact",
     "Payment Flow",

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
@@ -11,6 +12,7 @@ from x402sim.suite.server.payment import Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
+from x402sim.text.counted import counted
 
 BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
@@ -50,7 +52,8 @@ class Trade:
         first, *again = self.answers
         later = [f"the same payment again: {each.how}" for each in again[-1:]]
         moved = (
-            f"{len(self.moved)} transfers of {sum(m.amount_base for m in self.moved)} base units"
+            f"{counted(len(self.moved), 'transfer')} of "
+            f"{sum(m.amount_base for m in self.moved)} base units"
         )
         asked = f"settle was asked {self.settled} times"
         return "; ".join([first.how, *later, moved, asked])
@@ -73,6 +76,7 @@ async def sent_again(
     answers: Sequence[Answer],
     again: int = AGAIN,
     item: Item | None = None,
+    **how: Any,
 ) -> Trade:
     """Send a payment again until it is served; `answers` are those that it has got already."""
     got = list(answers)
@@ -80,7 +84,7 @@ async def sent_again(
         if got[-1].is_2xx:
             break
         await play.wait(PAUSE_S)
-        got.append(await play.pay(payment, item))
+        got.append(await play.pay(payment, item, **how))
     return Trade(
         payment=payment,
         answers=got,
@@ -156,7 +160,7 @@ def says_what_is_known(play: Play, seen: Trade) -> Found:
         return None
     return Violation(
         expected="no refusal while nobody knows whether it is settled",
-        actual=f"{first.how}; {len(seen.moved)} transfers",
+        actual=f"{first.how}; {counted(len(seen.moved), 'transfer')}",
         loss=play.tokens(
             seen.payment.auth.value, "a payer signs a new payment for what it has paid already"
         ),

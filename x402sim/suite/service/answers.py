@@ -12,7 +12,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.suite import redact
-from x402sim.suite.service import one_step
 from x402sim.suite.service.places import begins, find, is_requirements, last_part, walk
 from x402sim.suite.service.target import Target, at
 from x402sim.suite.verdict import Inconclusive
@@ -62,19 +61,13 @@ class TargetAnswer:
     @property
     def requirements(self) -> Any:
         """The payment requirements of a 402; of several, those to pay (see the target file)."""
-        if self.target.is_one_step:
-            return _choose(one_step.offers(self.body, self.networks), self.target, self.networks)
         wanted = self.at(self.target.payment_required.requirements)
         return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
     @property
     def is_offer(self) -> bool:
-        """Whether it asks to pay: a 402; in one step, the header does so with any status.
-
-        That the status is another is for section 1 to say: all else can still be judged.
-        """
-        is_told = self.target.is_one_step and isinstance(self.requirements, dict)
-        return self.status == 402 or (is_told and not self.has_content)
+        """Whether it asks to pay."""
+        return self.status == 402
 
     @property
     def session_id(self) -> str | None:
@@ -98,8 +91,7 @@ class TargetAnswer:
         places = self.target.receipt
         has_hash = isinstance(self.at(places.tx_hash), str)
         has_more = self.at(places.success) is True or has_hash or self.session_id is not None
-        is_served = self.target.is_one_step and self.has_content and 200 <= self.status < 300
-        return is_served or (self.may_be_receipt and has_more)
+        return self.may_be_receipt and has_more
 
     @property
     def may_be_receipt(self) -> bool:
@@ -169,7 +161,6 @@ def read_402(answer: TargetAnswer) -> Challenge:
         raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
     places = answer.target.payment_required
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
-    payment_id = "" if answer.target.is_one_step else payment_id
     if not isinstance(payment_id, str) or not isinstance(wanted, dict):
         raise Inconclusive(_unreadable(answer))
     amount = wanted.get("maxAmountRequired")

@@ -69,8 +69,7 @@ class Check:
 
     A case that `waits` until time has passed runs beside the others, where no clock turns; a `late`
     one begins to wait when the others are over. One that `disturbs` the target's background, by
-    faults of the facilitator or of the chain, runs when no other waits. One of
-    `one_step` also makes sense at a service that is paid in one step.
+    faults of the facilitator or of the chain, runs when no other waits.
     Several cases may have the same id; the worst outcome is the id's. `decides` are the questions
     that this case decides: a MUST of which one was not decided by any case has not passed.
     """
@@ -86,7 +85,6 @@ class Check:
     baseline: Baseline | None
     waits: Waits | None = None
     late: bool = False
-    one_step: bool = False
     disturbs: bool = False
     decides: tuple[str, ...] = ()
 
@@ -132,7 +130,6 @@ def check(
     level: Level | None = None,
     waits: Waits | None = None,
     late: bool = False,
-    one_step: bool = False,
     disturbs: bool = False,
     decisive: bool | str = False,
 ) -> Callable[[Case], Check]:
@@ -145,8 +142,7 @@ def check(
     longer than `PATIENCE_S`, only with --patient; `late` says that it begins to wait when the
     others are over. A case that injects faults of the facilitator or of the chain, forces reverts
     or holds blocks back says `disturbs`: no other case counts on the target's background until that
-    was seen to run again. With `one_step` it is also asked of a service that is paid in one step,
-    without payment ids and the texts of section 7. A case is `decisive` if a service with a defect
+    was seen to run again. A case is `decisive` if a service with a defect
     of this clause passes all others; where several cases find the same defects, and no others do,
     each has the same words instead of `True` (several, separated by commas). If no such case was
     judged, a MUST has not passed. A check that demands a refusal names its `baseline`. The `ground`
@@ -181,7 +177,6 @@ def check(
             baseline=baseline,
             waits=waits,
             late=late,
-            one_step=one_step,
             disturbs=disturbs,
             decides=_questions(decisive, getattr(case, "__name__", "")),
         )

@@ -80,16 +80,10 @@ _SENTENCES = {
 """Each key, and the sentence that gives its default."""
 
 
-_OF_TWO_STEPS = ("payment_required.", "pay.", "receipt.")
-"""Tables of which a service that is paid in one step has nothing."""
-
-
 def deviations(target: Target) -> dict[str, Deviation]:
     """Return the keys of a target file that depart from a sentence, in the order of the file."""
     found = {}
     for key, name in _SENTENCES.items():
-        if target.is_one_step and key.startswith(_OF_TWO_STEPS):
-            continue
         value, is_legal = value_of(target, key), _LEGAL.get(key)
         is_other = value != value_of(SPEC, key)
         if is_other and not (is_legal and is_legal(value, target)):

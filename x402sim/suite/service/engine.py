@@ -346,7 +346,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
                 await probe.challenge()
             case "payment":
                 paid = await probe.buy(payer)
-                expect_served(await probe.opened(paid.challenge, paid.receipt))
+                expect_served(await probe.opened(paid.challenge))
             case "session":
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))

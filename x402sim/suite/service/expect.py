@@ -55,7 +55,7 @@ def expect_served(answer: TargetAnswer) -> None:
 
 def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
     """Fail if protected content was served, or if the answer must be a 402 and asks for nothing."""
-    if answer.has_content or (200 <= answer.status < 300 and not answer.is_offer):
+    if answer.has_content or 200 <= answer.status < 300:
         demand = Demand.WITHHELD if answer.has_content else Demand.UNPAID_2XX
         raise CheckFailed(
             "a request without valid proof", "no content", answer.summary, answer.show, demand
@@ -76,17 +76,12 @@ def expect_refused(answer: TargetAnswer, *texts: str) -> None:
     """Fail unless a settlement was refused with one of the texts of section 7, anywhere in it.
 
     Without texts, any refusal is accepted: any answer but a receipt, with any status that the
-    target file allows. In one step, the protected endpoint itself refuses: not with a 2xx.
+    target file allows.
     """
-    texts = () if answer.target.is_one_step else texts  # section 7 is about two steps
     wanted = " or ".join(map(repr, texts))
     if answer.is_receipt:
         raise CheckFailed(
             "the settlement", wanted or "a refusal", answer.summary, answer.show, Demand.REFUSED
-        )
-    if answer.target.is_one_step and 200 <= answer.status < 300:
-        raise CheckFailed(
-            "a payment that is refused", "no 2xx", answer.summary, answer.show, Demand.REFUSED_2XX
         )
     if texts and not any(text in answer.text for text in texts):
         raise CheckFailed(

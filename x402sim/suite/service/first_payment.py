@@ -69,8 +69,7 @@ def _unseen_content(probe: Probe) -> str:
     The endpoint of the specification has its content where the specification says (4.2).
     """
     endpoint, answer = probe.target.protected, probe.last
-    is_paid = probe.target.is_one_step or bool(probe.setting.paid_ids)
-    if endpoint.path == SPEC.protected.path or answer is None or not is_paid:
+    if endpoint.path == SPEC.protected.path or answer is None or not probe.setting.paid_ids:
         return ""
     if answer.status != 200 or answer.has_content or not answer.may_be_receipt:
         return ""
@@ -79,7 +78,7 @@ def _unseen_content(probe: Probe) -> str:
     if not isinstance(answer.body, dict):
         return f"{asked}, and {wanted}: only content that is a JSON object can be recognized"
     seen = [place for place, _ in walk(answer.body) if place.count("/") == 1 and place != "/"]
-    places = " or ".join(place for place in seen if not place.startswith("/PAYMENT-"))
+    places = " or ".join(seen)
     line = f' (write content = "{places}" below [protected])' if " or " not in places else ""
     there = f"set it to where the content is ({places}) in the target file{line}"
     return f"{asked}, and {wanted}: {there}"

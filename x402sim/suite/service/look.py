@@ -11,18 +11,18 @@ from typing import Any
 import httpx
 
 from x402sim.protocol.money import to_base
-from x402sim.protocol.x402 import REQUIRED_HEADER
-from x402sim.suite.service import one_step
+from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.places import begins, find, is_requirements, walk
 from x402sim.suite.service.preflight import not_ready
 from x402sim.suite.service.probe import BAD_BODY, Probe
-from x402sim.suite.service.second import find_second, path_of
+from x402sim.suite.service.second import SecondPath, find_second, path_of
 from x402sim.suite.service.sending import client
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import SPEC, at
 from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
+from x402sim.suite.subjects import as_server
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.text.printable import printable
 
@@ -45,8 +45,8 @@ class _Seen:
     body: Any
     kind: str
     """Its Content-Type."""
-    is_one_step: bool = False
-    """Whether only its header has requirements: `body` is a list of those."""
+    offers: list[Any]
+    """The ways to pay in its header, if that is one of version 2 of the x402 standard."""
 
 
 async def look(options: Options) -> Looked:
@@ -67,11 +67,19 @@ async def _looked(probe: Probe) -> Looked:
     async def below(method: str, path: str, body: Any = None) -> TargetAnswer:
         return await probe.send(method, str(at.join(prefix + path)), json=body)
 
+    if await _is_of_standard(below, seen):
+        second = await _second_path(below, seen)
+        sold = [(seen.method, prefix + seen.path, seen.sent)]
+        sold += [(second.method, prefix + second.path, second.body)] if second else []
+        raise NotReady(
+            f"{seen.method} {seen.path} is sold by a server of the x402 standard, as its 402 has "
+            f"no payment id: no target file is needed, and {as_server(*sold)}"
+        )
     found = {
         "protected": _protected(seen, prefix),
         "payment_required": list(_required(seen)),
         "pay": await _pay(below, seen),
-        "receipt": _receipt(seen),
+        "receipt": _receipt(),
         "sessions": await _sessions(below),
         "agents": await _agents(below),
     }
@@ -100,10 +108,7 @@ async def _find_402(probe: Probe) -> tuple[str, _Seen]:
                 prefix = httpx.URL(base_url).path.rstrip("/")
                 kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
                 path = where.removeprefix(prefix)
-                said, in_header = answer.body, one_step.offers_of(answer.headers)
-                is_one_step = _requirements(said)[1] is None and bool(in_header)
-                said = in_header if is_one_step else said
-                return base_url, _Seen(method, path, body, said, kind, is_one_step)
+                return base_url, _Seen(method, path, body, answer.body, kind, _offers(answer))
             tried.append(f"{method} {where} {answer.status}")
             last = answer
     raise NotReady(
@@ -149,10 +154,6 @@ def _protected(seen: _Seen, prefix: str) -> list[FoundKey]:
 def _required(seen: _Seen) -> Iterator[FoundKey]:
     """Yield where the parts of the 402 are."""
     place, wanted = _requirements(seen.body)
-    if seen.is_one_step and len(seen.body) > 1:
-        yield FoundKey("asset", str(seen.body[0]["asset"]), "several are accepted; the first")
-    if seen.is_one_step:
-        return
     if wanted is None:
         raise NotReady(
             f"{seen.method} {seen.path} answers 402 ({seen.kind}), with no payment requirements: "
@@ -219,25 +220,38 @@ def _without(body: Any, place: str) -> Any:
     return {name: value for name, value in body.items() if name != top}
 
 
+# --- a server of the standard ------------------------------------------------------------------
+
+
+def _offers(answer: TargetAnswer) -> list[Any]:
+    """Return the ways to pay in the header of a 402, each with the resource that they are for."""
+    required = json_in(answer.headers.get(REQUIRED_HEADER))
+    required = required if isinstance(required, dict) else {}
+    resource, accepts = required.get("resource"), required.get("accepts")
+    url = resource.get("url") if isinstance(resource, dict) else None
+    offers = accepts if isinstance(accepts, list) else []
+    return [{**each, "resource": url} for each in offers if isinstance(each, dict)]
+
+
+async def _is_of_standard(ask: Callable[..., Any], seen: _Seen) -> bool:
+    """Tell whether a 402 is paid in the request itself, and not by its id at another endpoint."""
+    is_x402 = bool(seen.offers) or (isinstance(seen.body, dict) and "x402Version" in seen.body)
+    if not is_x402 or _payment_id(seen.body):
+        return False
+    if seen.offers and _requirements(seen.body)[1] is None:
+        return True
+    return (await ask("POST", SPEC.pay.path, {})).status in ABSENT
+
+
 # --- the other endpoints -----------------------------------------------------------------------
 
 
 async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
-    if seen.is_one_step:
-        how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
-        return [FoundKey("path", "", how)]
     path = SPEC.pay.path
     status = (await ask("POST", path, {})).status
     is_there = status not in ABSENT
     how = f"POST with an empty object answered {status}"
     is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
-    if is_x402 and not is_there and not _payment_id(seen.body):
-        raise NotReady(
-            f"{seen.method} {seen.path} is paid in one step of version 1: its 402 has x402Version "
-            f"and no payment id, and POST {path} is answered {status}. The suite judges two steps, "
-            f"and one step of version 2 (a 402 with the header {REQUIRED_HEADER}); `x402sim doctor "
-            "URL` examines this 402, and `x402sim pay URL --wrong NAME` makes a mistake of a payer"
-        )
     return [
         FoundKey("path", path, how if is_there else f"{how}: set it", is_there),
         FoundKey(
@@ -249,9 +263,7 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
     ]
 
 
-def _receipt(seen: _Seen) -> list[FoundKey]:
-    if seen.is_one_step:
-        return []
+def _receipt() -> list[FoundKey]:
     how = "only a payment shows it"
     names = ("success", "payment_id", "tx_hash", "timestamp")
     return [FoundKey(name, getattr(SPEC.receipt, name), how, False) for name in names]
@@ -284,19 +296,22 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
 async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
     """Return the second path that is sold, if the service's documents name one."""
 
-    def asks_for(answer: TargetAnswer) -> str | None:
-        wanted = one_step.offers_of(answer.headers)[:1] if seen.is_one_step else []
-        wanted = wanted or [_requirements(answer.body)[1]]
-        return path_of(wanted[0]) if answer.status == 402 and wanted[0] else None
-
-    known = (seen.path, SPEC.sessions.path, SPEC.pay.path)
-    body = seen.sent or SPEC.protected.bodies[0]
-    found = await find_second(ask, asks_for, known, SPEC.llms.path, body)
+    found = await _second_path(ask, seen)
     if found is None:
         return [FoundKey("path", "", NO_SECOND, False)]
     how = f"{found.method} {found.path} answered 402 for itself, too"
     method = [FoundKey("method", found.method, how)] if found.method != "GET" else []
     return [FoundKey("path", found.path, how), *method]
+
+
+async def _second_path(ask: Callable[..., Any], seen: _Seen) -> SecondPath | None:
+    def asks_for(answer: TargetAnswer) -> str | None:
+        wanted = _requirements(answer.body)[1] or next(iter(_offers(answer)), None)
+        return path_of(wanted) if answer.status == 402 and wanted else None
+
+    known = (seen.path, SPEC.sessions.path, SPEC.pay.path)
+    body = seen.sent or SPEC.protected.bodies[0]
+    return await find_second(ask, asks_for, known, SPEC.llms.path, body)
 
 
 async def _agents(ask: Callable[..., Any]) -> list[FoundKey]:

@@ -10,7 +10,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.folder import folder
 from x402sim.suite.case import near, skipped
 from x402sim.suite.options import again, given as given_or_default, read
-from x402sim.suite.service import one_step, target as targets
+from x402sim.suite.service import target as targets
 from x402sim.suite.service.check import DOCUMENT, IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.options import HIDDEN, Options, clean_url, secrets
@@ -51,7 +51,7 @@ def _base(url: str, target: targets.Target) -> str:
     """Return the base URL, given it or the URL of an endpoint of the target."""
     known = [target.protected.path, target.pay.path]
     known += [target.sessions.path] if target.sessions.exists else []
-    for path in filter(None, known):
+    for path in known:
         if url.rstrip("/").endswith(path):
             return url.rstrip("/").removesuffix(path)
     return url
@@ -73,7 +73,7 @@ def find_target(name: str) -> targets.Target:
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
-    target = one_step.completed(targets.load(file))
+    target = targets.load(file)
     kept = {name.removeprefix(f"{DOCUMENT}/"): why for name, why in target.not_kept.items()}
     target = msgspec.structs.replace(target, not_kept=kept)
     clauses = dict.fromkeys(check.clause for check in all_checks())

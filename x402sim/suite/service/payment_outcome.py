@@ -65,7 +65,7 @@ async def expect_nothing_or_as_issued(
         expect_transfers(
             "what was settled, on the ledger", await probe.world.payments(payer), [wanted]
         )
-    expect_served(await probe.opened(challenge, answer))
+    expect_served(await probe.opened(challenge))
     return True
 
 

@@ -12,7 +12,6 @@ import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.needs import Need
-from x402sim.suite.service import one_step
 from x402sim.suite.service.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.order import in_groups
@@ -226,7 +225,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
 def why_left(setting: Setting, case: Check) -> Skipped | None:
     """Return why a case cannot run: it is skipped, or a need is missing; None if it can."""
     if (reason := setting.skip.get(case.name)) is not None:
-        return NotApplicable(reason) if reason == one_step.WHY_NOT else Lacking(reason)
+        return Lacking(reason)
     if missing := [need for need in case.needs if setting.missing(need)]:
         implied = {each for need in missing for each in COMES_WITH.get(need, ())}
         ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]

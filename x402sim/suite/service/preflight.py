@@ -10,6 +10,7 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import httpx
 
@@ -21,18 +22,18 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
-from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.service.check import HOW_TO_PROVIDE, Check
 from x402sim.suite.service.deviations import deviations
 from x402sim.suite.service.first_payment import pay_once
 from x402sim.suite.service.options import KEY_VARIABLE, REQUIRABLE
+from x402sim.suite.service.places import begins, find
 from x402sim.suite.service.plan import Plan, costs, make_plan
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.service.remote import CLOCKS_AGREE_S
 from x402sim.suite.service.sending import why
 from x402sim.suite.service.setting import Setting
-from x402sim.suite.subjects import instead
+from x402sim.suite.subjects import as_server, instead
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
 
 SAMPLES, SAMPLES_S = (3, 20), 0.5
@@ -57,9 +58,6 @@ async def examine(setting: Setting, checks: list[Check]) -> Plan:
 
 
 async def _examine(setting: Setting, checks: list[Check]) -> Plan:
-    if setting.target.is_one_step:
-        not_apt = {case.name: one_step.WHY_NOT for case in checks if not case.one_step}
-        setting.skip = not_apt | setting.skip
     _require_needs(setting)
     probe = Probe(setting)
     answer = await probe.unpaid()
@@ -229,23 +227,28 @@ def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
     places = probe.target.payment_required
     if isinstance(answer.at(places.payment_id), str) or isinstance(answer.requirements, dict):
         return None
-    if isinstance(answer.body, dict) and "accepts" in answer.body:
-        kind = "it has `accepts`, as x402 does"
-    elif "payment-required" in answer.headers:
-        kind = "it has the header Payment-Required, as x402 v2 does"
-    else:
+    if not _is_of_x402(answer):
         return None
-    if probe.target.is_one_step:  # so the header was looked for
-        is_there = REQUIRED_HEADER.lower() in answer.headers
-        what = f"has no `accepts` in {REQUIRED_HEADER}" if is_there else f"lacks {REQUIRED_HEADER}"
-        return (
-            f"the 402 {what}: pay.path is empty in the target file, and of payments in one step "
-            "the suite judges version 2 only, whose offer is in this header"
-        )
+    endpoint = probe.target.protected
+    if of_server := _of_server(answer, (endpoint.method, endpoint.path, probe.usual_body)):
+        return f"{of_server}; a service of the specification needs a target file: {INIT} URL"
     return (
         f"the 402 has no payment id at {places.payment_id} and no requirements at "
-        f"{places.requirements} ({kind}); a target file says where they are: {INIT} URL"
+        f"{places.requirements}, but `accepts`, as x402 does; a target file says where they are: "
+        f"{INIT} URL"
     )
+
+
+def _is_of_x402(answer: TargetAnswer) -> bool:
+    in_body = isinstance(answer.body, dict) and "accepts" in answer.body
+    return in_body or REQUIRED_HEADER in answer.headers
+
+
+def _of_server(answer: TargetAnswer, sold: tuple[str, str, Any]) -> str:
+    """Return how to judge what asks for a payment in one step, without an id; "" for others."""
+    if not _is_of_x402(answer) or find(answer.body, lambda _, value: begins(value, "pay_")):
+        return ""
+    return f"its 402 names no payment id, as servers of the x402 standard do: {as_server(sold)}"
 
 
 async def _is_closed(probe: Probe) -> bool:
@@ -256,12 +259,13 @@ async def _is_closed(probe: Probe) -> bool:
 async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
     """Say that there is no such endpoint; the base URL itself may be one."""
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
-    for method in ("POST", "GET"):
+    for method in ("GET", "POST"):
         body: dict[str, str] | None = {} if method == "POST" else None
         path = "" if probe.setting.http.base_url.path != "/" else "/"
         itself = await probe.send(method, path, json=body, as_is=True)
         if itself.status == 402:
-            hint = (
+            sold = (method, probe.setting.http.base_url.path.rstrip("/") or "/", body)
+            hint = _of_server(itself, sold) or (
                 f"{method} of the URL itself answers 402: it is an endpoint, and not the base "
                 f"URL; {INIT} {probe.setting.base_url} writes a target file"
             )

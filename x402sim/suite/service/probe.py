@@ -14,10 +14,10 @@ import msgspec
 
 from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.report.results import Demand
 from x402sim.suite import redact
-from x402sim.suite.service import one_step
 from x402sim.suite.service.answers import (
     CURE_OF_DEPOSITS,
     CURE_OF_IDS,
@@ -173,7 +173,7 @@ class Probe:
             response.status_code,
             response.headers,
             redact.without(response.text, self.setting.options.secrets),
-            one_step.body_of(response, self.target),
+            decoded(response.content),
             self.setting.showing(request, response),
             networks=self.setting.options.networks,
         )
@@ -209,15 +209,14 @@ class Probe:
         session_id: str | None = None,
         path: str | None = None,
         body: Any = None,
-        payment: bytes | None = None,
         may_break: bool = False,
     ) -> TargetAnswer:
-        """Request the protected resource, with or without a proof of payment, or a `payment`.
+        """Request the protected resource, with or without a proof of payment.
 
         Without a `body`, send one that the target accepts. A target that validates bodies after
-        the payment shows only to a paid request which one it accepts. A payment is sent once.
+        the payment shows only to a paid request which one it accepts.
         """
-        headers = core.proofs(None if self.target.is_one_step else payment_id)
+        headers = core.proofs(payment_id)
         if session_id is not None:
             headers[self.target.sessions.header] = session_id
             self.by_target("sessions.header")
@@ -228,7 +227,7 @@ class Probe:
                 endpoint.method,
                 path or endpoint.path,
                 json=body if body or endpoint.method != "GET" else None,
-                headers=headers if payment is None else {one_step.PAYMENT: payment},
+                headers=headers,
                 may_break=may_break,
             )
             self.last_served = answer if answer.has_content else self.last_served
@@ -308,26 +307,15 @@ class Probe:
     ) -> TargetAnswer:
         """Send a payment to the settlement endpoint; `requirements` replace single fields.
 
-        None leaves a field out. In one step, the request itself carries the payment.
+        None leaves a field out.
         """
-        if self.target.is_one_step:
-            payment = one_step.payment(header, challenge.requirements, requirements)
-            return await self.ask(payment=payment, may_break=may_break)
         body = challenge.settlement(header, requirements)
         if payment_id is not None:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
 
-    def written(self, challenge: Challenge, header: str) -> bytes:
-        """Return a payment header as `settle` sends it."""
-        if self.target.is_one_step:
-            return one_step.payment(header, challenge.requirements, None)
-        return header.encode()
-
-    async def opened(self, challenge: Challenge, answer: TargetAnswer) -> TargetAnswer:
-        """Return what a settled payment opens; in one step, that is the answer to it."""
-        if self.target.is_one_step:
-            return answer
+    async def opened(self, challenge: Challenge) -> TargetAnswer:
+        """Return what a settled payment opens."""
         return await self.ask(payment_id=challenge.payment_id)
 
     async def signed(self, **changes: Any) -> tuple[Challenge, Wallet, str]:

@@ -10,7 +10,6 @@ from x402sim.spec.sentences import TITLES
 from x402sim.suite.service.check import IDS_BEGIN, Check, clause_text
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.left_open import lacking, not_in_full
-from x402sim.suite.service.one_step import WHY_NOT
 from x402sim.suite.service.options import REQUIRABLE, Options
 from x402sim.suite.service.parse_options import parse
 from x402sim.suite.service.plan import summary_lines, why_left
@@ -84,5 +83,4 @@ SERVICE: Subject[Options] = Subject(
     texts=clause_text,
     needs={need: name for name, need in reversed(REQUIRABLE.items())},
     costs=_costs,
-    uncounted=WHY_NOT,
 )

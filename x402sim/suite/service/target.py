@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from x402sim.protocol import routes
+from x402sim.suite.subjects import as_server
 from x402sim.text.toml_file import read_toml
 
 
@@ -86,7 +87,6 @@ class PayEndpoint(_Part, frozen=True, kw_only=True):
     """The settlement endpoint, and the encoding of the payment header."""
 
     path: str = routes.PAY
-    """Empty if there is none: the request itself pays, as version 2 of the x402 standard has it."""
     spelling: Literal["hex", "base64"] = "hex"
 
 
@@ -179,18 +179,17 @@ class Target(_Part, frozen=True, kw_only=True):
     indexer: Indexer = Indexer()
     not_kept: dict[str, str] = {}
 
-    @property
-    def is_one_step(self) -> bool:
-        """Whether the request itself pays, in one step."""
-        return not self.pay.path
-
 
 SPEC = Target()
 """The target that the specification shows, with the default of every key."""
 
 
 def load(file: Path) -> Target:
-    """Load a target file; raises `ValueError` with the file and the key that is wrong."""
+    """Load a target file; raises `ValueError` with the file and the key that is wrong.
+
+    Older files of servers of the x402 standard, which have no `pay.path`, are refused with the
+    command that judges those.
+    """
     try:
         table = read_toml(file)
         target = msgspec.convert(table, Target)
@@ -198,6 +197,12 @@ def load(file: Path) -> Target:
         raise ValueError(f"{file}: {_wrong(str(error))}") from error
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
+    if not target.pay.path:
+        sold = target.protected
+        raise ValueError(
+            f"{file}: pay.path is empty, so it describes a server of the x402 standard: "
+            + as_server((sold.method, sold.path, sold.bodies[0] if sold.bodies else None))
+        )
     return target if "name" in table else msgspec.structs.replace(target, name=file.stem)
 
 

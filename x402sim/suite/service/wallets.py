@@ -141,7 +141,7 @@ class Wallets:
         """
         if answer.is_receipt:
             return
-        may_be_short = Refusal.INSUFFICIENT_BALANCE.text in answer.text or answer.target.is_one_step
+        may_be_short = Refusal.INSUFFICIENT_BALANCE.text in answer.text
         if (answer.status >= 500 or may_be_short) and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
         raise CheckFailed(

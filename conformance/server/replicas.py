@@ -1,0 +1,113 @@
+"""Two servers of one deployment, which share what they keep: one payment at both."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from x402sim.suite.server.case import Row
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.room import REPLICAS
+from x402sim.suite.server.trade import (
+    HUNG_UP,
+    PAUSE_S,
+    Trade,
+    of_a_lost_answer,
+    sent_again,
+)
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, needs_numbers, used
+from x402sim.suite.verdict import NotApplicable
+
+V2_ONLY = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
+EACH, HELD_S = 3, 0.6
+"""How many requests each gets at once, and how long the facilitator holds them."""
+
+
+def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to one, to the other, and again.
+
+    A `strict` facilitator refuses what is settled; the other one says success again.
+    """
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment = await it.draft()
+        it.double.strict = strict
+        ports = [0, it.replica, it.replica, 0]
+        return await used(it, payment, [await it.pay(payment, port=each) for each in ports])
+
+    return play
+
+
+def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to both, several times at once: verify is held."""
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment, gate = await it.draft(), asyncio.Event()
+        it.double.strict = strict
+        with it.double.twisted(on(VERIFY, waits(gate))):
+            ports = [0, it.replica] * EACH
+            asked = asyncio.gather(*(it.pay(payment, port=each) for each in ports))
+            await it.wait(HELD_S)
+            gate.set()
+            answers = await asked
+        return await used(it, payment, answers)
+
+    return play
+
+
+async def _lost(play: Play) -> Trade:
+    """Hang up at one while it settles, and send the same payment to the other."""
+    payment, gate = await play.draft(), asyncio.Event()
+    with play.double.twisted(on(SETTLE, waits(gate, after=True))):
+        async with play.leaving(payment):
+            if not await play.double.until(SETTLE, payment.nonce, play.patience_s, is_worked_on):
+                raise NotApplicable("it does not ask settle")
+        await play.wait(PAUSE_S)
+        gate.set()
+        await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
+    return await sent_again(play, payment, [HUNG_UP], port=play.replica)
+
+
+_HOW = {"in-turn": (_in_turn, "in turn"), "at-once": (_at_once, "at once")}
+
+ROWS = [
+    *(
+        Row(
+            section="replicas",
+            slug=slug,
+            play=play(strict=True),
+            absent=V2_ONLY,
+            floor=REPLICAS,
+            demands=[
+                buys_one(f"One payment at two servers of one deployment {how} buys one thing")
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
+    ),
+    *(
+        Row(
+            section="replicas",
+            slug=f"{slug}-told-again",
+            play=play(strict=False),
+            absent=V2_ONLY,
+            floor=REPLICAS,
+            demands=[
+                buys_one_told_again(
+                    f"One payment at two servers of one deployment {how} buys one thing, though "
+                    "the facilitator says success to each"
+                )
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
+    ),
+    Row(
+        section="replicas",
+        slug="lost",
+        play=_lost,
+        absent=V2_ONLY,
+        floor=REPLICAS,
+        demands=of_a_lost_answer("The answer of one server is lost, and the other is asked"),
+    ),
+]
