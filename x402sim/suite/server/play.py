@@ -16,7 +16,6 @@ from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
-from x402sim.suite.server.tools import STDIO
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.counted import counted
@@ -121,9 +120,7 @@ class Play(room.Play[Room, Answer]):
 
     @property
     def replica(self) -> int:
-        """The port of the other server of one deployment; raises `NotApplicable` without ports."""
-        if self.item.target == STDIO:
-            raise NotApplicable("one that speaks by its standard input and output has one client")
+        """The port of the other server of one deployment."""
         assert self.room.replica is not None
         return self.room.replica.port
 
