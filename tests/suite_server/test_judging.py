@@ -137,7 +137,7 @@ def test_a_command_is_killed_and_started_again(
     monkeypatch.chdir(ROOT)
     file = tmp_path / "report.json"
     command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
-    asked = ["--only", "server/restart/served-v2,server/replicas/in-turn-v2", "--jobs", "1"]
+    asked = ["--only", "server/restart/served,server/replicas/in-turn-v2", "--jobs", "1"]
     done = CliRunner().invoke(
         app,
         [
