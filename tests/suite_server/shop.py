@@ -341,7 +341,9 @@ class Shop:
 
     def extensions(self, path: str) -> dict[str, Any]:
         named = {"required": self.has("ids are required")}
-        self.nonces.add(nonce := hashlib.sha256(f"{next(self.challenges)}".encode()).hexdigest()[:32])
+        self.nonces.add(
+            nonce := hashlib.sha256(f"{next(self.challenges)}".encode()).hexdigest()[:32]
+        )
         info = {"domain": self.host, "uri": f"http://{self.host}{path}", "version": "1",
                 "nonce": nonce, "issuedAt": at(0), "expirationTime": at(LONGEST_S)}  # fmt: skip
         chains = [{"chainId": self.network.caip2, "type": "eip191"}]
