@@ -94,6 +94,8 @@ class Shop:
         if self.has("says nothing of caches"):
             del told["cache-control"]
         told |= {name.lower(): value for name, value in reply.headers.items()}
+        if self.has("hides its length"):
+            del told["content-length"]
         await send(
             {
                 "type": "http.response.start",
