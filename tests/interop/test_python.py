@@ -258,9 +258,9 @@ def test_an_agent_pays_for_a_tool() -> None:
     with started("--network", "base-sepolia") as server:
         merchant, payer = server.payer(funds=None), server.payer()
         told = {
-            "FACILITATOR": server.ready["facilitator"],
-            "PAY_TO": merchant.address,
-            "NETWORK": NETWORKS[2],
+            "FACILITATOR_URL": server.ready["facilitator"],
+            "X402SIM_PAY_TO": merchant.address,
+            "X402SIM_NETWORK": NETWORKS[2],
         }
         got = programs.run("mcp_client.py", {"server": told, "key": payer.wallet.private_key})
         assert got["unpaid"]["isError"] is True

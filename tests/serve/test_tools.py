@@ -1,6 +1,7 @@
 """The MCP server of `serve`: a tool is sold as the same thing over HTTP is."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -184,3 +185,20 @@ def test_web_pages_are_refused_and_a_world_without_a_service_has_no_tools(
     with LocalServer(World(has_service=False)) as bare:
         url = bare.facilitator_url.removesuffix("/facilitator")
         assert httpx.post(f"{url}/mcp", json=asked).status_code == 404
+
+
+def test_who_hangs_up_before_the_result_gets_it_with_the_same_payment() -> None:
+    with LocalServer() as server:
+        payment = signed(server, "market")
+        del payment["extensions"]  # not named: so it is good for one answer
+        server.fault(Fault(victim="facilitator", does="delay answer", seconds=1.0, path="/settle"))
+        call = {"name": "market", "_meta": {"x402/payment": payment}}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/mcp", json=asked, timeout=0.4)
+        while not server.transfers():
+            time.sleep(0.05)
+        time.sleep(0.3)
+        assert "market" in called(server, "market", payment)["structuredContent"]
+        assert called(server, "market", payment)["isError"] is True, "it was served once"
+        assert len(server.transfers()) == 1

@@ -23,14 +23,16 @@ PAINS = [
     ("14", "a rejected payment looks like an unpaid request; a malformed header is 402", "server/order/refused-reason, server/header/malformed-answer, silent/header/malformed-status"),
     ("15", "headers that are not exposed, a preflight that is to pay", "kit/offer/cors, kit/offer/preflight, kit/offer/preflight-allows"),
     ("16", "a 402, or a paid 200, is kept by a shared cache", "server/offer/cache, kit/offer/cache-forbidden"),
-    ("17", "behind a proxy the resource says http", "silent/offer/proxy"),
+    ("17", "behind a proxy the resource says http", "kit/offer/proxy"),
+    ("21", "MCP: the retry drops the payment", "server/tool/offer, server/tool/offer-both, server/tool/unpaid, and every row in the column `mcp`"),
     ("19", "decimals, floats, ×10^6", "server/offer/whole, kit/offer/whole-same"),
     ("20", "versions mixed, a page instead of JSON", "server/offer/browser, server/header/other, server/header/version-answer"),
     ("22", "redirects of the facilitator leave the middleware open", "server/order/verify-moved, server/order/settle-moved, kit/order/verify-redirected"),
 ]  # fmt: skip
 """Rows of the list of pains: what people report of servers, and what catches it."""
 NONE = [
-    ("streams, clients that hang up, a restart in between", "no case plays them yet"),
+    ("a price that changes between an offer and its payment", "the judge changes no price of a server; a payment for another amount is `server/payment/accepted`"),
+    ("tools that are paid by version 1, or by the experimental `org.x402/payment`", "the latter is observed: `silent/tool/draft`"),
     ("two servers of one deployment", "the judge starts one in a world"),
     ("other schemes than exact, other transfers than EIP-3009's", "the judge pays by EIP-3009"),
     ("how often a handler runs", "nothing outside shows it, but a number in what is sold: `silent/many/runs`"),
@@ -54,6 +56,9 @@ VERSION_1 = {
     "server/order/settle-text": "`!success` is asked, and a text that is not empty is true",
     "server/path/head": GUARDS_GET,
 }  # fmt: skip
+MCP = {
+    "server/order/settled": "`settle_payment` raises or fails, and the wrapper returns the offer with a result whose transaction is empty; " + KEEPS_NOTHING,
+}  # fmt: skip
 FASTAPI_X402 = {
     "server/order": "a settlement that failed is written into the header, and the goods are sent all the same; a 200 of settle is a success whatever stands in it",
     "server/many": "the goods go out whether settle took the payment or refused it: each request that was verified is served",
@@ -73,8 +78,8 @@ CAUSES = {
 
 def why(it: Published, check_id: str) -> str:
     """Return why a published server fails an id; raises `ValueError` for one that nobody has read."""
-    fits = [each for each in CAUSES[it.package] if check_id.startswith(each)]
-    return CAUSES[it.package][max(fits, key=len)]
+    causes = MCP if it.dialect is Dialect.MCP else CAUSES[it.package]
+    return causes[max((each for each in causes if check_id.startswith(each)), key=len)]
 
 
 def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
@@ -105,6 +110,7 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
     first = max(musts, key=lambda each: "lost" in each)["id"]
     sold = published.sells[0]
     yield ""
+    sold = f"'{sold}'" if published.dialect is Dialect.MCP else sold
     yield f"`x402sim conformance server {sold} --start '{published.command}' --only {first}`"
 
 
@@ -131,6 +137,9 @@ def page() -> str:
             "failure happened twice, and was read in the source of the package with the benefit of the doubt. Of a",
             "settlement whose answer is lost, the defence is that a 402 names the nonce as used, which is true; but it",
             "asks for the next payment, and what was paid for is never served.",
+            "",
+            "Not judged: `@dexterai/x402` 2.0.0, which offers Solana's USDC on Base Sepolia and names no EIP-712 domain, so",
+            "that nothing can be bought; `@faremeter/middleware` 0.22.0, which asks `/accepts` of its own facilitators.",
             "",
             *verdicts("server", found.values()),
             *(line for name, it in kept.items() for line in _verdict(name, it)),

@@ -19,7 +19,8 @@ from x402sim.judging import Verdict, judge
 from x402sim.report.results import Outcome
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.start import Command
+from x402sim.suite.server.start import Command, Spoken
+from x402sim.suite.server.subject import item_in
 from x402sim.suite.server.trade import trade
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
@@ -47,7 +48,7 @@ class Published:
     def words(self) -> list[str]:
         """What starts it, with its packages installed."""
         if self.program != NEXT:
-            return [*programs.command(self.program), self.shop]
+            return [*programs.command(self.program), *filter(None, [self.shop])]
         folder = npm.built(programs.FOLDER / self.shop)
         return [str(npm.node()), str(programs.FOLDER / NEXT), "start", str(folder)]
 
@@ -57,7 +58,7 @@ class Published:
         folder = "tests/interop"
         if self.program.endswith(".py"):
             python = f"{folder}/python/.venv/bin/python"
-            return f"{python} {folder}/python/{self.program} {self.shop}"
+            return f"{python} {folder}/python/{self.program} {self.shop}".strip()
         if self.program == NEXT:
             return f"node {folder}/{NEXT} start {folder}/{self.shop}"
         return f"node {folder}/{self.program} {self.shop}"
@@ -65,10 +66,18 @@ class Published:
     @property
     def sells(self) -> list[str]:
         """What is bought, as on the command line; the first without a method."""
+        if self.dialect is Dialect.MCP:
+            return ['MCP stdio forecast {"city": "Oslo"}']
         return [each.shown.replace("/", f"{self.under}/", 1) for each in ITEMS]
 
+    @property
+    def failing(self) -> str | None:
+        """What it sells that fails."""
+        is_tool = self.dialect is Dialect.MCP
+        return None if is_tool else FAILS.replace("/", f"{self.under}/", 1)
 
-V1, V2 = Dialect
+
+V1, V2, MCP = Dialect
 PUBLISHED = {
     "FastAPI": Published("x402", "sell.py", "fastapi", V2),
     "Flask": Published("x402", "sell.py", "flask", V2),
@@ -81,6 +90,7 @@ PUBLISHED = {
     "fastapi-x402": Published("fastapi-x402", "sell.py", "fastapi-x402", V1),
     "billmyagent": Published("billmyagent", "sell.py", "billmyagent", V2),
     "billmyagent, Flask": Published("billmyagent", "sell.py", "billmyagent-flask", V2),
+    "MCP, FastMCP": Published("x402", "mcp_server.py", "", MCP),
 }
 """Each by its name in the page."""
 
@@ -89,10 +99,10 @@ def verdict(name: str, only: str | Iterable[str] = ()) -> Verdict:
     """Judge one in the version that it offers."""
     it = PUBLISHED[name]
     first, *also = it.sells
+    more = {} if it.failing is None else {"failing": it.failing}
     return judge(
-        "server", [first], start=shlex.join(it.words), also=also,
-        failing=FAILS.replace("/", f"{it.under}/", 1), versions=str(it.dialect),
-        only=only if isinstance(only, str) else [*only],
+        "server", [first], start=shlex.join(it.words), also=also, versions=str(it.dialect),
+        only=only if isinstance(only, str) else [*only], **more,
     )  # fmt: skip
 
 
@@ -101,9 +111,11 @@ def transaction(name: str) -> str:
     it = PUBLISHED[name]
 
     async def main() -> str:
-        judge = Judge(server=Command(tuple(it.words), look=it.sells[0]), items=ITEMS)
+        words, items = tuple(it.words), [*map(item_in, it.sells)]
+        server = Spoken(words) if it.dialect is MCP else Command(words, look=items[0].path)
+        judge = Judge(subject=server, items=items)
         try:
-            play = await judge.play(await judge.room(), it.dialect, "a good payment")
+            play = await judge.begun(await judge.room(), it.dialect, "a good payment")
             (moved,) = (await trade(play, again=0)).moved
             return moved.tx_hash
         finally:

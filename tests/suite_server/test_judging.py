@@ -79,7 +79,7 @@ def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
     for row in rows():
         for dialect in Dialect:
             name = f"{row.section}/{row.slug}-{dialect}"
-            assert (name in told) != bool(row.reasons.get(dialect)), name
+            assert (name in told) != bool(row.absent.get(dialect)), name
 
 
 def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
@@ -150,9 +150,32 @@ def test_a_command_is_killed_and_started_again(
     outcomes = {each["id"]: each["outcome"] for each in results}
     assert outcomes == {
         "server/restart/served-v2": "failed",
+        "server/restart/served-mcp": "skipped",
         "server/replicas/in-turn-v2": "skipped",
     }
     assert "killed and started again 1 times" in " ".join(done.output.split())
+
+
+def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "report.json"
+    start = f"{sys.executable} -m tests.suite_server.shop 'amount is a number'"
+    asked = ("--only", "server/offer/whole,server/control/sells,server/many/again", "--jobs", "1")
+    done = CliRunner().invoke(
+        app,
+        ["conformance", "server", "/weather", "--start", start, *asked, "--json-file", str(file)],
+    )
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    outcomes = {each["id"]: each["outcome"] for each in results}
+    assert outcomes["server/offer/whole-v2"] == "failed", done.output
+    assert outcomes["server/offer/whole-v1"] == "passed"
+    assert outcomes["server/many/again-v1"] == "passed"
+    assert outcomes["server/many/again-v2"] == "skipped"
+    assert outcomes["server/control/sells-v2"] == "skipped"
+    assert done.exit_code == 1
+    assert "Only its offer is judged: v2" in done.output
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from tests.house import PACKAGE
 from tests.suite_server.judging import Bench, cases, run
 from tests.suite_server.tool_shop import ToolShop, tool_shop
 from x402sim.cli import app
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.played import Found, Violation, by_play
+from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.start import Given
@@ -62,6 +63,7 @@ DEFECTS = {
     "follows": "kit/order/settle-redirected-mcp kit/order/verify-redirected-mcp",
     "charges failures": "server/order/handler-fails-mcp",
     "no result of refusals": "server/order/refused-reason-mcp",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-mcp server/replicas/in-turn-mcp",
     "forgets who leaves": "kit/gone/settling-again-mcp",
     "forgets who leaves, says failed": "server/gone/settled-mcp",
     "settles the first offer": "server/offer/each-mcp",
@@ -74,7 +76,9 @@ HONEST = {
     "never verifies": "server/order/invalid",
 }
 SLOW = "settled-late"
-PARTS = 6
+PLAYS = 6
+STARTS = ("restart", "replicas")
+"""The sections in which a second server is started, or one again."""
 MCP = [case for case in all_cases() if case.dialect is Dialect.MCP and SLOW not in case.id]
 
 
@@ -86,17 +90,18 @@ class ToolBench(Bench):
             items=ITEMS,
             handlers={"failing": item_in('MCP /mcp forecast {"city": "fail"}'),
                       "slow": item_in('MCP /mcp forecast {"city": "slow"}')},
+            shares=True,
             jobs=1,
             patience_s=self.patience_s,
         )  # fmt: skip
 
     async def found(self, *asked: Any, **more: Any) -> dict[str, Found]:
-        if self.room is not None:
-            self.room.wires.clear()  # the shop may have sessions now
+        for room in self.rooms.values():
+            room.wires.clear()  # the shop may have sessions now
         return await super().found(*asked, **more)
 
     def make(self, given: Given) -> ToolShop:
-        self.shops.append(made := tool_shop(given))
+        self.shops.append(made := tool_shop(given, self.defects, self.habits))
         return made
 
 
@@ -109,20 +114,39 @@ def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
     assert not {defect: ids for defect, ids in missed.items() if ids}
 
 
-def test_honest_tools_break_nothing() -> None:
-    asked = [(MCP[start::PARTS], "", "") for start in range(PARTS)]  # they mostly wait
-    asked += [
-        ([case for case in MCP if case.id.startswith(tuple(prefixes.split()))], "", habit)
-        for habit, prefixes in HONEST.items()
-    ]
+def wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
+    """Return what honest shops break: one that does everything right, and those with habits."""
+    plays = by_play(every)
+    chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
+    asked = [([case for group in each for case in group], "", "") for each in chunks]
+    for habit, prefixes in habits.items():
+        begins = tuple(prefixes.split())
+        asked.append(([case for case in every if case.id.startswith(begins)], "", habit))
+    found: dict[str, dict[str, Found]] = {}
     for (_, _, habit), seen in zip(asked, run(ToolBench, asked), strict=True):
-        wrong = {each: found for each, found in seen.items() if isinstance(found, Violation)}
-        assert not wrong, (habit, wrong)
+        broken = {each: it for each, it in seen.items() if isinstance(it, Violation)}
+        found.setdefault(habit, {}).update(broken)
+    return {habit: broken for habit, broken in found.items() if broken}
+
+
+def test_honest_tools_break_nothing() -> None:
+    assert not wrong([case for case in MCP if not (case.waits_s or case.section in STARTS)], {})
+
+
+@pytest.mark.thorough
+@pytest.mark.waits
+def test_honest_tools_with_other_habits_break_nothing_nor_where_it_takes_time() -> None:
+    assert not wrong(MCP, HONEST)
+
+
+def test_what_only_tools_have_has_a_defect_that_it_catches() -> None:
+    caught = {each for ids in DEFECTS.values() for each in ids.split() if "/tool/" in each}
+    assert caught == {case.id for case in MCP if case.section == "tool" and case.level != "MAY"}
 
 
 ROOT = PACKAGE.parent
 COMMAND = f"{sys.executable} -m tests.suite_server.tool_shop"
-FEW = "server/tool,server/many/again,server/order/settled-cut,server/gone/settled,server/binding"
+FEW = "server/tool,server/many/again,server/binding/elsewhere"
 
 
 def judged(item: str, words: str, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:

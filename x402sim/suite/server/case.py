@@ -4,7 +4,7 @@ Most rows are played over MCP, too, where a tool is sold: there their grounds ar
 the transport MCP in place of those of HTTP.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -45,20 +45,15 @@ class Row(row.Row):
     dialects: ClassVar[type[Dialect]] = Dialect
     plain: ClassVar[Floor] = PLAIN
 
-    @property
-    def reasons(self) -> Mapping[Dialect, str]:
-        """Why it is not played in some dialects."""
+    def __post_init__(self) -> None:
         names = (self.section, f"{self.section}/{self.slug}")
-        why = next((NOT_OF_TOOLS[name] for name in names if name in NOT_OF_TOOLS), "")
-        return {**({Dialect.MCP: why} if why else {}), **self.absent}
+        if why := next((NOT_OF_TOOLS[name] for name in names if name in NOT_OF_TOOLS), ""):
+            object.__setattr__(self, "absent", {**self.absent, Dialect.MCP: why})
 
     def cases(self) -> Iterator[RoomCase]:
         """Yield a case for each demand and dialect; of tools, with grounds that speak of them."""
-        reasons = self.reasons
         for case in row.Row.cases(self):
             if case.dialect is not Dialect.MCP:
                 yield case
-            elif Dialect.MCP not in reasons:
-                ground = texts.of_tools(case.ground)
-                if ground is not None:
-                    yield replace(case, ground=ground)
+            elif (ground := texts.of_tools(case.ground)) is not None:
+                yield replace(case, ground=ground)

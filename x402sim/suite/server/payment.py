@@ -100,6 +100,18 @@ def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any
     return next(payables(dialect, answer, network), None)
 
 
+def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
+    """Tell whether an offer is for the payer of the case, although it may be written wrongly."""
+    ours = x402.network_name(dialect.version, network)
+    for each in offers_in(dialect, answer):
+        if each.get("scheme") == x402.SCHEME and each.get("network") == ours:
+            try:
+                return parse_address(str(each.get("asset"))) == network.asset
+            except ValueError:
+                return True
+    return False
+
+
 def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
     """Return what an answer says of a settlement; empty if it says nothing."""
     found = x402.json_in(answer.headers.get(dialect.response_header.lower()))

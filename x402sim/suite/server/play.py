@@ -148,7 +148,7 @@ class Play(room.Play[Room, Answer]):
         it = item or self.item
         if it.tool:
             params = mcp.params_of(it.call, httpx.Headers([*headers]))
-            return await self.call(params, it, begun=begun)
+            return await self.call(params, it, port=port, begun=begun)
         answer = await send(
             port or self.room.port,
             method or it.method,
@@ -166,10 +166,11 @@ class Play(room.Play[Room, Answer]):
         item: Item | None = None,
         headers: Headers = (),
         *,
+        port: int = 0,
         begun: asyncio.Event | None = None,
     ) -> Answer:
         """Call a tool with these parameters; never raises for what the server does."""
-        wire = self.room.wire((item or self.item).target)
+        wire = self.room.wire((item or self.item).target, port)
         return self.heard(await wire.call(params, self.patience_s, headers, begun))
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:

@@ -83,7 +83,14 @@ class Command:
         async with command(self.words, given.environment(), folder, url) as running:
 
             async def answers() -> bool:
-                answer = await send(running.port, "GET", self.look, patience_s=5)
+                # an MCP server may answer GET by a stream that never ends
+                answer = await send(
+                    running.port,
+                    "GET",
+                    self.look,
+                    patience_s=5,
+                    is_enough=lambda head, _: bool(head),
+                )
                 return bool(answer.status) and answer.status // 100 != 5
 
             failure = f"GET {self.look} at port {running.port} is not answered"

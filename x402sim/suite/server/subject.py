@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ from x402sim.suite.rooms import PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.server.case import Row
 from x402sim.suite.server.judge import QUICK_S, Judge
-from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
+from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Room
@@ -301,9 +301,13 @@ async def begin(
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
 
+    meant = set[Dialect]()
+
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.versions is not None and case.dialect in options.versions:
             return unclear(case, broken[case.dialect])
+        if case.dialect in meant:
+            return skipped(case, broken[case.dialect], lacks=False)
         return skipped(case, NOT_ITS, lacks=False)
 
     async with in_rooms(
@@ -311,23 +315,29 @@ async def begin(
         options,
         cases,
         options.versions or offered(options.items),
-        control=lambda room, dialect: _control(judge, room, dialect),
+        control=lambda room, dialect: _control(judge, room, dialect, meant),
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken),
+        plan=lambda broken: _plan(judge, options, cases, broken, meant),
         invalid=f"sells nothing at {options.items[0].shown}, so nothing can be said of it. "
         "{}. The guide, `Judge your server`, says what it gets",
     ) as judging:
         yield judging
 
 
-async def _control(judge: Judge, room: Room, dialect: Dialect) -> str:
-    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server."""
+async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> str:
+    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
+
+    A version that it offers to the payers of the judge is `meant`: its offer is judged, although
+    nothing can be bought.
+    """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
         return f"it does not offer version {dialect.version}"
+    if is_meant(dialect, answer, room.network):
+        meant.add(dialect)
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return (
@@ -362,8 +372,13 @@ def _plan(
     options: ServerOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
+    meant: Collection[Dialect],
 ) -> Plan:
-    mine = [case for case in cases if case.dialect in judge.dialects]
+    mine = [
+        case
+        for case in cases
+        if case.dialect in judge.dialects or (case.dialect in meant and case.section == "offer")
+    ]
     plays = {case.played_as: case for case in mine}
     is_alone = judge.subject.most_at_once is not None
     beside = 1 if is_alone else judge.beside
@@ -383,7 +398,10 @@ def _plan(
         lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
     elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
         lines.append("It is not killed and started again: a start takes long, or --restart no")
-    lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
+    lines += [
+        f"{'Only its offer is judged' if dialect in meant else 'Not judged'}: {dialect}: {why}"
+        for dialect, why in broken.items()
+    ]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.started import START_S
 from x402sim.version import VERSION
@@ -80,13 +80,16 @@ class Wire(ABC):
 
 
 def read(method: str, response: Mapping[str, Any], seconds: float) -> Answer:
-    """Return a response of JSON-RPC as an answer."""
-    found = mcp.answered(response)
+    """Return a response of JSON-RPC as an answer; its body is what is sold, without the receipt."""
+    found, result = mcp.answered(response), response.get("result")
+    body = found.body
+    if found.status == 200 and isinstance(result, dict):
+        body = encode({name: each for name, each in result.items() if name != "_meta"})
     return Answer(
         sent=method,
         status=found.status,
         headers={name.lower(): text for name, text in found.headers.items()},
-        body=found.body,
+        body=body,
         seconds=seconds,
         said=response,
     )
