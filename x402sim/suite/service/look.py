@@ -3,6 +3,7 @@
 Each finding says how it was made; what only a payment would show is left as a comment.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -17,7 +18,7 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.places import begins, find, is_requirements, walk
 from x402sim.suite.service.preflight import not_ready
 from x402sim.suite.service.probe import BAD_BODY, Probe
-from x402sim.suite.service.second import SecondPath, find_second, path_of
+from x402sim.suite.service.second import DOCUMENTS, SecondPath, find_second, path_of
 from x402sim.suite.service.sending import client
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import SPEC, at
@@ -32,6 +33,7 @@ DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that wants one."""
+_SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
 ABSENT = (404, 405, 410, 501)
 
 
@@ -283,6 +285,7 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
                 FoundKey("duration", duration, "it was accepted"),
                 FoundKey("smallest", smallest, "the smallest deposit that got a 402"),
                 FoundKey("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
+                *await _session_header(ask),
             ]
         if answer.status in ABSENT:
             break
@@ -291,6 +294,15 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
         how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
         return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
     return [FoundKey("exists", False, how)]
+
+
+async def _session_header(ask: Callable[..., Any]) -> list[FoundKey]:
+    """Return the header of a paid request's session, if the service's documents name one."""
+    for path in (SPEC.llms.path, *DOCUMENTS):
+        named = {each.lower(): each for each in _SESSION.findall((await ask("GET", path)).text)}
+        if len(named) == 1:
+            return [FoundKey("header", next(iter(named.values())), f"{path} names it")]
+    return []
 
 
 async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
