@@ -34,6 +34,8 @@ LONG = [
     "tests/suite_facilitator/test_mutants.py",
     "tests/suite_facilitator/test_published.py",
     "tests/suite_payer/test_mutants.py",
+    "tests/suite_server/test_published.py",
+    "tests/suite_server/test_recipes.py",
 ]
 
 

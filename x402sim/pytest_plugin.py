@@ -32,7 +32,8 @@ JUDGED_TOO = (
     "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer"
 )
 JUDGED_LAST = (
-    "x402_server(sells, versions, only, strict): the cases of `x402_server_case`; `sells` are paths"
+    "x402_server(sells, versions, only, strict, **options): the cases of `x402_server_case`, as on "
+    "the command line; `sells` are paths"
 )
 PASSED = pytest.StashKey[bool]()
 MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"

@@ -32,6 +32,7 @@ from x402sim.suite.payer.shop import (
     in_base64,
 )
 from x402sim.suite.wire import How, Reply, Request, as_json
+from x402sim.text.counted import counted
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 MOST_REQUESTS = 60
@@ -51,7 +52,7 @@ def _ends(played: Played) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
             expected="no answer ends its process by a signal",
-            actual=f"{len(crashed)} of {len(played.starts)} starts: {crashed[0]}",
+            actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
             why="whatever else the process did is lost, and what it has signed is not written down",
         )
     late = [ended for ended in played.starts if ended.timed_out]

@@ -8,7 +8,7 @@ from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.server.uses import Uses, buys_one, one_release, told_apart, used
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, told_apart, used
 from x402sim.suite.verdict import NotApplicable
 
 MANY, HELD_S = 5, 0.6
@@ -123,7 +123,7 @@ async def _two_payers(play: Play) -> Uses:
     """Buy twice at once with two payments: both are served."""
     payments = [await play.draft(), await play.draft()]
     answers = await play.at_once(payments)
-    return await used(play, payments[0], answers)
+    return await used(play, payments[0], answers, *payments[1:])
 
 
 def _not_for_less(play: Play, seen: Uses) -> Found:
@@ -256,16 +256,9 @@ ROWS = [
         slug="at-once-told-again",
         play=_at_once_told_again,
         demands=[
-            Demand(
-                title="One payment in five requests at once buys one thing, though the "
-                "facilitator says success to each",
-                ground=texts.ours(
-                    texts.DUPLICATE,
-                    because="the text has the facilitator refuse it; behind one that answers again "
-                    "what it did, so that a lost answer can be asked for, five successes with one "
-                    "transaction are one settlement, and four that were served for nothing",
-                ),
-                test=one_release,
+            buys_one_told_again(
+                "One payment in five requests at once buys one thing, though the facilitator says "
+                "success to each"
             )
         ],
     ),

@@ -31,7 +31,7 @@ def _receipt(play: Play, seen: Trade) -> Found:
     if receipt.get("success") is True and name in hashes:
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} with success and the hash of the transfer",
+        expected=f"{play.dialect.response_place} with success and the hash of the transfer",
         actual=answer.how,
         why="the payer has no proof that it has paid",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
@@ -18,7 +19,7 @@ from x402sim.suite.server.double import (
     says,
     twice,
 )
-from x402sim.suite.server.payment import reason_in, receipt_in
+from x402sim.suite.server.payment import Dialect, reason_in, receipt_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import (
     REFUSED,
@@ -129,7 +130,7 @@ def _reason(play: Play, seen: Trade) -> Found:
     if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
         return None
     return Violation(
-        expected=f"{play.dialect.response_header} that says success false and why",
+        expected=f"{play.dialect.response_place} that says success false and why",
         actual=answer.how,
         why="rejected looks like unpaid, and the payer signs for ever",
     )
@@ -208,6 +209,19 @@ def _not_charged(play: Play, seen: Trade) -> Found:
     )
 
 
+def _as_declared(play: Play, seen: Trade) -> Found:
+    extra = seen.payment.offer.get("extra")
+    flow = extra.get(PAYMENT_FLOW, "authorization") if isinstance(extra, dict) else "authorization"
+    if not seen.moved or flow != "authorization":
+        return None
+    return Violation(
+        expected="no transfer for what failed",
+        actual=seen.told,
+        loss=play.tokens(seen.payment.auth.value, "charged for what failed"),
+        why="it settles before it works, and its offer does not say so",
+    )
+
+
 _REFUSAL = Demand(
     title="A settlement that was refused is told with its reason",
     ground=texts.derived(
@@ -253,7 +267,29 @@ ROWS = [
                     so="a settlement goes with a success, or else its result is told",
                 ),
                 test=_not_charged,
-            )
+            ),
+            Demand(
+                title="What is sold fails: it is not charged, unless its offer declares a flow "
+                "that settles before",
+                ground=texts.derived(
+                    texts.DECLARED_FLOW,
+                    texts.FLOW,
+                    texts.FAILED_HANDLER,
+                    so="who declares no flow works before it settles, and settles no failure",
+                ),
+                test=_as_declared,
+                suffix="flow",
+                absent={Dialect.V1: "its offers cannot declare a payment flow"},
+            ),
+            Demand(
+                title="What is sold fails: it is not charged",
+                ground=texts.ours(
+                    texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
+                ),
+                test=_as_declared,
+                suffix="charged",
+                absent={Dialect.V2: "its offers can declare a payment flow, which says it"},
+            ),
         ],
     ),
     *(

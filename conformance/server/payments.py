@@ -226,7 +226,7 @@ def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
     paid = payment.signed(to=PrivateKey(b"\x09" * 32).address)
     itself = payment.signed(to=payment.wallet.address_bytes)
     found = {"signed for another account": paid, "signed for the payer itself": itself}
-    if play.dialect is Dialect.V2:
+    if play.dialect.version == 2:
         found["and the copy of the offer names it"] = paid.said("accepted.payTo", THIEF)
         found["and it names the payer"] = itself.said("accepted.payTo", payment.wallet.address)
     return found
@@ -237,7 +237,7 @@ def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
     other = PrivateKey(b"\x0a" * 32).address
     fake = payment.signed(domain=Domain(domain.name, domain.version, domain.chain_id, other))
     found = {"signed for another token": fake}
-    if play.dialect is Dialect.V2:
+    if play.dialect.version == 2:
         found["and the copy of the offer names it"] = fake.said("accepted.asset", checksum(other))
     return found
 
@@ -245,8 +245,8 @@ def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
 def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
     own = payment.domain
     signed = payment.signed(domain=Domain(own.name, own.version, 8453, own.verifying_contract))
-    where = "accepted.network" if play.dialect is Dialect.V2 else "network"
-    name = "eip155:8453" if play.dialect is Dialect.V2 else "base"
+    where = "accepted.network" if play.dialect.version == 2 else "network"
+    name = "eip155:8453" if play.dialect.version == 2 else "base"
     return {
         "signed for another chain": signed,
         "and it names that chain": signed.said(where, name),
@@ -255,7 +255,7 @@ def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 
 def _another_scheme(play: Play, payment: Payment) -> Mapping[str, Payment]:
-    where = "accepted.scheme" if play.dialect is Dialect.V2 else "scheme"
+    where = "accepted.scheme" if play.dialect.version == 2 else "scheme"
     return {"it names the scheme upto": payment.said(where, "upto")}
 
 
@@ -308,7 +308,7 @@ def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
     names = ["payload", "payload.authorization", "payload.signature", "payload.authorization.nonce"]
-    names += ["accepted"] if play.dialect is Dialect.V2 else ["scheme", "network"]
+    names += ["accepted"] if play.dialect.version == 2 else ["scheme", "network"]
     found = {f"{name} is missing": payment.said(name, None) for name in names}
     found["payload is a text"] = payment.said("payload", "paid")
     found["x402Version is 3"] = payment.said("x402Version", 3)
@@ -319,7 +319,7 @@ def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
 async def _in_the_other_header(play: Play) -> list[Refusal]:
     """Send a payment of this version in the header of the other one."""
     payment = await play.draft()
-    other = x402.PAYMENT_HEADERS[2 if play.dialect is Dialect.V1 else 1]
+    other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
     answer = await play.ask(headers=[(other, payment.text)])
     moved = tuple(await play.moved())
     return [Refusal(about=f"in {other}", payment=payment, answer=answer, moved=moved)]
@@ -327,7 +327,7 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
 
 def _as_the_other(play: Play, payment: Payment) -> Mapping[str, Payment]:
     """Write what was signed as the other version writes it."""
-    other = Dialect.V1 if play.dialect is Dialect.V2 else Dialect.V2
+    other = Dialect.V1 if play.dialect.version == 2 else Dialect.V2
     named: dict[str, Any] = {
         "scheme": x402.SCHEME,
         "network": x402.network_name(other.version, play.room.network),

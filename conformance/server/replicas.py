@@ -1,6 +1,7 @@
 """Two servers of one deployment, which share what they keep: one payment at both."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from x402sim.suite.server.case import Row
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
@@ -14,7 +15,7 @@ from x402sim.suite.server.trade import (
     of_a_lost_answer,
     sent_again,
 )
-from x402sim.suite.server.uses import Uses, buys_one, told_apart
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, needs_numbers, used
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
@@ -22,24 +23,38 @@ EACH, HELD_S = 3, 0.6
 """How many requests each gets at once, and how long the facilitator holds them."""
 
 
-async def _in_turn(play: Play) -> Uses:
-    """Buy at one, and send the same payment to the other, and again."""
-    payment = await play.draft()
-    ports = [0, play.replica, play.replica, 0]
-    answers = [await play.pay(payment, port=each) for each in ports]
-    return await told_apart(play, payment, answers)
+def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to one, to the other, and again.
+
+    A `strict` facilitator refuses what is settled; the other one says success again.
+    """
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment = await it.draft()
+        it.double.strict = strict
+        ports = [0, it.replica, it.replica, 0]
+        return await used(it, payment, [await it.pay(payment, port=each) for each in ports])
+
+    return play
 
 
-async def _at_once(play: Play) -> Uses:
-    """Send one payment to both, several times at once, while verify is held."""
-    payment, gate = await play.draft(), asyncio.Event()
-    with play.double.twisted(on(VERIFY, waits(gate))):
-        ports = [0, play.replica] * EACH
-        asked = asyncio.gather(*(play.pay(payment, port=each) for each in ports))
-        await play.wait(HELD_S)
-        gate.set()
-        answers = await asked
-    return await told_apart(play, payment, answers)
+def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a payment that is sent to both, several times at once: verify is held."""
+
+    async def play(it: Play) -> Uses:
+        await needs_numbers(it)
+        payment, gate = await it.draft(), asyncio.Event()
+        it.double.strict = strict
+        with it.double.twisted(on(VERIFY, waits(gate))):
+            ports = [0, it.replica] * EACH
+            asked = asyncio.gather(*(it.pay(payment, port=each) for each in ports))
+            await it.wait(HELD_S)
+            gate.set()
+            answers = await asked
+        return await used(it, payment, answers)
+
+    return play
 
 
 async def _lost(play: Play) -> Trade:
@@ -55,22 +70,37 @@ async def _lost(play: Play) -> Trade:
     return await sent_again(play, payment, [HUNG_UP], port=play.replica)
 
 
+_HOW = {"in-turn": (_in_turn, "in turn"), "at-once": (_at_once, "at once")}
+
 ROWS = [
-    Row(
-        section="replicas",
-        slug="in-turn",
-        play=_in_turn,
-        absent=V2_ONLY,
-        floor=REPLICAS,
-        demands=[buys_one("One payment at two servers of one deployment in turn buys one thing")],
+    *(
+        Row(
+            section="replicas",
+            slug=slug,
+            play=play(strict=True),
+            absent=V2_ONLY,
+            floor=REPLICAS,
+            demands=[
+                buys_one(f"One payment at two servers of one deployment {how} buys one thing")
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
     ),
-    Row(
-        section="replicas",
-        slug="at-once",
-        play=_at_once,
-        absent=V2_ONLY,
-        floor=REPLICAS,
-        demands=[buys_one("One payment at two servers of one deployment at once buys one thing")],
+    *(
+        Row(
+            section="replicas",
+            slug=f"{slug}-told-again",
+            play=play(strict=False),
+            absent=V2_ONLY,
+            floor=REPLICAS,
+            demands=[
+                buys_one_told_again(
+                    f"One payment at two servers of one deployment {how} buys one thing, though "
+                    "the facilitator says success to each"
+                )
+            ],
+        )
+        for slug, (play, how) in _HOW.items()
     ),
     Row(
         section="replicas",

@@ -9,7 +9,7 @@ from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.trade import Trade, of_a_lost_answer, sent_again
-from x402sim.suite.server.uses import Uses, buys_one, told_apart
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, needs_numbers, used
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
@@ -36,16 +36,23 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
     return play
 
 
-async def _between(play: Play) -> Uses:
-    """Buy, and send the same payment again to a server that has been killed and started."""
-    play.needs_restarts()
-    payment = await play.draft()
-    first = await play.pay(payment)
-    await play.room.kill()
-    await play.start_again()
-    return await told_apart(
-        play, payment, [first, await play.pay(payment), await play.pay(payment)]
-    )
+def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
+    """Return the play of a server that dies between two uses of a payment.
+
+    A `strict` facilitator refuses what is settled; the other one says success again.
+    """
+
+    async def play(it: Play) -> Uses:
+        it.needs_restarts()
+        await needs_numbers(it)
+        payment = await it.draft()
+        first = await it.pay(payment)
+        await it.room.kill()
+        await it.start_again()
+        it.double.strict = strict
+        return await used(it, payment, [first, await it.pay(payment), await it.pay(payment)])
+
+    return play
 
 
 _POINTS = {
@@ -68,8 +75,20 @@ ROWS = [
     Row(
         section="restart",
         slug="served",
-        play=_between,
+        play=_between(strict=True),
         absent=V2_ONLY,
         demands=[buys_one("It is killed when it has served: the same payment buys nothing more")],
+    ),
+    Row(
+        section="restart",
+        slug="served-told-again",
+        play=_between(strict=False),
+        absent=V2_ONLY,
+        demands=[
+            buys_one_told_again(
+                "It is killed when it has served: the same payment buys nothing more, though the "
+                "facilitator says success again"
+            )
+        ],
     ),
 ]

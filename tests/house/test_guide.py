@@ -35,7 +35,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
-    "judging-servers": ["tests/suite_server/test_judging.py"],
+    "judging-servers": ["tests/suite_server/test_recipes.py"] * 2,
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 3,
@@ -162,16 +162,16 @@ def assert_works(line: str, server: LocalServer) -> None:
 
 def test_the_lines_that_pay_and_look_do() -> None:
     """Each ends with exit code 0: what is to be served is served, and what is wrong is refused."""
-    shell = blocks(text("index"), "sh") + blocks(text("payers"), "sh")
+    shell = [each for page in ("index", "payers", "server") for each in blocks(text(page), "sh")]
     shell += blocks(LINKING[0].read_text(), "sh")
     calls = re.compile(r"x402sim (?:pay|doctor|decode) ")
     found = (line for each in shell for line in each.splitlines() if calls.search(line))
     lines = {re.sub(r" +#.*|\.venv/bin/", "", line) for line in found}
-    assert len(lines) == 5
+    assert len(lines) == 7
     with LocalServer() as server:
         for line in sorted(lines):
             assert_works(line.replace("x402sim ", f"'{sys.executable}' -m x402sim "), server)
-        assert len(server.transfers(server.wallets[0].address)) == 1
+        assert len(server.transfers(server.wallets[0].address)) == 2
 
 
 def options_of(words: list[str]) -> set[str] | None:

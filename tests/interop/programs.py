@@ -55,6 +55,21 @@ def command(program: str | Sequence[str]) -> list[str]:
     return [str(npm.node()), str(FOLDER / program)]
 
 
+def in_python(program: str, folder: Path) -> list[str]:
+    """Return the command of a Python program, which is written into the folder."""
+    file = folder / "program.py"
+    file.write_text(program, encoding="utf-8")
+    return [python(), "-E", str(file)]
+
+
+def in_node(program: str, folder: Path) -> list[str]:
+    """Return the command of a JavaScript program, which is written into the folder."""
+    file, packages = folder / "program.mjs", folder / "node_modules"
+    file.write_text(program, encoding="utf-8")
+    packages.symlink_to(npm.packages(FOLDER / "npm_v2"))
+    return [str(npm.node()), str(file)]
+
+
 def run(program: str | Sequence[str], told: dict[str, Any]) -> Any:
     """Run a program that gets `told` on stdin, and return the JSON value that it prints last.
 

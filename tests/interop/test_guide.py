@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests import npm
 from tests.interop import programs
 from tests.interop.programs import NETWORKS
 from tests.interop.table import PAGE, THOROUGH
@@ -45,25 +44,10 @@ TELL = """const listening = app.listen(0, "127.0.0.1", () =>
 SHOPS = {"fastapi": FASTAPI + UVICORN, "express": EXPRESS.replace(LISTEN, TELL)}
 
 
-def in_python(program: str, folder: Path) -> list[str]:
-    """Return the command of a Python program, which is written into the folder."""
-    file = folder / "program.py"
-    file.write_text(program, encoding="utf-8")
-    return [programs.python(), "-E", str(file)]
-
-
-def in_node(program: str, folder: Path) -> list[str]:
-    """Return the command of a JavaScript program, which is written into the folder."""
-    file, packages = folder / "program.mjs", folder / "node_modules"
-    file.write_text(program, encoding="utf-8")
-    packages.symlink_to(npm.packages(programs.FOLDER / "npm_v2"))
-    return [str(npm.node()), str(file)]
-
-
 def guide_shop(shop: str, facilitator: str, folder: Path) -> AbstractContextManager[str]:
     """Run a shop of the guide that lets this facilitator settle."""
     folder.mkdir()
-    runs = in_node if shop == "express" else in_python
+    runs = programs.in_node if shop == "express" else programs.in_python
     return programs.serving(runs(SHOPS[shop].replace(FACILITATOR, facilitator), folder), {})
 
 
@@ -71,7 +55,7 @@ def guide_shop(shop: str, facilitator: str, folder: Path) -> AbstractContextMana
 def test_a_client_pays_a_shop(server: Server, shop: str, client: str, tmp_path: Path) -> None:
     before = server.balance(PAY_TO)
     with guide_shop(shop, server.ready["facilitator"], tmp_path / "shop") as url:
-        buys = (in_python if client == "python" else in_node)(
+        buys = (programs.in_python if client == "python" else programs.in_node)(
             CLIENTS[client].replace(SHOP, url), tmp_path
         )
         assert programs.run(buys, {}) == {"weather": "sunny"}

@@ -65,6 +65,19 @@ def test_an_agent_pays_for_a_tool() -> None:
         assert got["again"]["isError"], "the same payment buys nothing twice"
 
 
+@shows("tool client", "npm @modelcontextprotocol/sdk", "x402 version 2 over MCP", "ledger")
+def test_the_official_client_buys_our_tool() -> None:
+    with started("--network", "base-sepolia") as server:
+        payer, url = server.payer(), f"{server.ready['service']}/mcp"
+        told = {"url": url, "key": payer.wallet.private_key, "tool": "quote", "arguments": ORDER}
+        got = programs.run("npm_v2/mcp.mjs", told)
+        assert got["tools"] == ["market", "quote"]
+        assert got["unpaid"]["isError"] is True
+        assert got["paid"]["structuredContent"]["quote"]["pair"] == ORDER["pair"]
+        receipt = got["paid"]["_meta"]["x402/payment-response"]
+        payer.assert_paid(server.ready["payTo"], receipt["transaction"])
+
+
 @shows("server", SERVERS, "x402 version {version}")
 @VERSIONS
 @pytest.mark.parametrize(("shop", "client"), [("express", "fetch"), ("hono", "axios")])

@@ -258,9 +258,9 @@ def test_an_agent_pays_for_a_tool() -> None:
     with started("--network", "base-sepolia") as server:
         merchant, payer = server.payer(funds=None), server.payer()
         told = {
-            "FACILITATOR": server.ready["facilitator"],
-            "PAY_TO": merchant.address,
-            "NETWORK": NETWORKS[2],
+            "FACILITATOR_URL": server.ready["facilitator"],
+            "X402SIM_PAY_TO": merchant.address,
+            "X402SIM_NETWORK": NETWORKS[2],
         }
         got = programs.run("mcp_client.py", {"server": told, "key": payer.wallet.private_key})
         assert got["unpaid"]["isError"] is True
@@ -269,3 +269,17 @@ def test_an_agent_pays_for_a_tool() -> None:
         assert (got["isError"], got["content"]) == (False, ["Oslo: sunny"])
         assert got["paid"]["success"] is True
         payer.assert_paid(merchant.address, got["paid"]["transaction"])
+
+
+@shows("tool client", "PyPI mcp", "x402 version 2 over MCP", "ledger")
+def test_an_agent_buys_our_tool() -> None:
+    with started("--network", "base-sepolia") as server:
+        payer, url = server.payer(), f"{server.ready['service']}/mcp"
+        told = {"url": url, "key": payer.wallet.private_key, "tool": "quote", "arguments": ORDER}
+        got = programs.run("mcp_buy.py", told)
+        assert got["tools"] == ["market", "quote"]
+        assert (got["isError"], json.loads(got["content"][0])["quote"]["pair"]) == (
+            False,
+            ORDER["pair"],
+        )
+        payer.assert_paid(server.ready["payTo"], got["paid"]["transaction"])

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,6 +24,7 @@ from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
 from x402sim.service.environment import read_environment
 from x402sim.service.issue import Issuer
+from x402sim.suite.options import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -154,7 +156,7 @@ def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
     assert done.returncode == 1, done.stdout
     assert "1 failed, 3 passed, 1 skipped" in done.stdout
     assert "--skip: later" in done.stdout
-    assert "run it again: python -m x402sim conformance" in done.stdout
+    assert f"run it again: {shlex.join(program())} conformance" in done.stdout
     assert "--seed 7 --header 'X-Key:<hidden>'" in done.stdout
     assert "secret-value" not in done.stdout + done.stderr
 

@@ -1,6 +1,7 @@
 """A day of an owner whose service is behind a gateway: TLS, an API key, a rate limit."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from email.utils import formatdate
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.cli.shops import Reply, serving
 from tests.serve.driver import Running
 from tests.suite.duo import Duo, all_reports, conformance, found, refused, reports
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
+from x402sim.suite.options import program
 
 KEY_HEADER = ("--header", f"{NAME}: {API_KEY}")
 FEW = ("--only", "1/sign-settle-repeat,2.2/body,4.1/validate")
@@ -54,7 +56,7 @@ def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_b
     failed = outcomes.pop("spec/8/quote-price")
     assert (failed, len(outcomes), set(outcomes.values())) == ("failed", 3, {"passed"})
     assert found(tmp_path)["spec/8/quote-price"]["rerun"] == (
-        f"python -m x402sim conformance {gateway.url} --target {target} --world {duo.control} "
+        f"{shlex.join(program())} conformance {gateway.url} --target {target} --world {duo.control} "
         f"--budget 0.5 --header '{NAME}:<hidden>' --cacert {certificate.file} "
         "--timeout 20 --rate 50 --strict --only spec/8/quote-price"
     )

@@ -245,6 +245,23 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     assert "spec/1/indexer" in capsys.readouterr().out
 
 
+def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sent = f"POST /settle {json.dumps({'payer': ['0x' + 'ab' * 20] * 20})}: 200 it is paid"
+    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=sent)
+    long = result("spec/7/a", "failed", title="it", actual="2", exchange=sent, cases=(case,))
+    show_results(SERVICE, [long], strict=False, whole="report.html")
+    shown = capsys.readouterr().out
+    assert shown.count("0xababab") < 8
+    assert "[…]" in shown
+    assert "POST /settle" in shown
+    assert "200 it is paid" in " ".join(shown.split())
+    assert "the whole: report.html" in shown
+    assert max(map(len, shown.splitlines())) < 80
+    assert sent in page(URL, STARTED, [long]).replace("&#34;", '"')
+
+
 # --- money first, and what to do ------------------------------------------------------
 
 
@@ -272,15 +289,15 @@ def of_money() -> list[Result]:
     ]  # fmt: skip
 
 
-def test_a_report_begins_with_the_greatest_loss_and_not_with_the_first_section() -> None:
+def test_a_report_begins_with_a_must_and_the_greatest_loss_and_not_with_the_first_section() -> None:
     told = report.as_json(URL, STARTED, of_money())["causes"]
     assert [(each["id"], each["loss"]) for each in told] == [
         ("spec/5/nonce-once", "goods"),
-        ("kit/7/malformed-body", "goods"),
         ("spec/3/expiry-refund", "payers"),
         ("spec/2.3/window", "sales"),
         ("spec/1/indexer", "words"),
         ("spec/2.1/scheme", "words"),
+        ("kit/7/malformed-body", "goods"),
     ], "a form that is wrong costs nobody money, and gives nothing away"
 
 

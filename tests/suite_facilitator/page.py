@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.suite_facilitator.published import PUBLISHED, kept
+from tests.published import cell, page as markdown, plays, problems, verdicts
+from tests.suite_facilitator.published import KEPT
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.subject import SECTIONS, all_cases, rows
 
@@ -66,6 +67,9 @@ NO_ANSWER = (
 )
 
 
+CASES = {case.id: case for case in all_cases()}
+
+
 def _right(each: dict[str, Any]) -> str:
     if "not mined" in each["actual"] and "no answer" in each["actual"]:
         return JAM
@@ -73,27 +77,6 @@ def _right(each: dict[str, Any]) -> str:
         return NO_ANSWER
     fits = [name for name in RIGHT if each["id"].startswith(name)]
     return RIGHT[max(fits, key=len)]
-
-
-def _table() -> Iterator[str]:
-    for section, title in SECTIONS.items():
-        yield from ("", f"## {section}: {title}", "")
-        yield f"| row | {' | '.join(Dialect)} | demands |"
-        yield f"| --- |{' --- |' * len(Dialect)} --- |"
-        reasons: dict[str, int] = {}
-        for row in (each for each in rows() if each.section == section):
-            cells = []
-            for dialect in Dialect:
-                if why := row.absent.get(dialect):
-                    cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
-                    continue
-                mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{dialect}"]
-                cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
-            demands = "<br>".join(each.title for each in row.demands)
-            yield f"| {row.slug} | {' | '.join(cells)} | {demands} |"
-        if reasons:
-            yield ""
-            yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
 
 
 def _verdicts() -> Iterator[str]:
@@ -106,21 +89,10 @@ def _verdicts() -> Iterator[str]:
         100,
     )
     yield ""
-    yield "| facilitator | version | dialects | passed | MUST failed | SHOULD failed | observed | inconclusive | one of its transfers |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-    for name in PUBLISHED:
-        if (it := kept().get(name)) is None:
-            continue
-        counts, failed = it["counts"], it["failed"]
-        musts = sum(each["level"] == "MUST" for each in failed)
-        yield (
-            f"| {it['about']} | {it['version']}, {it['day']} | {', '.join(it['dialects'])} "
-            f"| {counts.get('passed', 0)} | {musts} | {len(failed) - musts} "
-            f"| {counts.get('observed', 0)} | {counts.get('inconclusive', 0)} "
-            f"| `{it['transaction']}` |"
-        )
-    for name in PUBLISHED:
-        if (it := kept().get(name)) is not None and it["failed"]:
+    kept = KEPT.all()
+    yield from verdicts("facilitator", kept.values())
+    for it in kept.values():
+        if it["failed"]:
             yield from _differences(it)
 
 
@@ -131,53 +103,33 @@ def _differences(it: dict[str, Any]) -> Iterator[str]:
         yield "| id | what it did | the sentence | who is right |"
         yield "| --- | --- | --- | --- |"
     for each in musts:
-        sentence = each["ground"]["sentences"][0]
-        said = f"“{sentence['text']}” ({sentence['section']})"
-        did = _cell(f"{each['actual']}")
-        yield f"| {each['id']} | {did} | {_cell(said, 400)} | {_right(each)} |"
+        sentence = CASES[each["id"]].ground.sentences[0]
+        said = f"“{sentence.text}” ({sentence.section})"
+        did = cell(f"{each['actual']}")
+        yield f"| {each['id']} | {did} | {cell(said, 400)} | {_right(each)} |"
     shoulds = [each for each in it["failed"] if each["level"] != "MUST"]
     if shoulds:
         yield from ("", f"SHOULD, {RIGHT['kit']}:", "")
-        yield from (f"- {each['id']}: {each['title']}" for each in shoulds)
-
-
-def _cell(text: str, most: int = 260) -> str:
-    """Return a text as a cell of a table, cut."""
-    shown = " ".join(text.split()).replace("|", "\\|")
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+        yield from (f"- {each['id']}: {CASES[each['id']].title}" for each in shoulds)
 
 
 def page() -> str:
     """Return the page, as Markdown."""
-    lines = [
-        "# What facilitators are judged by",
-        "",
-        "Made by `python -m tests.suite_facilitator.page`. How to judge one is in the guide, *Judge your",
-        "facilitator*. A cell is a play in one dialect: its demands, by the document of their ids",
-        "(`facilitator`: a public text says it or it follows; `kit`: ours; `silent`: observed), each",
-        "`DOCUMENT/SECTION/ROW-DIALECT`.",
-        "",
-        f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
-        *_table(),
-        "",
-        "## Problems of the field",
-        "",
-        "| row | what people report | the ids that catch it |",
-        "| --- | --- | --- |",
-        *(f"| {row} | {what} | {ids} |" for row, what, ids in PAINS),
-        "",
-        "## What no case is about",
-        "",
-        "| what | why |",
-        "| --- | --- |",
-        *(f"| {what} | {why} |" for what, why in NONE),
-        *_verdicts(),
-    ]
-    named = {case.id.rpartition("-")[0] for case in all_cases()}
-    for _, _, ids in PAINS:
-        for each in ids.split(", "):
-            assert each in named, each
-    return "\n".join(line if line.endswith("  ") else line.rstrip() for line in lines) + "\n"
+    return markdown(
+        [
+            "# What facilitators are judged by",
+            "",
+            "Made by `python -m tests.suite_facilitator.page`. How to judge one is in the guide, *Judge your",
+            "facilitator*. A cell is a play in one dialect: its demands, by the document of their ids",
+            "(`facilitator`: a public text says it or it follows; `kit`: ours; `silent`: observed), each",
+            "`DOCUMENT/SECTION/ROW-DIALECT`.",
+            "",
+            f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
+            *plays(SECTIONS, rows(), all_cases(), Dialect),
+            *problems(PAINS, NONE, all_cases()),
+            *_verdicts(),
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -5,29 +5,24 @@ is kept in `published.json` beside this file, of which `page.py` makes conforman
 """
 
 import asyncio
-import json
 import shlex
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from tests.interop import programs
-from tests.npm import packages
+from tests.published import Kept, pinned, summary
+from x402sim.judging import Verdict, judge
 from x402sim.suite.facilitator.case import settlement
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN
 from x402sim.suite.facilitator.start import Command
+from x402sim.version import VERSION
 
-FILE = Path(__file__).with_name("published.json")
-JUDGE_S = 1500
-"""Longer than a judgement takes of one that waits three minutes for a receipt."""
+KEPT = Kept(Path(__file__).with_name("published.json"))
 
 
 @dataclass(frozen=True)
@@ -36,74 +31,54 @@ class Published:
 
     about: str
     program: str | Sequence[str]
-    version: Callable[[], str]
+    package: str
     dialects: tuple[Dialect, ...]
+
+    @property
+    def version(self) -> str:
+        """The package, and its version."""
+        if isinstance(self.program, str):
+            return pinned(self.program, self.package)
+        return f"{self.package} {VERSION}"
 
     def command(self) -> list[str]:
         """Return the command, its packages installed if need be."""
         return programs.command(self.program)
 
 
-def _of_npm(folder: str, package: str) -> Callable[[], str]:
-    def found() -> str:
-        file = packages(programs.FOLDER / folder) / package / "package.json"
-        return f"{package} {json.loads(file.read_text())['version']}"
-
-    return found
-
-
-def _of_pypi(package: str) -> Callable[[], str]:
-    def found() -> str:
-        pinned = (programs.PYTHON / "requirements.txt").read_text().splitlines()
-        return next(line for line in pinned if line.startswith(f"{package}==")).replace("==", " ")
-
-    return found
-
-
 PUBLISHED = {
     "python": Published(
         "the official one in Python, behind FastAPI",
         "facilitator.py",
-        _of_pypi("x402"),
+        "x402",
         (Dialect.V2,),
     ),
     "npm": Published(
         "the official one for Node, behind express",
         "npm_v2/facilitator.mjs",
-        _of_npm("npm_v2", "@x402/evm"),
+        "@x402/evm",
         (Dialect.V2,),
     ),
     "npm-v1": Published(
         "the first official one for Node, behind express",
         "npm_v1/facilitator.mjs",
-        _of_npm("npm_v1", "x402"),
+        "x402",
         (Dialect.V1,),
     ),
     "ours": Published(
         "ours, `x402sim facilitator`",
         (sys.executable, "-m", "x402sim", "facilitator"),
-        lambda: f"x402sim {version('x402sim')}",
+        "x402sim",
         (Dialect.V1, Dialect.V2, Dialect.CRONOS),
     ),
 }
 
 
-def judgement(name: str, *options: str) -> dict[str, Any]:
-    """Judge one in a process of its own, and return the report."""
+def judgement(name: str, only: Iterable[str] = ()) -> Verdict:
+    """Judge one, and return the verdict."""
     it = PUBLISHED[name]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "report.json"
-        words = ["conformance", "facilitator", "--start", shlex.join(it.command())]
-        words += ["--dialects", ",".join(it.dialects), "--json-file", str(file), *options]
-        done = subprocess.run(
-            [sys.executable, "-m", "x402sim", *words],
-            capture_output=True,
-            text=True,
-            timeout=JUDGE_S,
-        )
-        assert file.exists(), done.stdout + done.stderr
-        found: dict[str, Any] = json.loads(file.read_text())
-        return found
+    start, dialects = shlex.join(it.command()), ",".join(it.dialects)
+    return judge("facilitator", only=[*only], start=start, dialects=dialects)
 
 
 def transaction(name: str) -> str:
@@ -126,44 +101,14 @@ def transaction(name: str) -> str:
     return asyncio.run(main())
 
 
-def kept() -> dict[str, Any]:
-    """Return what is kept of all."""
-    found: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-    return found
-
-
-def summary(name: str, report: dict[str, Any], tx_hash: str) -> dict[str, Any]:
-    """Return what is kept of a report."""
-    it, counts = PUBLISHED[name], dict[str, int]()
-    for each in report["results"]:
-        counts[each["outcome"]] = counts.get(each["outcome"], 0) + 1
-    names = ("id", "level", "title", "expected", "actual", "ground")
-    return {
-        "about": it.about,
-        "version": it.version(),
-        "dialects": [*it.dialects],
-        "day": report["started"][:10],
-        "transaction": tx_hash,
-        "counts": counts,
-        "failed": [
-            {key: each[key] for key in names}
-            for each in report["results"]
-            if each["outcome"] == "failed"
-        ],
-        "inconclusive": [
-            {"id": each["id"], "reason": each["reason"]}
-            for each in report["results"]
-            if each["outcome"] == "inconclusive"
-        ],
-    }
-
-
 def main(names: Sequence[str]) -> None:
     """Judge these, or all, and keep what came of it."""
     for name in names or PUBLISHED:
-        found = summary(name, judgement(name), transaction(name))
-        FILE.write_text(json.dumps(kept() | {name: found}, indent=1, sort_keys=True) + "\n")
-        print(name, found["counts"], flush=True)
+        it, found = PUBLISHED[name], judgement(name)
+        about = {"about": it.about, "version": it.version, "dialects": [*it.dialects]}
+        day = {"day": found.about.started[:10], "transaction": transaction(name)}
+        KEPT.keep(name, about | day | summary(found.results), PUBLISHED)
+        print(name, found, flush=True)
 
 
 if __name__ == "__main__":

@@ -233,4 +233,4 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "it moves money by a payment that it must refuse" in told
     assert "0.01 USDC" in told
     assert "--only facilitator/fields/payee-v2" in told
-    assert "on the chain: 1 transfers of 10000 base units" in told
+    assert "on the chain: 1 transfer of 10000 base units" in told

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.suite_payer.published import DOCUMENTS, known
+from tests.published import page as markdown, plays, problems
+from tests.suite_payer.published import DOCUMENTS, KEPT
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 
@@ -32,7 +33,7 @@ NONE = [
 
 def published() -> list[str]:
     """Return what came of payers that others have published: a table, then each in words."""
-    told = known()
+    told = KEPT.all()
     if not told:
         return []
     failed = {
@@ -77,55 +78,21 @@ def published() -> list[str]:
 
 
 def page() -> str:
-    lines = [
-        "# What payers are judged by",
-        "",
-        "Made by `python -m tests.suite_payer.page`. How to judge one is in the guide, *Judge your payer or",
-        "agent*. A cell is a play in one payment flow: its demands, by the document of their ids (`payer`: a",
-        "public text says it or it follows; `kit`: ours; `silent`: observed), each `DOCUMENT/SECTION/ROW-WAY`.",
-        "",
-        f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
-    ]
-    told = {case.id for case in all_cases()}
-    for section, title in SECTIONS.items():
-        lines += ["", f"## {section}: {title}", ""]
-        lines += [
-            f"| row | {' | '.join(PaymentFlow)} | demands |",
-            f"| --- |{' --- |' * len(PaymentFlow)} --- |",
+    return markdown(
+        [
+            "# What payers are judged by",
+            "",
+            "Made by `python -m tests.suite_payer.page`. How to judge one is in the guide, *Judge your payer or",
+            "agent*. A cell is a play in one payment flow: its demands, by the document of their ids (`payer`: a",
+            "public text says it or it follows; `kit`: ours; `silent`: observed), each `DOCUMENT/SECTION/ROW-WAY`.",
+            "",
+            f"{len(all_cases())} ids in {len({case.played_as for case in all_cases()})} plays.",
+            *plays(SECTIONS, rows(), all_cases(), PaymentFlow),
+            *problems(PAINS, NONE, all_cases()),
+            "",
+            *published(),
         ]
-        reasons: dict[str, int] = {}
-        for row in (each for each in rows() if each.section == section):
-            cells = []
-            for flow in PaymentFlow:
-                if why := row.absent.get(flow):
-                    cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
-                else:
-                    mine = [c for c in all_cases() if c.played_as == f"{section}/{row.slug}-{flow}"]
-                    cells.append(" ".join(dict.fromkeys(c.id.split("/")[0] for c in mine)))
-            demands = "<br>".join(f"{each.title}" for each in row.demands)
-            lines.append(f"| {row.slug} | {' | '.join(cells)} | {demands} |")
-        lines += (
-            ["", *(f"({number}) {why}" + "  " for why, number in reasons.items())]
-            if reasons
-            else []
-        )
-    lines += [
-        "",
-        "## Problems of the field",
-        "",
-        "| row | what people report | the ids that catch it |",
-        "| --- | --- | --- |",
-    ]
-    lines += [f"| {row} | {what} | {ids} |" for row, what, ids in PAINS]
-    lines += ["", "## What no case is about", "", "| what | why |", "| --- | --- |"]
-    lines += [f"| {what} | {why} |" for what, why in NONE]
-    lines += ["", *published()]
-    rows_named = {name.rpartition("-")[0] for name in told}
-    for _, _, ids in PAINS:
-        for each in ids.replace(";", ",").split(","):
-            name = each.strip().split(":")[0].split(" ")[0]
-            assert "/" not in name or name in rows_named, name
-    return "\n".join(line.rstrip() if not line.endswith("  ") else line for line in lines) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -4,20 +4,19 @@
 conformance/payer/published.json, and renews the page that is made of it.
 """
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tests.interop import programs
 from tests.interop.table import with_version
-from x402sim import PaymentAuth, Wallet
+from tests.published import ROOT, Kept
+from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.protocol.networks import network_named
@@ -25,7 +24,7 @@ from x402sim.report.results import Outcome
 from x402sim.suite.payer.start import Task, inherited
 from x402sim.version import VERSION
 
-FILE = Path(__file__).parents[2] / "conformance" / "payer" / "published.json"
+KEPT = Kept(ROOT / "conformance" / "payer" / "published.json")
 DEADLINE_S = 9
 CRASHES = ("kit/hostile/deep-402", "payer/control/buys")
 """What is judged of a program once more, by a process for each start."""
@@ -100,21 +99,31 @@ class Own:
         yield {"what": self.what}
 
 
-_auths: dict[str, PaymentAuth] = {}
+_auths: dict[str, PaymentAuth | SessionAuth] = {}
+
+
+def _auth(task: Task) -> PaymentAuth | SessionAuth:
+    wallet, network = Wallet(task.private_key), network_named(task.network_name)
+    if task.flow == "session":
+        return SessionAuth(
+            wallet, deposit=task.max_amount, network=network, duration=600, deadline_s=DEADLINE_S
+        )
+    return PaymentAuth(
+        wallet, max_amount=task.max_amount, max_total=task.max_amount, network=network,
+        deadline_s=DEADLINE_S,
+    )  # fmt: skip
 
 
 def by_auth(task: Task) -> str:
-    """Buy with httpx and `PaymentAuth`, kept for a purchase as a program keeps it."""
-    if task.state_dir not in _auths:
-        _auths[task.state_dir] = PaymentAuth(
-            Wallet(task.private_key), max_amount=task.max_amount, max_total=task.max_amount,
-            network=network_named(task.network_name), deadline_s=DEADLINE_S,
-        )  # fmt: skip
+    """Buy all with httpx and `PaymentAuth`, or `SessionAuth`, kept as a program keeps it."""
+    auth = _auths.setdefault(task.state_dir, _auth(task))
+    with httpx.Client(auth=auth, timeout=DEADLINE_S, trust_env=False) as http:
+        return "\n".join(_bought(http, task.method, url) for url in task.urls)
+
+
+def _bought(http: httpx.Client, method: str, url: str) -> str:
     elapsed, read = stopwatch(), b""
-    with (
-        httpx.Client(auth=_auths[task.state_dir], timeout=DEADLINE_S, trust_env=False) as http,
-        http.stream(task.method, task.url) as answer,
-    ):
+    with http.stream(method, url) as answer:
         answer.raise_for_status()
         for part in answer.iter_bytes():
             read += part
@@ -137,8 +146,8 @@ PAYERS: dict[str, Program | Own] = {
     "mppx": Program("npm mppx", "npm_mppx/pay.mjs", "mppx", "v2"),
     "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
-    "PaymentAuth": Own("x402sim", by_auth, "v1,v2,steps"),
-    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v2", "x402sim pay"),
+    "PaymentAuth": Own("x402sim", by_auth, "v1,v2,steps,session"),
+    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps", "x402sim pay"),
 }
 """Each payer by its name in the page."""
 
@@ -159,12 +168,6 @@ def kept(found: Verdict) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
-def known() -> dict[str, Any]:
-    """Return the kept verdicts."""
-    told: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    return told
-
-
 def main() -> None:
     for name in sys.argv[1:] or PAYERS:
         payer, found = PAYERS[name], verdict(name)
@@ -181,9 +184,7 @@ def main() -> None:
             "flows": payer.flows,
             "command": payer.command,
         }
-        every = known() | {name: {**about, "lost": found.losses, "ids": ids}}
-        ordered = {each: every[each] for each in PAYERS if each in every}
-        FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        KEPT.keep(name, {**about, "lost": found.losses, "ids": ids}, PAYERS)
 
 
 if __name__ == "__main__":

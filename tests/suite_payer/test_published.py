@@ -3,7 +3,7 @@
 import pytest
 
 from tests.interop.table import THOROUGH
-from tests.suite_payer.published import FILE, PAYERS, Own, kept, known, verdict
+from tests.suite_payer.published import KEPT, PAYERS, Own, kept, verdict
 
 FEW = (
     "payer/control/buys",
@@ -19,7 +19,7 @@ FEW = (
     "name", ["PaymentAuth", *(pytest.param(each, marks=THOROUGH) for each in ("httpx", "@x402/fetch"))]
 )  # fmt: skip
 def test_a_few_cases_are_judged_as_they_were(name: str) -> None:
-    told = known()[name]
+    told = KEPT.all()[name]
     assert told["version"] == PAYERS[name].version, f"python -m tests.suite_payer.published {name}"
     found = kept(verdict(name, FEW))
     assert len(found) >= len(FEW)
@@ -30,20 +30,20 @@ def test_a_few_cases_are_judged_as_they_were(name: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PAYERS)
 def test_every_case_is_judged_as_it_was(name: str) -> None:
-    found, told = kept(verdict(name)), known()[name]["ids"]
+    found, told = kept(verdict(name)), KEPT.all()[name]["ids"]
     outcomes = {each: it["outcome"] for each, it in found.items()}
     assert outcomes == {each: told[each]["outcome"] for each in outcomes}
 
 
 def test_each_is_kept_with_its_version() -> None:
-    assert {name: it["version"] for name, it in known().items()} == {
+    assert {name: it["version"] for name, it in KEPT.all().items()} == {
         name: payer.version for name, payer in PAYERS.items()
-    }, f"python -m tests.suite_payer.published renews {FILE.name}"
+    }, f"python -m tests.suite_payer.published renews {KEPT.file.name}"
 
 
 @pytest.mark.parametrize("name", [name for name, payer in PAYERS.items() if isinstance(payer, Own)])
 def test_our_own_payers_fail_no_must(name: str) -> None:
-    ids = known()[name]["ids"]
+    ids = KEPT.all()[name]["ids"]
     musts = {each: it["outcome"] for each, it in ids.items() if each.startswith("payer/")}
     assert set(musts.values()) == {"passed"}
     assert len(musts) > 50

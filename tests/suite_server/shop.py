@@ -93,6 +93,10 @@ class Store:
         self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
 
 
+async def break_off() -> None:
+    raise ConnectionAbortedError
+
+
 def at(in_s: float) -> str:
     when = datetime.now(UTC) + timedelta(seconds=in_s)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -206,7 +210,8 @@ class Shop:
         path = raw
         guarded = raw
         is_told = self.has("takes the host for its domain") or self.has("names the inner scheme")
-        self.host = headers["host"] if is_told else OWN_HOST
+        own = "127.0.0.1:8000" if self.has("names the inner address") else OWN_HOST
+        self.host = headers["host"] if is_told else own
         is_browser = "text/html" in headers.get("accept", "")
         is_page = self.has("a page for browsers") and "payment-signature" not in headers
         if is_browser and (is_page or self.has("a page that cannot be paid")):
@@ -282,6 +287,8 @@ class Shop:
             "maxTimeoutSeconds": 60,
             "extra": {"name": network.token_name, "version": network.token_version},
         }
+        if self.has("says that it is paid upfront"):
+            wanted["extra"]["paymentFlow"] = "upfront"
         if version == 2:
             return wanted | {"amount": amount if self.has("amount is a number") else str(amount)}
         if self.has("another price in the body"):
@@ -562,7 +569,9 @@ class Shop:
                 reason = str(said.get("invalidReason"))
                 failed = {"success": False, "errorReason": reason, "transaction": ""}
                 return self.ask(path, reason, failed if self.has("says failed") else None, version)
-        charges = self.has("charges failures") or self.has("charges failures and says so")
+        is_told = self.has("charges failures and says so")
+        is_broken_off = self.has("breaks off") and "fail" in query
+        charges = is_told or is_broken_off or self.has("charges failures")
         if "fail" in query and not charges:
             return Reply(500, {"error": "failed"})
         if "slow" in query and not charges:
@@ -592,9 +601,10 @@ class Shop:
         success = said.get("success")
         if "slow" in query and charges:
             await asyncio.sleep(SLOW_S)
+        if is_broken_off and success is True:
+            return Reply(200, self.content(method, path, query, body), {}, PIECES, break_off)
         if "fail" in query and success is True:  # it is settled before it works
             name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            is_told = self.has("charges failures and says so")
             return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})
         if success if is_lax else success is True:
             receipt = {**said}

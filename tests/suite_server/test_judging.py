@@ -128,7 +128,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
-    assert "Plan: 1 ids in 1 plays of /weather" in done.output
+    assert "Plan: 1 id in 1 play of /weather" in done.output
 
 
 def test_a_command_is_killed_and_started_again(
@@ -136,8 +136,8 @@ def test_a_command_is_killed_and_started_again(
 ) -> None:
     monkeypatch.chdir(ROOT)
     file = tmp_path / "report.json"
-    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies'"
-    asked = ["--only", "server/restart/served,server/replicas/in-turn", "--jobs", "1"]
+    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
+    asked = ["--only", "server/restart/served,server/replicas/in-turn-v2", "--jobs", "1"]
     done = CliRunner().invoke(
         app,
         [
@@ -150,9 +150,32 @@ def test_a_command_is_killed_and_started_again(
     outcomes = {each["id"]: each["outcome"] for each in results}
     assert outcomes == {
         "server/restart/served-v2": "failed",
+        "server/restart/served-mcp": "skipped",
         "server/replicas/in-turn-v2": "skipped",
     }
     assert "killed and started again 1 times" in " ".join(done.output.split())
+
+
+def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "report.json"
+    start = f"{sys.executable} -m tests.suite_server.shop 'amount is a number'"
+    asked = ("--only", "server/offer/whole,server/control/sells,server/many/again", "--jobs", "1")
+    done = CliRunner().invoke(
+        app,
+        ["conformance", "server", "/weather", "--start", start, *asked, "--json-file", str(file)],
+    )
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    outcomes = {each["id"]: each["outcome"] for each in results}
+    assert outcomes["server/offer/whole-v2"] == "failed", done.output
+    assert outcomes["server/offer/whole-v1"] == "passed"
+    assert outcomes["server/many/again-v1"] == "passed"
+    assert outcomes["server/many/again-v2"] == "skipped"
+    assert outcomes["server/control/sells-v2"] == "skipped"
+    assert done.exit_code == 1
+    assert "Only its offer is judged: v2" in done.output
 
 
 @pytest.mark.parametrize(
@@ -176,9 +199,9 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         import pytest
         from tests.suite_server.shop import shop
 
-        only = "server/path/spelling,server/many/two"
+        only = "server/path/spelling,server/many/two,server/handler/stream-refused"
 
-        @pytest.mark.x402_server(sells="/weather", only=only)
+        @pytest.mark.x402_server(sells="/weather", only=only, streaming="/stream")
         def test_honest(x402_server_case):
             x402_server_case(shop)
 
@@ -188,7 +211,7 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         """
     )
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
-    ended.assert_outcomes(passed=3, failed=1)
+    ended.assert_outcomes(passed=5, failed=1)
     ended.stdout.fnmatch_lines(["*server/path/spelling-v2 (MUST)*", "*loss: 0.01*"])
 
 

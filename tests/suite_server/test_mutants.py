@@ -2,10 +2,13 @@
 alone.
 """
 
+import pytest
+
 from tests.suite_server.judging import Bench, cases, run
-from x402sim.suite.played import Violation
+from x402sim.suite.played import Found, Violation, by_play
 from x402sim.suite.row import RoomCase
-from x402sim.suite.server.subject import all_cases
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.subject import SECTIONS, all_cases
 
 DEFECTS = {
     "no hash": "server/control/sells-receipt-v2 server/control/sells-receipt-v1",
@@ -53,6 +56,9 @@ DEFECTS = {
     "serves before settling": "server/order/settle-down-v1 server/order/refused-v2",
     "follows": "kit/order/settle-redirected-v2 kit/order/verify-redirected-v1",
     "charges failures": "server/order/handler-fails-v2",
+    "charges failures and says so": "server/order/handler-fails-flow-v2 "
+    "kit/order/handler-fails-charged-v1",
+    "breaks off": "server/order/handler-fails-v2",
     "no result of refusals": "server/order/refused-reason-v2",
     "no result of refusals, no error": "server/order/refused-reason-v1",
     "forgets who leaves": "kit/gone/settling-again-v2 kit/gone/settled-again-v1",
@@ -83,14 +89,18 @@ DEFECTS = {
     "another example": "kit/discovery/described-example-v2",
     "lists old prices": "kit/discovery/listed-v2",
     "names the inner scheme": "kit/offer/proxy-v2 kit/offer/proxy-v1",
+    "names the inner address": "kit/offer/proxy-v2 kit/offer/proxy-v1",
     "a page for browsers": "server/offer/browser-v2",
     "a page that cannot be paid": "server/offer/browser-paid-v1",
     "settles the first offer": "server/offer/each-v2",
     "keeps it in memory": "kit/restart/settled-again-v2 kit/restart/settling-again-v2 "
-    "server/replicas/at-once-v2 kit/replicas/lost-again-v2",
+    "kit/replicas/at-once-told-again-v2 kit/replicas/lost-again-v2",
     "keeps it in memory, says failed": "server/restart/settled-v2 server/restart/settling-v2 "
     "server/replicas/lost-v2",
-    "keeps it in memory, never verifies": "server/restart/served-v2 server/replicas/in-turn-v2",
+    "keeps it in memory, never verifies": "kit/restart/served-told-again-v2 "
+    "kit/replicas/in-turn-told-again-v2",
+    "keeps it in memory, never verifies, serves before settling": "server/restart/served-v2 "
+    "server/replicas/in-turn-v2 server/replicas/at-once-v2",
 }
 """What a shop gets wrong, with commas between several, and the ids that catch it."""
 HONEST = {
@@ -98,10 +108,12 @@ HONEST = {
     "ids are required": "server/identifier server/payment server/many",
     "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
-    "refuses what was served": "server/many kit/many server/gone kit/gone server/restart server/replicas",
+    "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
+    "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
-    "charges failures and says so": "server/order/handler server/handler kit/handler",
+    "charges failures and says so, says that it is paid upfront": "server/order/handler "
+    "server/handler kit/handler",
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
@@ -110,26 +122,72 @@ HONEST = {
 SLOW = "settled-late"
 
 
-def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
-    found = run(Bench, [(cases(ids), defect, "") for defect, ids in DEFECTS.items()])
+def _is_slow(cases: list[RoomCase]) -> bool:
+    """Tell whether any of them mostly waits, or starts a second server, or one again."""
+    return any(case.waits_s or case.section in ("restart", "replicas") for case in cases)
+
+
+def _missed(*, slow: bool) -> dict[str, list[str]]:
+    """Return the defects that are not caught, each with the ids that should."""
+    chosen = {defect: ids for defect, ids in DEFECTS.items() if _is_slow(cases(ids)) == slow}
+    assert chosen
+    found = run(Bench, [(cases(ids), defect, "") for defect, ids in chosen.items()])
     missed = {
         defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
-        for (defect, ids), seen in zip(DEFECTS.items(), found, strict=True)
+        for (defect, ids), seen in zip(chosen.items(), found, strict=True)
     }
-    assert not {defect: ids for defect, ids in missed.items() if ids}
+    return {defect: ids for defect, ids in missed.items() if ids}
 
 
-def test_a_shop_that_does_everything_right_breaks_nothing_nor_does_one_with_another_habit() -> None:
-    every = [case for case in all_cases() if SLOW not in case.id]
-    rooms: dict[tuple[str, str], list[RoomCase]] = {}
-    for case in every:
-        rooms.setdefault((case.dialect, case.section), []).append(case)
-    asked = [(each, "", "") for each in rooms.values()]
-    for habit, prefixes in HONEST.items():
+def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None:
+    runs = cases("silent/many/runs-v2")
+    late = "serves before settling, claims late, keeps nothing"
+    counts, once, alike = run(
+        Bench, [(runs, late, ""), (runs, "", ""), (runs, late, "sells the same each time")]
+    )
+    assert [*counts.values()] == ["what is sold was made 5 times for one payment"]
+    assert ([*once.values()], alike) == ([None], {})
+
+
+def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
+    assert not _missed(slow=False)
+
+
+@pytest.mark.thorough
+@pytest.mark.waits
+def test_each_defect_that_takes_time_is_caught_by_the_ids_that_are_about_it() -> None:
+    assert not _missed(slow=True)
+
+
+def _wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
+    """Return what honest shops break: one that does everything right, and those with habits."""
+    plays = by_play(every)
+    chunks = [plays[at : at + 6] for at in range(0, len(plays), 6)]
+    asked = [([case for group in each for case in group], "", "") for each in chunks]
+    for habit, prefixes in habits.items():
         version = "v1" if habit.endswith("version 1") else "v2"
         begins = tuple(prefixes.split())
         about = [case for case in every if case.id.startswith(begins) and case.dialect == version]
         asked.append((about, "", habit))
+    wrong: dict[str, dict[str, Found]] = {}
     for (_, _, habit), seen in zip(asked, run(Bench, asked), strict=True):
-        wrong = {each: found for each, found in seen.items() if isinstance(found, Violation)}
-        assert not wrong, (habit, wrong)
+        broken = {each: found for each, found in seen.items() if isinstance(found, Violation)}
+        wrong.setdefault(habit, {}).update(broken)
+    return {habit: broken for habit, broken in wrong.items() if broken}
+
+
+def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
+    quick = [case for case in all_cases() if case.dialect == "v2" and not _is_slow([case])]
+    assert not _wrong(quick, {})
+
+
+def test_each_section_has_a_defect_that_it_catches() -> None:
+    caught = {each.split("/")[1] for ids in DEFECTS.values() for each in ids.split()}
+    assert caught == SECTIONS.keys() - {"tool"}
+
+
+@pytest.mark.thorough
+@pytest.mark.waits
+def test_a_shop_with_another_habit_breaks_nothing_nor_does_it_where_it_takes_time() -> None:
+    over_http = [case for case in all_cases() if case.dialect is not Dialect.MCP]
+    assert not _wrong([case for case in over_http if SLOW not in case.id], HONEST)

@@ -283,6 +283,8 @@ def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
 def refusal_in(response: httpx.Response) -> Fact:
     """Return what an answer says of a refusal: its status, error, reason and `final`."""
     body, words = _body(response), []
+    if body.get("isError") is True and isinstance(told := mcp.text_in(body), dict):  # of a tool
+        body = told
     read = response.content if response.is_stream_consumed else b""
     words += [body.get("error"), body.get("reason")]
     for name in (REQUIRED_HEADER, *RESPONSE_HEADERS.values()):
@@ -353,8 +355,10 @@ def in_vain(outcome: Outcome, answer: httpx.Response) -> str:
 
 
 def proof_in(request: httpx.Request) -> str:
-    """Return the option that sends the proof of a request again; "" if it has none."""
+    """Return the option that sends the proof of a request again; "" without one, as for tools."""
     headers = request.headers
+    if mcp.TOOL in headers:
+        return ""
     return next((f"-H '{name}: {headers[name]}'" for name in PROOFS if name in headers), "")
 
 

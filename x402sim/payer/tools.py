@@ -171,7 +171,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return httpx.Response(found.status, headers=found.headers, content=found.body)
             return _passed_on(response, incoming)
         revision = result.get("protocolVersion")
-        endpoint.headers[mcp.PROTOCOL] = revision if isinstance(revision, str) else mcp.REVISION
+        endpoint.headers[mcp.PROTOCOL] = revision if isinstance(revision, str) else mcp.REVISIONS[0]
         if (session := response.headers.get(mcp.SESSION)) is not None:
             endpoint.headers[mcp.SESSION] = session
         yield self._post(endpoint, request, None, "notifications/initialized", {})

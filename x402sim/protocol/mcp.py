@@ -23,8 +23,8 @@ PAYMENT, RESPONSE = "x402/payment", "x402/payment-response"
 TOOL = "Mcp-Name"
 """The header that marks a call of a tool, with the tool's name; MCP has it since 2026-07-28."""
 PROTOCOL, SESSION = "MCP-Protocol-Version", "Mcp-Session-Id"
-REVISION = "2025-11-25"
-"""The newest revision of MCP that begins with `initialize`."""
+REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The revisions of MCP that begin with `initialize`, the newest first."""
 ACCEPTED = "application/json, text/event-stream"
 EVENTS = "text/event-stream"
 RESOURCE = "mcp://tool/"
@@ -60,7 +60,7 @@ def message(number: int | str | None, method: str, params: Mapping[str, Any]) ->
 def hello(name: str, version: str) -> dict[str, Any]:
     """Return the parameters of `initialize`."""
     about = {"name": name, "version": version}
-    return {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": about}
+    return {"protocolVersion": REVISIONS[0], "capabilities": {}, "clientInfo": about}
 
 
 def params_of(call: Call, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -82,8 +82,7 @@ def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(meta, dict) or (payment := meta.get(PAYMENT)) is None:
         return {}
     said = payment.get("x402Version") if isinstance(payment, dict) else None
-    text = payment if isinstance(payment, str) else x402.to_base64(payment)
-    return {x402.PAYMENT_HEADERS[x402.version_in(said) or 2]: text}
+    return {x402.PAYMENT_HEADERS[x402.version_in(said) or 2]: x402.to_base64(payment)}
 
 
 # --- results ---------------------------------------------------------------------------------

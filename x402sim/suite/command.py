@@ -23,6 +23,7 @@ from x402sim.suite.case import in_order, interrupted
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
+from x402sim.text.counted import counted
 from x402sim.text.printable import printable
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
@@ -154,8 +155,8 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             was_interrupted = True
             results = interrupted(found, cases, options.rerun)
             done = (
-                f"interrupted after {elapsed():.1f} s: {len(found)} of {len(results)} ids are "
-                "certain"
+                f"interrupted after {elapsed():.1f} s: {len(found)} of "
+                f"{counted(len(results), 'id')} certain"
             )
     if asked.baseline is not None:
         results = known(results, asked.baseline)
@@ -167,7 +168,8 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         else:
             file.write_text(text, encoding="utf-8")
     if STDOUT not in map(str, asked.files.values()):
-        printing.show_results(subject, results, asked.strict, verbose=asked.verbose)
+        whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
+        printing.show_results(subject, results, asked.strict, verbose=asked.verbose, whole=whole)
     in_part, lacks = begun[0].left_open(results) if begun else ([], [])
     for line in [*in_part, *lacks]:
         tell(line)

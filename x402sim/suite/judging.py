@@ -14,6 +14,7 @@ from x402sim.suite.rooms import Judge
 from x402sim.suite.row import RoomCase
 from x402sim.suite.subject import Chosen, Plan
 from x402sim.suite.verdict import NotReady
+from x402sim.text.counted import counted
 
 
 class Plays(Protocol[AnyPlayed]):
@@ -103,7 +104,7 @@ async def in_rooms(
             cases=cases,
             rerun=options.rerun,
             left_out=lambda case: left_out(case, broken),
-            count=lambda: f"{judge.plays} plays, {judge.starts} starts",
+            count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
             plan=plan(broken),
         )
     except OSError as wrong:

@@ -7,9 +7,12 @@ that repeats a run.
 import math
 import os
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,7 +21,6 @@ from x402sim.suite.case import ONLY
 
 AnyKind = TypeVar("AnyKind", bound=StrEnum)
 _FLAG = "flag"
-PROGRAM = ("python", "-m", "x402sim", "conformance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,21 @@ def above_zero(what: str, option: str) -> Callable[[float], float]:
     return read
 
 
+def program() -> tuple[str, ...]:
+    """Return the words that start this package again, whichever environment is active."""
+    if not sys.executable:
+        return ("x402sim",)
+    script = shutil.which("x402sim", path=str(Path(sys.executable).parent))
+    if script is None:
+        return _from_here(sys.executable), "-m", "x402sim"
+    return ("x402sim" if shutil.which("x402sim") == script else _from_here(script),)
+
+
+def _from_here(file: str) -> str:
+    """Return the path of a file from the working directory, if it is below that."""
+    return os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
+
+
 def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
     """Return what reads members of an enumeration, separated by commas; it raises `ValueError`."""
 
@@ -206,7 +223,7 @@ def again(
     its flags, and behind the place of --only.
     """
     every = given(options, values)
-    said = [*PROGRAM, *words]
+    said = [*program(), "conformance", *words]
     for each in (*flags_of(options), STRICT):
         value = every[each.name]
         if not each.is_repeated or value is None or value == each.default:

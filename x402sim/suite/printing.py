@@ -21,6 +21,7 @@ from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.subject import Plan, Subject
 from x402sim.text.console import console as new_console
+from x402sim.text.counted import counted
 from x402sim.text.printable import printable
 
 COLUMNS = 79
@@ -28,9 +29,9 @@ MANY = 4
 """How many ids that follow from a cause are named beside it."""
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
-MOST_AGAIN = 400
-SEE_REPORTS = f"{report.RAW}the command is in the reports (--html FILE, or --json-file)"
-"""The longest command that is printed, and what is said instead of a longer one."""
+MOST_AGAIN, MOST_SHOWN = 400, 3 * COLUMNS
+"""The longest command that is printed, and how much of a line that anybody has written."""
+FILES = "--html FILE or --json-file FILE"
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -59,7 +60,8 @@ def show_list(subject: Subject[Any], cases: Sequence[Case]) -> None:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(case.ground.kind) for case in cases)
     counts = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundType)
-    console.print(f"\n{len(by_id(cases))} ids, {len(cases)} cases: {counts}")
+    of = f"{counted(len(by_id(cases)), 'id')}, {counted(len(cases), 'case')}"
+    console.print(f"\n{of}: {counts}")
 
 
 def _show_ground(console: Console, ground: Ground) -> None:
@@ -101,17 +103,23 @@ def _note(result: Result, strict: bool) -> str:
 
 
 def show_results(
-    subject: Subject[Any], results: list[Result], strict: bool, *, verbose: bool = False
+    subject: Subject[Any],
+    results: list[Result],
+    strict: bool,
+    *,
+    verbose: bool = False,
+    whole: str = FILES,
 ) -> None:
-    """Print the failures in full, their causes, what was observed or not judged, the verdict.
+    """Print the failures, their causes, what was observed or not judged, the verdict.
 
-    Unless `verbose`, the ids that do not apply are only counted.
+    Unless `verbose`, the ids that do not apply are only counted. Of a long line its beginning and
+    its end are printed, and `whole`, where all of it is.
     """
     console = new_console(soft_wrap=True, highlight=False)
     with unread(console):
         groups = by_cause(results)
         for group in groups:
-            _show_cause(console, subject, group, strict)
+            _show_cause(console, subject, group, strict, whole)
         if len(groups) > 1:
             console.print(f"{len(groups)} probable causes:")
         for place, (first, *rest) in enumerate(groups if len(groups) > 1 else (), start=1):
@@ -127,18 +135,20 @@ def show_results(
         _show_not_begun(console, results, subject.uncounted, verbose)
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
-        console.print(f"\n{len(results)} ids: {line}")
+        console.print(f"\n{counted(len(results), 'id')}: {line}")
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
 
 
-def _show_cause(console: Console, subject: Subject[Any], group: list[Result], strict: bool) -> None:
+def _show_cause(
+    console: Console, subject: Subject[Any], group: list[Result], strict: bool, whole: str
+) -> None:
     """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
     first, *rest = group
     if first.outcome is Outcome.FAILED:
-        _show_failure(console, subject, first, strict)
+        _show_failure(console, subject, first, strict, whole)
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
@@ -153,7 +163,9 @@ def _show_cause(console: Console, subject: Subject[Any], group: list[Result], st
         _show(console, "  ", ", ".join(each.id for each in group), "  ")
 
 
-def _show_failure(console: Console, subject: Subject[Any], result: Result, strict: bool) -> None:
+def _show_failure(
+    console: Console, subject: Subject[Any], result: Result, strict: bool, whole: str
+) -> None:
     part, note = report.headline(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     _show(console, "  cause     ", cause(result))
@@ -169,17 +181,19 @@ def _show_failure(console: Console, subject: Subject[Any], result: Result, stric
                 console.print(f"  {label:<9} {escape(line)}")
                 label = ""
         _show(console, "  expected  ", str(case.expected))
-        _show(console, "  actual    ", str(case.actual))
+        _show(console, "  actual    ", _cut(str(case.actual)))
         lines = case.exchange.split("\n") if case.exchange else []
         if case.loss is not None:
             _show(console, "  loss      ", str(case.loss))
         for line in lines:
             if not line.startswith(report.RAW):
-                _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
+                _show(console, "  [dim]|[/] ", _cut(line), "  [dim]|[/]   ")
         for line in lines:
             if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
-                again = line if len(line) <= MOST_AGAIN else SEE_REPORTS
+                again = line if len(line) <= MOST_AGAIN else f"{report.RAW}the command: {whole}"
                 console.print(f"  {_shown(again)}")
+        if any(_cut(line) != line for line in (str(case.actual), *lines) if report.RAW not in line):
+            _show(console, "  […]       ", f"cut here; the whole: {whole}")
     _show_not_judged(console, result, subject.uncounted)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
@@ -224,6 +238,12 @@ def _show_not_judged(console: Console, result: Result, uncounted: str) -> None:
     for case in result.cases:
         if case.outcome in NOT_JUDGED and case.reason != uncounted:
             _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
+
+
+def _cut(text: str) -> str:
+    """Return the beginning and the end of a long line: what was sent, and what came of it."""
+    left = MOST_SHOWN // 2 - 3
+    return text if len(text) <= MOST_SHOWN else f"{text[:left]} […] {text[-left:]}"
 
 
 def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> None:

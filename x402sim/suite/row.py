@@ -28,7 +28,7 @@ class Demand:
     """What is demanded; the level is the highest that the ground supports, or a lower one.
 
     `test` gets the play and what it returned, and tells what is wrong. Without one, what the play
-    returned is a `Found` itself.
+    returned is a `Found` itself. `absent` has a reason for each dialect that has no such demand.
     """
 
     title: str
@@ -36,6 +36,7 @@ class Demand:
     test: Callable[[Any, Any], Found] = lambda _, seen: seen
     suffix: str = ""
     level: Level | None = None
+    absent: Mapping[Any, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,6 +101,8 @@ class Row:
             if dialect in self.absent:
                 continue
             for demand in (*self.demands, *self.besides):
+                if dialect in demand.absent:
+                    continue
                 kind = demand.ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix, dialect)))
                 yield RoomCase(

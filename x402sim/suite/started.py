@@ -22,6 +22,8 @@ from x402sim.suite.verdict import NotReady
 START_S = 60.0
 """How long a subject may take until it answers."""
 LOOK_S = 0.05
+MOST_BYTES = 1 << 22
+"""The longest line that is read of one that speaks."""
 STOP_S = 3.0
 """How long it may take to end when it is asked to."""
 CLOCK = Clock()
@@ -161,22 +163,29 @@ async def until_it_answers(
 
 @asynccontextmanager
 async def command(
-    words: Sequence[str], environment: dict[str, str], folder: Path, url: str
+    words: Sequence[str],
+    environment: dict[str, str],
+    folder: Path,
+    url: str,
+    *,
+    speaks: bool = False,
 ) -> AsyncIterator[Running]:
     """Start a command in a group of processes of its own, with what it may inherit; end it.
 
-    It writes to a file in `folder`. Raises `NotReady` if it cannot be started.
+    It writes to a file in `folder`; one that `speaks` is asked and answers by pipes. Raises
+    `NotReady` if it cannot be started.
     """
     file = folder / "log"
     with file.open("wb") as log:
         try:
             process = await asyncio.create_subprocess_exec(
                 *words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdin=asyncio.subprocess.PIPE if speaks else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if speaks else log,
                 stderr=log,
                 env=inherited(os.environ) | environment,
                 start_new_session=True,
+                limit=MOST_BYTES,
             )
         except OSError as wrong:
             raise NotReady(f"{' '.join(words)} cannot be started: {wrong}") from wrong

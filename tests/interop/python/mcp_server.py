@@ -1,4 +1,4 @@
-"""An MCP server with one paid tool, over stdio; FACILITATOR, PAY_TO and NETWORK are its settings.
+"""An MCP server with one paid tool, over stdio; its settings are FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK.
 
 The tool's answer is paid for in x402 version 2, as its specification for MCP says.
 """
@@ -12,11 +12,15 @@ from x402.mechanisms.evm.exact import ExactEvmServerScheme
 from x402.schemas import ResourceConfig
 from x402.server import x402ResourceServer
 
-network = os.environ["NETWORK"]
-sales = x402ResourceServer(HTTPFacilitatorClient(FacilitatorConfig(url=os.environ["FACILITATOR"])))
+network = os.environ["X402SIM_NETWORK"]
+sales = x402ResourceServer(
+    HTTPFacilitatorClient(FacilitatorConfig(url=os.environ["FACILITATOR_URL"]))
+)
 sales.register(network, ExactEvmServerScheme())
 sales.initialize()
-price = ResourceConfig(scheme="exact", network=network, pay_to=os.environ["PAY_TO"], price="$0.01")
+price = ResourceConfig(
+    scheme="exact", network=network, pay_to=os.environ["X402SIM_PAY_TO"], price="$0.01"
+)
 paid = create_payment_wrapper(sales, accepts=sales.build_payment_requirements(price))
 server = FastMCP("weather")
 

@@ -28,6 +28,7 @@ from x402sim.suite.facilitator.node import Node
 from x402sim.suite.facilitator.start import AtUrl, Facilitator, Given
 from x402sim.suite.started import CLOCK, free_port
 from x402sim.suite.wire import listening
+from x402sim.text.counted import counted
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
 from x402sim.world.server.local import certificates
 
@@ -122,8 +123,8 @@ class Money:
         waits = sum(each.ok is None for each in self.sent)
         waiting = f", {waits} not mined" if waits else ""
         return (
-            f"on the chain: {len(self.moved)} transfers of {base} base units; "
-            f"{len(self.sent)} transactions of the relayer{bad}{waiting}{gas}"
+            f"on the chain: {counted(len(self.moved), 'transfer')} of {base} base units; "
+            f"{counted(len(self.sent), 'transaction')} of the relayer{bad}{waiting}{gas}"
         )
 
 

@@ -6,8 +6,10 @@ import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
+from x402sim.clock import stopwatch
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
@@ -34,6 +36,7 @@ from x402sim.suite.played import rows_of, skipped, table, unclear
 from x402sim.suite.rooms import BATCH, PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.subject import Plan, Subject, Tell
+from x402sim.text.counted import counted
 
 SECTIONS = {
     "control": "What must work",
@@ -59,7 +62,9 @@ NOT_ITS_DIALECT = (
     "it is in a dialect that this facilitator does not speak, as its control shows, or that "
     "--dialects leaves out"
 )
-_PAYMENTS, _STARTS = 2.5, 10
+MEASURED = 4
+"""How many good payments tell how long one takes."""
+_PAYMENTS, _STARTS = 4, 18
 """How many good payments a play takes as long as, and how often it is started, as measured."""
 BLIND = (
     "it needs a chain of ours: give --start COMMAND, or the --rpc address that the facilitator "
@@ -176,12 +181,19 @@ async def begin(
     wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
     wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
 
+    payments_s: list[float] = []
+
     async def control(room: Room, dialect: Dialect) -> str:
         play = await judge.begun(room, dialect, "supported")
         supported = await play.get(dialect.supported_path)
         if supported.status != 200:
             return f"GET {dialect.supported_path}: {supported.how}"
-        return await judge.sound(room, [dialect])
+        wrong = await judge.sound(room, [dialect])  # the first payment has all to begin
+        if not wrong:
+            elapsed = stopwatch()
+            wrong = await judge.sound(room, [dialect] * MEASURED)
+            payments_s.append(elapsed() / MEASURED)
+        return wrong
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.is_blind and case.needs:
@@ -197,7 +209,7 @@ async def begin(
         wanted,
         control=control,
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken),
+        plan=lambda broken: _plan(judge, options, cases, broken, fmean(payments_s or [0])),
         invalid="settles no good payment, so nothing can be said of it. {}. The guide, `Judge your "
         "facilitator`, says what it gets and what it is to answer",
     ) as judging:
@@ -209,6 +221,7 @@ def _plan(
     options: FacilitatorOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
+    payment_s: float,
 ) -> Plan:
     mine = [case for case in cases if case.dialect in judge.dialects]
     if options.is_blind:
@@ -217,16 +230,15 @@ def _plan(
     shared = sum(case.floor.is_shared for case in plays.values())
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
     busy_s = (
-        len(plays) * _PAYMENTS * judge.control_s
-        + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
+        len(plays) * _PAYMENTS * payment_s + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
     )
-    seconds = busy_s / judge.jobs + waits_s
+    seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # what waits begins first
     cores = os.cpu_count() or 1
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays, {shared} of them {BATCH} to a room, "
-        f"{judge.jobs} at once on {cores} cores: about {seconds:.0f} s, as a start takes "
-        f"{judge.start_s:.1f} s. What fails is played again. Time-outs of the facilitator come on "
-        f"top: up to {judge.patience_s:g} s an answer"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')}, {shared} of "
+        f"them {BATCH} to a room, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, "
+        f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
+        f"facilitator come on top: up to {judge.patience_s:g} s an answer"
     ]
     if judge.is_fixed:
         lines.append(

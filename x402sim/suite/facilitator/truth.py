@@ -21,6 +21,7 @@ from x402sim.suite.facilitator.room import Money, Moved
 from x402sim.suite.played import Violation
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive
+from x402sim.text.counted import counted
 
 LONG_S = 200.0
 """How long a settlement may take whose receipt does not come: the public ones wait up to 180 s."""
@@ -58,7 +59,7 @@ class Seen:
     def told(self) -> str:
         """What was answered, and what the chain says."""
         hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
-        more = [f"and {len(self.pairs) - 4} answers more"] if len(self.pairs) > 4 else []
+        more = [f"and {counted(len(self.pairs) - 4, 'answer')} more"] if len(self.pairs) > 4 else []
         return "; ".join([*hows, *more, self.money.told])
 
     @property

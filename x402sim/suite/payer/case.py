@@ -15,6 +15,7 @@ from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
 from x402sim.suite.played import PlayedCase
 from x402sim.suite.row import documents
+from x402sim.text.counted import counted
 
 DOCUMENTS = documents("payer")
 
@@ -162,8 +163,8 @@ _LIMITS = {
 def _why(played: Played, allowed: int) -> str:
     if not allowed:
         return "signed what it may not sign"
-    count = len(played.moved) + len(played.exposed) + len(played.elsewhere)
-    return f"{count} payments for one purchase" if count > 1 else "more than it may spend"
+    payments = len(played.moved) + len(played.exposed) + len(played.elsewhere)
+    return f"{payments} payments for one purchase" if payments > 1 else "more than it may spend"
 
 
 def served(played: Played) -> Violation | None:
@@ -174,7 +175,7 @@ def served(played: Played) -> Violation | None:
     if last is not None and last.ok and played.shop.served:
         actual = f"{last.how}, but what was bought does not stand in its output"
     else:
-        actual = f"{len(played.starts)} starts, the last: {last.how if last else 'none'}"
+        actual = f"{counted(len(played.starts), 'start')}, the last: {last.how if last else 'none'}"
     return Violation(
         expected="a start that is served, and shows what was bought",
         actual=f"{actual}; {played.sums()}",

@@ -37,6 +37,7 @@ from x402sim.suite.payer.shop import (
 )
 from x402sim.suite.payer.start import Ended, Payer, Task
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
+from x402sim.text.counted import counted
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 
@@ -102,7 +103,7 @@ class Played:
     def told(self) -> str:
         """Return what happened, in lines."""
         left = len(self.lines) - MOST_LINES
-        more = [f"… and {left} lines more"] if left > 0 else []
+        more = [f"… and {counted(left, 'line')} more"] if left > 0 else []
         return "\n".join([*self.lines[:MOST_LINES], *more])
 
     def tokens(self, base: int) -> str:
@@ -116,11 +117,13 @@ class Played:
         told = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
         if self.exposed:
             base = sum(each.auth.value for each in self.exposed)
-            told.append(f"{len(self.exposed)} unused authorizations for {self.tokens(base)}")
+            told.append(
+                f"{counted(len(self.exposed), 'unused authorization')} for {self.tokens(base)}"
+            )
         if self.elsewhere:
             base = sum(each.auth.value for each in self.elsewhere)
-            count = len(self.elsewhere)
-            told.append(f"{count} authorizations of another token or chain, {self.tokens(base)}")
+            how_many = counted(len(self.elsewhere), "authorization")
+            told.append(f"{how_many} of another token or chain, {self.tokens(base)}")
         return "; ".join(told) + f"; {'served' if self.is_served else 'not served'}"
 
 

@@ -31,6 +31,7 @@ from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.played import rows_of, skipped, table, unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
+from x402sim.text.counted import counted
 
 SECTIONS = {
     "control": "What must work, and what is signed there",
@@ -52,8 +53,8 @@ ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
 INVALID = (
-    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judging "
-    "payers`, says what it gets and what it is to print"
+    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
+    "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
 """How often a payer is started in a play that allows several starts, on average, as measured."""
@@ -207,7 +208,7 @@ async def begin(
                 cases=cases,
                 rerun=options.rerun,
                 left_out=lambda case: left_out(case, options, broken),
-                count=lambda: f"{judge.starts} starts",
+                count=lambda: counted(judge.starts, "start"),
                 plan=_plan(judge, [each for each in mine if is_open(each, passed)], broken),
             )
         except OtherWallet as other:
@@ -240,11 +241,12 @@ def _plan(judge: Judge, mine: Sequence[PayerCase], broken: Mapping[PaymentFlow, 
     endless = sum(_ends_by_payer(judge, each) for each in plays)
     cores = os.cpu_count() or 1
     cpu = f" and {judge.start_cpu_s:.2g} s of CPU" if judge.start_cpu_s else ""
+    alone = f": they alone end {counted(endless, 'play')}, side by side" if endless else ""
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays, each in a world of its own, {judge.jobs} at "
-        f"once on {cores} cores: about {seconds:.0f} s, as a start takes {judge.start_s:.2g} s"
-        f"{cpu}. What fails is played again. Time-outs of the payer come on top: {endless} plays, "
-        f"side by side, end by nothing else, or after {judge.patience_s:g} s a start"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')}, each in a world of "
+        f"its own, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, as a start takes "
+        f"{judge.start_s:.2g} s{cpu}. What fails is played again. Time-outs of the payer come on "
+        f"top{alone}; a start is ended after {judge.patience_s:g} s"
     ]
     lines += [f"Not judged: {flow.about} ({flow}): {why}" for flow, why in broken.items()]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)

@@ -7,7 +7,14 @@ from x402sim.suite.rooms import Outcomes
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.start import Make
-from x402sim.suite.server.subject import SERVER, all_cases, item_in, versions_in
+from x402sim.suite.server.subject import (
+    HANDLERS,
+    SERVER,
+    all_cases,
+    item_in,
+    offered,
+    versions_in,
+)
 from x402sim.suite.started import App
 
 
@@ -17,16 +24,24 @@ def plays(
     only: str | Sequence[str] = (),
     *,
     strict: bool = False,
+    shared_store: bool = False,
+    **handlers: str,
 ) -> list[CaseOfTest]:
-    """Return the plays in these versions of what is sold; `only` as on the command line.
+    """Return the plays of what is sold, of paths in these versions; `only` as on the command line.
 
-    Raises `ValueError` for an unknown version or id, and for what is no path.
+    `handlers` are its options that name a request, such as `failing` and `slow`. Raises
+    `ValueError` for an unknown version, id or option, and for what is no path.
     """
+    if unknown := handlers.keys() - set(HANDLERS):
+        raise ValueError(f"{', '.join(sorted(unknown))}: options are {', '.join(HANDLERS)}")
+    special = {name: item_in(text) for name, text in handlers.items()}
     items = [item_in(each) for each in ([sells] if isinstance(sells, str) else sells)]
-    wanted, found = versions_in(versions), chosen(all_cases(), only, SERVER.documents)
+    wanted = offered(items) if items[0].tool else versions_in(versions)
+    found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
-        return await Judge(subject=App(make), items=items, jobs=1).every(cases)
+        judge = Judge(subject=App(make), items=items, handlers=special, shares=shared_store, jobs=1)
+        return await judge.every(cases)
 
     return [
         CaseOfTest(cases, judged, strict, certain=True)

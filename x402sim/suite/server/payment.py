@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import x402
+from x402sim.protocol import mcp, x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
@@ -25,10 +25,15 @@ _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 
 
 class Dialect(StrEnum):
-    """A version of the standard; the value is its name on the command line and in ids."""
+    """A version of the standard over HTTP, or a tool of MCP, which is sold by version 2; the value
+    is its name on the command line and in ids.
+
+    A call and its result are read as a request and an answer of HTTP (`protocol.mcp`).
+    """
 
     V1 = "v1"
     V2 = "v2"
+    MCP = "mcp"
 
     @property
     def version(self) -> x402.Version:
@@ -50,10 +55,15 @@ class Dialect(StrEnum):
         """The header that says what became of it."""
         return x402.RESPONSE_HEADERS[self.version]
 
+    @property
+    def response_place(self) -> str:
+        """Where it says what became of it, for people."""
+        return f'_meta["{mcp.RESPONSE}"]' if self is Dialect.MCP else self.response_header
+
 
 def required_in(dialect: Dialect, answer: Answer) -> dict[str, Any] | None:
     """Return what a 402 demands in a version: its header's JSON, or its body; None without it."""
-    if dialect is Dialect.V2:
+    if dialect.version == 2:
         found = x402.json_in(answer.headers.get(x402.REQUIRED_HEADER.lower()))
     else:
         found = answer.json
@@ -88,6 +98,18 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
 def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
     """Return the first offer that a payer of the case can pay; None without one."""
     return next(payables(dialect, answer, network), None)
+
+
+def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
+    """Tell whether an offer is for the payer of the case, although it may be written wrongly."""
+    ours = x402.network_name(dialect.version, network)
+    for each in offers_in(dialect, answer):
+        if each.get("scheme") == x402.SCHEME and each.get("network") == ours:
+            try:
+                return parse_address(str(each.get("asset"))) == network.asset
+            except ValueError:
+                return True
+    return False
 
 
 def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
@@ -184,7 +206,7 @@ def paying(
         nonce,
     )
     body: dict[str, Any] = {"x402Version": dialect.version}
-    if dialect is Dialect.V2:
+    if dialect.version == 2:
         if isinstance(required.get("resource"), dict):
             body["resource"] = required["resource"]
         body["accepted"] = dict(offer)

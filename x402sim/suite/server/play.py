@@ -6,6 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import httpx
+
+from x402sim.protocol import mcp
+from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
 from x402sim.suite import room
 from x402sim.suite.server.double import Double
@@ -14,6 +18,7 @@ from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
+from x402sim.text.counted import counted
 
 Headers = Sequence[tuple[str, str]]
 
@@ -25,6 +30,18 @@ class Item:
     method: str
     target: str
     body: str = ""
+    tool: str = ""
+    """The name of a tool, which an MCP server has at the target; then the body is its arguments."""
+
+    @property
+    def call(self) -> mcp.Call:
+        """The call of a tool."""
+        return mcp.Call(self.tool, decoded(self.body.encode()) if self.body else {})
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What it is, whatever else is asked of it: its path, and its tool."""
+        return self.path, self.tool
 
     @property
     def path(self) -> str:
@@ -35,7 +52,7 @@ class Item:
     def shown(self) -> str:
         """How it is given on the command line."""
         method = "" if self.method == "GET" else self.method
-        return " ".join(filter(None, (method, self.target, self.body)))
+        return " ".join(filter(None, (method, self.target, self.tool, self.body)))
 
     @property
     def content(self) -> bytes | None:
@@ -73,10 +90,14 @@ class Play(room.Play[Room, Answer]):
 
     @property
     def other(self) -> Item:
-        """Something else that is sold, at another path; raises `NotApplicable` without one."""
-        found = next((each for each in self.items[1:] if each.path != self.item.path), None)
+        """Something else that is sold, at another path or by another tool.
+
+        Raises `NotApplicable` without one.
+        """
+        found = next((each for each in self.items[1:] if each.place != self.item.place), None)
         if found is None:
-            raise NotApplicable("it needs two paid paths: give another with --also")
+            what = "tools" if self.item.tool else "paths"
+            raise NotApplicable(f"it needs two paid {what}: give another with --also")
         return found
 
     def handled(self, option: str) -> Item:
@@ -125,6 +146,9 @@ class Play(room.Play[Room, Answer]):
         `port` is where it goes instead of the server; `begun` is set when a body begins to arrive.
         """
         it = item or self.item
+        if it.tool:
+            params = mcp.params_of(it.call, httpx.Headers([*headers]))
+            return await self.call(params, it, port=port, begun=begun)
         answer = await send(
             port or self.room.port,
             method or it.method,
@@ -135,6 +159,19 @@ class Play(room.Play[Room, Answer]):
             begun,
         )
         return self.heard(answer)
+
+    async def call(
+        self,
+        params: Mapping[str, Any],
+        item: Item | None = None,
+        headers: Headers = (),
+        *,
+        port: int = 0,
+        begun: asyncio.Event | None = None,
+    ) -> Answer:
+        """Call a tool with these parameters; never raises for what the server does."""
+        wire = self.room.wire((item or self.item).target, port)
+        return self.heard(await wire.call(params, self.patience_s, headers, begun))
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
@@ -219,7 +256,8 @@ class Play(room.Play[Room, Answer]):
         """
         mine = self.nonces if payment is None else {payment.nonce.lower()}
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
-        self.say(f"on the chain: {len(found)} transfers of {sum(m.amount_base for m in found)}")
+        base = sum(each.amount_base for each in found)
+        self.say(f"on the chain: {counted(len(found), 'transfer')} of {base}")
         return found
 
     def tokens(self, base: int, why: str) -> Loss:

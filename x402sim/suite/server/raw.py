@@ -5,7 +5,7 @@ One connection carries one request, so that nothing is repeated by itself.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +48,8 @@ class Answer:
     failure: str = ""
     is_cut: bool = False
     """Whether its body ended before it was whole."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """The response of JSON-RPC that it was, of a tool; empty of a path."""
 
     @property
     def json(self) -> Any:
@@ -126,11 +128,13 @@ async def send(
     body: bytes | None = None,
     patience_s: float = 15.0,
     begun: asyncio.Event | None = None,
+    is_enough: Callable[[Mapping[str, str], bytes], bool] = lambda *_: False,
 ) -> Answer:
     """Send a request to 127.0.0.1, and return the answer; never raises for what comes back.
 
     `target` is written as it is. A header named Host replaces ours. `begun` is set when the first
-    piece of a body arrives. Whoever cancels this hangs up.
+    piece of a body arrives. Whoever cancels this hangs up. Nothing more is read once headers and
+    body are `is_enough`.
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
@@ -154,6 +158,8 @@ async def send(
                 if not piece:
                     break
                 parser.feed_data(piece)
+                if is_enough(reader.headers, bytes(reader.body)):
+                    reader.is_complete = True
     except TimeoutError:
         failure = f"none within {patience_s:g} s"
     except (OSError, httptools.HttpParserError) as error:

@@ -21,7 +21,9 @@ from x402sim.suite import room
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.start import Given, Server
+from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
 from x402sim.suite.started import Running, free_port
+from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
@@ -62,6 +64,8 @@ class Room(room.Room):
 
     replica: Running | None = None
     """The other server of one deployment, where there are two."""
+    wires: dict[tuple[int, str, int], Wire] = field(default_factory=dict)
+    """The connections to MCP servers, by its start, path and port."""
 
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
@@ -71,6 +75,23 @@ class Room(room.Room):
             folder.mkdir()
             starting = self.subject.start(self.given(), folder)
             self.replica = await self._subject.enter_async_context(starting)
+
+    def wire(self, target: str, port: int = 0) -> Wire:
+        """Return the connection to the MCP server at a path of the server that runs now.
+
+        `port` is that of another one. Raises `NotApplicable` for another that has none.
+        """
+        if (found := self.wires.get((self.starts, target, port))) is None:
+            assert self.running is not None
+            if target == STDIO and port:
+                raise NotApplicable(f"each client of a server by {STDIO} has one of its own")
+            if target == STDIO:
+                assert self.running.process is not None
+                found = OverPipes(process=self.running.process)
+            else:
+                found = OverHttp(port=port or self.port, target=target)
+            self.wires[self.starts, target, port] = found
+        return found
 
     def given(self) -> Given:
         """Return what the server is given: a folder that stays, too."""

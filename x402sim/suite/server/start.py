@@ -83,11 +83,34 @@ class Command:
         async with command(self.words, given.environment(), folder, url) as running:
 
             async def answers() -> bool:
-                answer = await send(running.port, "GET", self.look, patience_s=5)
+                # an MCP server may answer GET by a stream that never ends
+                answer = await send(
+                    running.port,
+                    "GET",
+                    self.look,
+                    patience_s=5,
+                    is_enough=lambda head, _: bool(head),
+                )
                 return bool(answer.status) and answer.status // 100 != 5
 
             failure = f"GET {self.look} at port {running.port} is not answered"
             await until_it_answers(running, answers, failure, "Judge your server")
+            yield running
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A command that is an MCP server by its standard input and output."""
+
+    words: tuple[str, ...]
+    shown: str = ""
+    most_at_once: int | None = None
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own; raises `NotReady`."""
+        environment, nowhere = given.environment(), "http://127.0.0.1:9"
+        async with command(self.words, environment, folder, nowhere, speaks=True) as running:
             yield running
 
 

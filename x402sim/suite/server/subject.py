@@ -2,12 +2,13 @@
 
 import functools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.suite.judging import PlayedJudging, in_rooms
@@ -29,14 +30,16 @@ from x402sim.suite.rooms import PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
 from x402sim.suite.server.case import Row
 from x402sim.suite.server.judge import QUICK_S, Judge
-from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
+from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import AtPort, Command, Server
+from x402sim.suite.server.start import AtPort, Command, Server, Spoken
+from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.text.counted import counted
 
 RESTART = "restart"
 """The section of plays that kill it."""
@@ -49,6 +52,7 @@ SECTIONS = {
     "header": "Headers that are no payments",
     "binding": "What a payment buys",
     "many": "One payment many times, and at once",
+    "tool": "What is of tools of MCP only",
     "path": "Other spellings, methods and headers of a paid path",
     "order": "A facilitator that refuses, fails or is lost: served and charged",
     "handler": "Handlers that fail, are slow, stream or redirect",
@@ -84,10 +88,13 @@ def all_cases() -> tuple[RoomCase, ...]:
 def item_in(text: str) -> Item:
     """Read what is sold: a path or URL, with a method before it and a JSON body behind it.
 
-    Without a method it is GET, or POST with a body. Raises `ValueError`.
+    Without a method it is GET, or POST with a body. A tool is MCP, the path or URL of its server or
+    `stdio`, its name, and its arguments. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
+    if words[:1] == [TOOL]:
+        return _tool_in(words[1] if len(words) > 1 else "")
     if words and words[0].isalpha() and words[0].isupper():
         method, text = words[0], words[1] if len(words) > 1 else ""
     target, _, body = text.strip().partition(" ")
@@ -110,6 +117,25 @@ def _yes(text: str) -> bool:
     if text.lower() not in ("yes", "no"):
         raise ValueError(f"it is yes or no, not {text!r}")
     return text.lower() == "yes"
+
+
+def _tool_in(text: str) -> Item:
+    target, name, arguments = [*text.split(maxsplit=2), "", "", ""][:3]
+    if target.startswith(("http://", "https://")):
+        target = urlsplit(target).path or "/"
+    if not name or (target != STDIO and not target.startswith("/")):
+        raise ValueError(f'MCP {text!r} is no tool: give MCP /mcp forecast {{"city": "Oslo"}}')
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError as wrong:
+        raise ValueError(f"{arguments!r} is no JSON: {wrong}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"{arguments!r}: the arguments of a tool are a JSON object")
+    return Item(TOOL, target, arguments, name)
+
+
+TOOL = "MCP"
+"""The word before a tool, where other items have a method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,17 +228,26 @@ class ServerOptions:
 def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     """Return the options; `words` are what it sells. Raises `ValueError`."""
     chosen = read(ServerOptions, flags)
-    command = chosen.get("start")
+    command, wanted = chosen.get("start"), chosen.get("versions")
     if not words:
         raise ValueError(
             "give what it sells, a path or URL, as in `x402sim conformance server /weather "
             '--start "node shop.js"`'
         )
     item = item_in(" ".join(words))
+    is_tool = bool(item.tool)
+    if any(bool(each.tool) is not is_tool for each in chosen.get("also", ())):
+        raise ValueError("--also: give paths with a path, and tools with a tool")
+    if wanted and ((Dialect.MCP in wanted) is not is_tool or (is_tool and len(wanted) > 1)):
+        raise ValueError(f"--versions: a tool is judged in {Dialect.MCP}, and nothing else is")
     url = next((each for each in words if each.startswith(("http://", "https://"))), "")
     port = urlsplit(url).port if url else None
-    if command:
-        server: Server = Command(command, port, shown=flags["start"], look=item.path)
+    if item.target == STDIO:
+        if not command:
+            raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
+        server: Server = Spoken(command, shown=flags["start"])
+    elif command:
+        server = Command(command, port, shown=flags["start"], look=item.path)
         if chosen.get("facilitator"):
             raise ValueError(
                 "--facilitator is for one that runs already: one that the judge starts gets "
@@ -241,6 +276,11 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     )
 
 
+def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
+    """Return the dialects in which something may be sold."""
+    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2)
+
+
 @asynccontextmanager
 async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
@@ -261,33 +301,43 @@ async def begin(
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
 
+    meant = set[Dialect]()
+
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult:
         if options.versions is not None and case.dialect in options.versions:
             return unclear(case, broken[case.dialect])
+        if case.dialect in meant:
+            return skipped(case, broken[case.dialect], lacks=False)
         return skipped(case, NOT_ITS, lacks=False)
 
     async with in_rooms(
         judge,
         options,
         cases,
-        options.versions or tuple(Dialect),
-        control=lambda room, dialect: _control(judge, room, dialect),
+        options.versions or offered(options.items),
+        control=lambda room, dialect: _control(judge, room, dialect, meant),
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken),
+        plan=lambda broken: _plan(judge, options, cases, broken, meant),
         invalid=f"sells nothing at {options.items[0].shown}, so nothing can be said of it. "
         "{}. The guide, `Judge your server`, says what it gets",
     ) as judging:
         yield judging
 
 
-async def _control(judge: Judge, room: Room, dialect: Dialect) -> str:
-    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server."""
+async def _control(judge: Judge, room: Room, dialect: Dialect, meant: set[Dialect]) -> str:
+    """Buy in a version; return why it fails. Raises `NotReady` for what is no paid server.
+
+    A version that it offers to the payers of the judge is `meant`: its offer is judged, although
+    nothing can be bought.
+    """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     if required_in(dialect, answer) is None:
         return f"it does not offer version {dialect.version}"
+    if is_meant(dialect, answer, room.network):
+        meant.add(dialect)
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return (
@@ -309,9 +359,12 @@ def _why_not(answer: Answer) -> str:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
+    if answer.said and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
+        return "its result holds an offer, and isError is not true: clients do not see it"
     if answer.is_2xx and "kinds" in body:
         return f"it is a facilitator: {instead('facilitator')}"
-    return f"it asks for no payment, and is no paid path: {answer.how}"
+    what = "tool" if answer.said else "path"
+    return f"it asks for no payment, and is no paid {what}: {answer.how}"
 
 
 def _plan(
@@ -319,8 +372,13 @@ def _plan(
     options: ServerOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
+    meant: Collection[Dialect],
 ) -> Plan:
-    mine = [case for case in cases if case.dialect in judge.dialects]
+    mine = [
+        case
+        for case in cases
+        if case.dialect in judge.dialects or (case.dialect in meant and case.section == "offer")
+    ]
     plays = {case.played_as: case for case in mine}
     is_alone = judge.subject.most_at_once is not None
     beside = 1 if is_alone else judge.beside
@@ -332,20 +390,26 @@ def _plan(
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"
     lines = [
-        f"Plan: {len(mine)} ids in {len(plays)} plays of {sold}, {at_once}: about {seconds:.0f} s, "
-        f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
-        f"server come on top: up to {judge.patience_s:g} s an answer"
+        f"Plan: {counted(len(mine), 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
+        f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
+        f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
     if restarts:
         lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
-    lines += [f"Not judged: {dialect}: {why}" for dialect, why in broken.items()]
+    elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
+        lines.append("It is not killed and started again: a start takes long, or --restart no")
+    lines += [
+        f"{'Only its offer is judged' if dialect in meant else 'Not judged'}: {dialect}: {why}"
+        for dialect, why in broken.items()
+    ]
     return Plan(ids=tuple(case.id for case in mine), lines=tuple(lines), seconds=seconds)
 
 
 SERVER: Subject[ServerOptions] = Subject(
     name="server",
     words="ITEM",
-    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it.",
+    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it. A "
+    "tool is MCP, path or stdio, name, arguments.",
     help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?",
     options=ServerOptions,
     read=_read,

@@ -1,5 +1,8 @@
 """The sentences that demands on a server come from, each with the revision it stands in."""
 
+from dataclasses import replace
+
+from x402sim.spec.ground import Ground
 from x402sim.suite.texts import (
     derived as derived,
     explicit as explicit,
@@ -70,6 +73,18 @@ RESEND = _said(
     "Recovering a Lost Response",
     "A client that loses the response to a paid request can resend the identical `PaymentPayload`, "
     "with the same `id`, to get that response back",
+)
+FLOW = _said(
+    "exact",
+    "Payment Flow",
+    "By default, `exact` uses the `authorization` payment flow (verify → resource → settle): the "
+    "payment is verified before the resource executes and settled afterward",
+)
+DECLARED_FLOW = _said(
+    "v2",
+    "6.1",
+    "When the resolved payment flow is not `authorization`, `PaymentRequired` "
+    "`accepts[].extra.paymentFlow` MUST be present",
 )
 FAILED_HANDLER = _said(
     "exact",
@@ -258,3 +273,78 @@ LISTED = _said(
     "8.2",
     "`accepts`: Array of PaymentRequirements objects specifying payment methods",
 )
+
+# --- tools of MCP --------------------------------------------------------------------------
+
+MCP_SIGNAL = _said(
+    "mcp",
+    "Payment Required Signaling",
+    "When a tool requires payment, servers MUST return a tool result with `isError: true` "
+    "containing the `PaymentRequired` data",
+)
+MCP_BOTH = _said(
+    "mcp",
+    "Server Requirements",
+    "Servers MUST provide the `PaymentRequired` in both formats: `structuredContent` (REQUIRED): "
+    "Direct `PaymentRequired` object; `content[0].text` (REQUIRED): JSON-encoded string of the "
+    "same `PaymentRequired` object",
+)
+MCP_IDENTICAL = _said("mcp", "Server Requirements", "Both fields contain identical data")
+MCP_RESPONSE = _said(
+    "mcp",
+    "Settlement Response Delivery",
+    'Servers communicate payment settlement results using the `_meta["x402/payment-response"]` '
+    "field",
+)
+MCP_SERVES = _said(
+    "mcp",
+    "Payment Flow Overview",
+    'Server returns tool result with settlement info in `_meta["x402/payment-response"]`',
+)
+MCP_INVALID = _said(
+    "mcp",
+    "Error Handling",
+    "Payment Invalid: Tool result with `isError: true`, Payment verification failed, returns "
+    "`PaymentRequired` with reason",
+)
+MCP_FAILED = _said(
+    "mcp",
+    "Error Handling",
+    "Settlement Failed: Tool result with `isError: true`, Settlement failed after execution, "
+    "returns failure details",
+)
+MCP_NO_CONTENT = _said(
+    "mcp",
+    "Settlement Failure",
+    "If settlement fails after the tool has already executed, the server should not return the "
+    "tool's content - only the payment error",
+)
+MCP_DRAFT = _said(
+    "mcp",
+    "Extension Binding",
+    "The `org.x402/payment` extension binding is experimental and is not an official MCP extension",
+)
+_IN_TOOLS = {
+    SIGNAL: MCP_SIGNAL,
+    REQUIRED: MCP_BOTH,
+    RESPONSE: MCP_RESPONSE,
+    STATUS_SUCCESS: MCP_SERVES,
+    STATUS_INVALID: MCP_INVALID,
+    STATUS_FAILED: MCP_FAILED,
+    STATUS_SERVER: None,
+    FIELDS_V1: None,
+    ERROR_V1: None,
+    HEAD: None,
+}
+"""The sentences of the transport MCP that say what those of HTTP and of version 1 say; None if
+there is none.
+"""
+
+
+def of_tools(ground: Ground) -> Ground | None:
+    """Return a ground in the words of the transport MCP; None if none of its sentences has any."""
+    found = [_IN_TOOLS.get(each, each) for each in ground.sentences]
+    kept = tuple(dict.fromkeys(each for each in found if each is not None))
+    if ground.sentences and not kept:
+        return None
+    return replace(ground, sentences=kept)

@@ -12,6 +12,7 @@ from x402sim.suite.server.payment import Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
+from x402sim.text.counted import counted
 
 BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
@@ -51,7 +52,8 @@ class Trade:
         first, *again = self.answers
         later = [f"the same payment again: {each.how}" for each in again[-1:]]
         moved = (
-            f"{len(self.moved)} transfers of {sum(m.amount_base for m in self.moved)} base units"
+            f"{counted(len(self.moved), 'transfer')} of "
+            f"{sum(m.amount_base for m in self.moved)} base units"
         )
         asked = f"settle was asked {self.settled} times"
         return "; ".join([first.how, *later, moved, asked])
@@ -158,7 +160,7 @@ def says_what_is_known(play: Play, seen: Trade) -> Found:
         return None
     return Violation(
         expected="no refusal while nobody knows whether it is settled",
-        actual=f"{first.how}; {len(seen.moved)} transfers",
+        actual=f"{first.how}; {counted(len(seen.moved), 'transfer')}",
         loss=play.tokens(
             seen.payment.auth.value, "a payer signs a new payment for what it has paid already"
         ),

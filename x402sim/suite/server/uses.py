@@ -12,6 +12,11 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.verdict import NotApplicable
 
+ALIKE = (
+    "what it sells is the same for every payment, so an answer that is kept is not told from one "
+    "that is served anew: let a number or the time stand in it"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uses:
@@ -38,19 +43,24 @@ class Uses:
         return f"{hows}; {len(self.moved)} transfers"
 
 
-async def used(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
-    """Return what came of a payment that was sent several times."""
-    return Uses(payment=payment, answers=answers, moved=await play.moved())
+async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
+    """Return what came of a payment that was sent several times, or of several."""
+    moved = [each for one in (payment, *more) for each in await play.moved(one)]
+    return Uses(payment=payment, answers=answers, moved=moved)
+
+
+async def needs_numbers(play: Play) -> None:
+    """Buy twice; raises `NotApplicable` if the goods are alike."""
+    bodies = {(await play.pay(await play.draft())).body for _ in range(2)}
+    if len(bodies) < 2:
+        raise NotApplicable(ALIKE)
 
 
 async def told_apart(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
     """Return the uses of one payment for one request; raises `NotApplicable` if goods are alike."""
     uses, other = await used(play, payment, answers), await play.goods()
     if len(uses.successes) > 1 and other.body in [each.body for each in uses.served]:
-        raise NotApplicable(
-            "what it sells is the same for every payment, so an answer that is kept is not told "
-            "from one that is served anew: let a number or the time stand in it"
-        )
+        raise NotApplicable(ALIKE)
     return uses
 
 
@@ -75,6 +85,20 @@ def buys_one(title: str) -> Demand:
             texts.NO_VALID_PAYMENT,
             so="a nonce that is used prevents a replay only if the server does not serve on it "
             "again",
+        ),
+        test=one_release,
+    )
+
+
+def buys_one_told_again(title: str) -> Demand:
+    """Return the same, behind a facilitator that says success to each settlement of a payment."""
+    return Demand(
+        title=title,
+        ground=texts.ours(
+            texts.DUPLICATE,
+            because="the text has the facilitator refuse it; behind one that answers again what it "
+            "did, so that a lost answer can be asked for, several successes with one transaction "
+            "are one settlement, and the others were served for nothing",
         ),
         test=one_release,
     )

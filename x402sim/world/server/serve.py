@@ -42,6 +42,7 @@ from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
 from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
+from x402sim.world.server.tools import with_tools
 from x402sim.world.transport.requests import Requests
 from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
 from x402sim.world.world import InProcess, World
@@ -297,6 +298,9 @@ async def serve(
         names = Names(named(world), world.network)
         log = ServerLog(form, names, requests, world.clock.offset_s)
     app = requests.around(world_app(world, listen, feed))
+    if world.options.has_service:
+        admit = partial(own_programs_only, origins=listen.allow_origins, is_local=listen.is_local)
+        app = with_tools(app, admit)
     server = Server(
         app,
         lambda: on_start(server, message),

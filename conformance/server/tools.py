@@ -1,0 +1,264 @@
+"""Tools of MCP: what only their calls and results have; other rows are played with them, too."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from x402sim.protocol import mcp
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.double import SETTLE, VERIFY, on, says
+from x402sim.suite.server.payment import Dialect, payable
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.wire import as_json
+
+ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")
+NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
+DRAFT = "org.x402/payment"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+
+
+def result_in(answer: Answer) -> Mapping[str, Any]:
+    """Return the result that an answer is; empty if it is none."""
+    result = answer.said.get("result")
+    return result if isinstance(result, dict) else {}
+
+
+async def _asked(play: Play) -> Answer:
+    return await play.ask()
+
+
+def _is_error(_: Play, answer: Answer) -> Found:
+    if answer.status == 402 and result_in(answer).get("isError") is True:
+        return None
+    return Violation(
+        expected="a result with isError true and the offer",
+        actual=answer.how,
+        why="a client takes it for what the tool returns, and pays nothing",
+    )
+
+
+def _in_both(_: Play, answer: Answer) -> Found:
+    result = result_in(answer)
+    structured, text = result.get("structuredContent"), mcp.text_in(result)
+    if isinstance(structured, dict) and "accepts" in structured and text == structured:
+        return None
+    shown = json.dumps({"structuredContent": structured, "content[0].text": text})[:300]
+    return Violation(
+        expected="the same offer in structuredContent and, as JSON, in content[0].text",
+        actual=shown,
+        why="clients read one or the other, and pay what they read, or cannot pay",
+    )
+
+
+def _named(_: Play, answer: Answer) -> str:
+    structured = result_in(answer).get("structuredContent")
+    about = structured.get("resource") if isinstance(structured, dict) else None
+    return f"the tool calls itself {about.get('url') if isinstance(about, dict) else about!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaid:
+    """A call that pays nothing, and what it got."""
+
+    about: str
+    answer: Answer
+
+
+def _call(play: Play) -> dict[str, Any]:
+    return {"name": play.item.call.name, "arguments": play.item.call.arguments}
+
+
+async def _unpaid(play: Play) -> Sequence[Unpaid]:
+    """Call without a payment in all ways in which one may be overlooked, or seen."""
+    call = _call(play)
+    receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
+    calls: dict[str, dict[str, Any]] = {
+        "an empty _meta": {"_meta": {}},
+        "a payment that is null": {"_meta": {mcp.PAYMENT: None}},
+        "a receipt of its own": {"_meta": {mcp.RESPONSE: receipt}},
+        "a payment among the arguments": {
+            "arguments": {**play.item.call.arguments, mcp.PAYMENT: {"x402Version": 2}}
+        },
+        "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
+        "a progress token": {"_meta": {"progressToken": 1}},
+    }
+    return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
+
+
+def _serves_nothing(play: Play, seen: Sequence[Unpaid]) -> Found:
+    served = next((each for each in seen if each.answer.is_2xx), None)
+    if served is None:
+        return None
+    return Violation(
+        expected="no call without a payment gets what the tool returns",
+        actual=f"{served.about}: {served.answer.how}",
+        why="served for nothing, as often as anybody likes",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The result of a payment that was not settled, and that of one that was."""
+
+    goods: Answer
+    answer: Answer
+
+
+async def _refused(play: Play) -> Refused:
+    goods, payment = await play.goods(), await play.draft()
+    with play.double.twisted(on(SETTLE, says(as_json(NO)))):
+        return Refused(goods, await play.pay(payment))
+
+
+async def _invalid(play: Play) -> Answer:
+    """Pay one base unit less than the price."""
+    payment = await play.draft()
+    return await play.pay(payment.signed(value=payment.auth.value - 1))
+
+
+async def _after_verify_no(play: Play) -> Answer:
+    payment = await play.draft()
+    no = {"isValid": False, "invalidReason": "insufficient_funds"}
+    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(NO)))):
+        return await play.pay(payment)
+
+
+def _texts(answer: Answer) -> list[str]:
+    content = result_in(answer).get("content")
+    items = content if isinstance(content, list) else []
+    return [str(each.get("text")) for each in items if isinstance(each, dict) and "text" in each]
+
+
+def _keeps_content(_: Play, seen: Refused) -> Found:
+    sold = result_in(seen.goods).get("structuredContent")
+    got = result_in(seen.answer).get("structuredContent")
+    is_sold = isinstance(sold, dict) and isinstance(got, dict) and sold.keys() <= got.keys()
+    if len(_texts(seen.answer)) < 2 and not is_sold:
+        return None
+    return Violation(
+        expected="no content of the tool beside the error",
+        actual=seen.answer.how,
+        why="who does not pay gets what is sold with the refusal",
+    )
+
+
+def _offers_again(play: Play, answer: Answer) -> Found:
+    offer = payable(play.dialect, answer, play.room.network)
+    structured = result_in(answer).get("structuredContent")
+    error = structured.get("error") if isinstance(structured, dict) else None
+    if answer.status == 402 and offer is not None and isinstance(error, str) and error:
+        return None
+    return Violation(
+        expected="a result with isError true, the offer, and the reason in error",
+        actual=answer.how,
+        why="a payer can act on a reason only, and pay again with an offer only",
+    )
+
+
+async def _draft(play: Play) -> Answer:
+    """Call without a payment, as a client that has the experimental binding does."""
+    can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
+    return await play.call(_call(play) | {"_meta": can})
+
+
+def _binding(_: Play, answer: Answer) -> str:
+    kind = result_in(answer).get("resultType")
+    if kind == "payment_required":
+        return f"{DRAFT}: answered by its result type payment_required"
+    return f"{DRAFT}: not answered by a result type of its own ({answer.status})"
+
+
+ROWS = [
+    Row(
+        section="tool",
+        slug="offer",
+        play=_asked,
+        absent=ONLY_TOOLS,
+        demands=[
+            Demand(
+                title="A call without a payment gets a result that is an error, with the offer",
+                ground=texts.explicit(texts.MCP_SIGNAL),
+                test=_is_error,
+            ),
+            Demand(
+                title="structuredContent and the first text hold the same offer",
+                ground=texts.explicit(texts.MCP_BOTH, texts.MCP_IDENTICAL),
+                test=_in_both,
+                suffix="both",
+            ),
+            Demand(
+                title="What the tool calls itself",
+                ground=texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
+                test=_named,
+                suffix="name",
+            ),
+        ],
+    ),
+    Row(
+        section="tool",
+        slug="unpaid",
+        play=_unpaid,
+        absent=ONLY_TOOLS,
+        demands=[
+            Demand(
+                title="Calls with something else in the payment's place, or elsewhere",
+                ground=texts.derived(
+                    texts.MCP_SIGNAL,
+                    texts.NO_VALID_PAYMENT,
+                    so="what is no payment in its place leaves the call unpaid",
+                ),
+                test=_serves_nothing,
+            )
+        ],
+    ),
+    Row(
+        section="tool",
+        slug="refused",
+        play=_refused,
+        absent=ONLY_TOOLS,
+        demands=[
+            Demand(
+                title="A settlement that fails after the work: none of the content is returned",
+                ground=texts.explicit(texts.MCP_NO_CONTENT),
+                test=_keeps_content,
+                level="SHOULD",
+            )
+        ],
+    ),
+    *(
+        Row(
+            section="tool",
+            slug=slug,
+            play=play,
+            absent=ONLY_TOOLS,
+            demands=[
+                Demand(
+                    title=f"{what}: the offer again, with the reason",
+                    ground=texts.explicit(texts.MCP_INVALID),
+                    test=_offers_again,
+                )
+            ],
+        )
+        for slug, what, play in (
+            ("underpaid", "A payment of less than the price", _invalid),
+            ("invalid", "A payment that verify refuses", _after_verify_no),
+        )
+    ),
+    Row(
+        section="tool",
+        slug="draft",
+        play=_draft,
+        absent=ONLY_TOOLS,
+        demands=[
+            Demand(
+                title="Which binding answers a client that has the experimental one",
+                ground=texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
+                test=_binding,
+            )
+        ],
+    ),
+]

@@ -1,0 +1,1 @@
+export { forecast as GET } from "../../../shop.js";

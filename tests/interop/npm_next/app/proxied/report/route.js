@@ -1,0 +1,1 @@
+export { report as POST } from "../../../shop.js";

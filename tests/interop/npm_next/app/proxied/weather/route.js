@@ -1,0 +1,1 @@
+export { weather as GET } from "../../../shop.js";

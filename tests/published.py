@@ -1,0 +1,155 @@
+"""What the pages of payers, facilitators and servers share: what is kept of published programs, and tables.
+
+A page is made of the rows that are played, of the problems that people report with the ids that catch
+them, and of verdicts on programs that others have published, which a file of JSON keeps.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.interop import programs
+from x402sim.report.causes import cause
+from x402sim.report.results import Outcome, Result
+from x402sim.suite.played import PlayedCase
+
+ROOT = Path(__file__).parents[1]
+SHOWN = 400
+"""How many characters are kept of what a MUST's failure did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of verdicts, by the name of the program that was judged."""
+
+    file: Path
+
+    def all(self) -> dict[str, Any]:
+        """Return the verdicts that are kept."""
+        found: dict[str, Any] = (
+            json.loads(self.file.read_text("utf-8")) if self.file.exists() else {}
+        )
+        return found
+
+    def keep(self, name: str, verdict: Mapping[str, Any], order: Iterable[str]) -> None:
+        """Keep a verdict; the file names the programs in an order."""
+        every = self.all() | {name: verdict}
+        ordered = {each: every[each] for each in order if each in every}
+        self.file.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def pinned(program: str, package: str) -> str:
+    """Return a package and its version, as the folder of a program of tests/interop pins it."""
+    if program.endswith(".py"):
+        lines = (programs.PYTHON / "requirements.txt").read_text().splitlines()
+        return next(each for each in lines if each.startswith(f"{package}==")).replace("==", " ")
+    folder = programs.FOLDER / Path(program).parts[0]
+    lock = json.loads((folder / "package-lock.json").read_text())
+    return f"{package} {lock['packages'][f'node_modules/{package}']['version']}"
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Return what is kept of the results of a judgement: how many, and each failure and doubt."""
+    return {
+        "counts": Counter(str(each.outcome) for each in results),
+        "failed": [_failure(each) for each in results if each.outcome is Outcome.FAILED],
+        "inconclusive": [
+            {"id": each.id, "reason": each.reason}
+            for each in results
+            if each.outcome is Outcome.INCONCLUSIVE
+        ],
+    }
+
+
+def _failure(each: Result) -> dict[str, Any]:
+    found = {"id": each.id, "level": each.level, "cause": cause(each)}
+    if each.level == "MUST":
+        found["actual"] = cell(each.actual or "", SHOWN)
+    if each.loss is not None:
+        found["lost"] = str(msgspec.structs.replace(each.loss, why=""))
+    return found
+
+
+# --- the page --------------------------------------------------------------------------------
+
+
+def plays(
+    sections: Mapping[str, str],
+    rows: Iterable[Any],
+    cases: Sequence[PlayedCase],
+    ways: Iterable[str],
+) -> Iterator[str]:
+    """Yield a table for each section: a line for each row, and what looks at it in each way."""
+    documents: dict[str, list[str]] = {}
+    for case in cases:
+        documents.setdefault(case.played_as, []).append(case.id.split("/")[0])
+    names, every = [*ways], [*rows]
+    for section, title in sections.items():
+        yield from ("", f"## {section}: {title}", "")
+        yield f"| row | {' | '.join(names)} | demands |"
+        yield f"| --- |{' --- |' * len(names)} --- |"
+        reasons: dict[str, int] = {}
+        for row in (each for each in every if each.section == section):
+            cells = []
+            for way in names:
+                if why := row.absent.get(way):
+                    cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
+                else:
+                    cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.slug}-{way}"])))
+            demands = "<br>".join(each.title for each in row.demands)
+            yield f"| {row.slug} | {' | '.join(cells)} | {demands} |"
+        if reasons:
+            yield ""
+            yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
+
+
+def problems(
+    pains: Iterable[tuple[str, str, str]],
+    none: Iterable[tuple[str, str]],
+    cases: Iterable[PlayedCase],
+) -> Iterator[str]:
+    """Yield what people report, with the ids that catch it, and what no case is about.
+
+    Raises `AssertionError` for an id that is no row's.
+    """
+    named = {case.id.rpartition("-")[0] for case in cases}
+    yield from ("", "## Problems of the field", "")
+    yield from ("| row | what people report | the ids that catch it |", "| --- | --- | --- |")
+    for row, what, ids in pains:
+        for each in ids.replace(";", ",").split(","):
+            name = each.strip().split(":")[0].split(" ")[0]
+            assert "/" not in name or name in named, name
+        yield f"| {row} | {what} | {ids} |"
+    yield from ("", "## What no case is about", "", "| what | why |", "| --- | --- |")
+    yield from (f"| {what} | {why} |" for what, why in none)
+
+
+def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a table of verdicts: a line for each program, with what it is `about`."""
+    columns = ["passed", "MUST failed", "SHOULD failed", "observed", "inconclusive"]
+    names = [what, "version", "dialects", *columns, "one of its transfers"]
+    yield f"| {' | '.join(names)} |"
+    yield f"|{' --- |' * len(names)}"
+    for it in kept:
+        counts, musts = it["counts"], sum(each["level"] == "MUST" for each in it["failed"])
+        numbers = [counts.get("passed", 0), musts, len(it["failed"]) - musts]
+        numbers += [counts.get(each, 0) for each in ("observed", "inconclusive")]
+        shown = f"`{it['transaction']}`"
+        about = [it["about"], f"{it['version']}, {it['day']}", ", ".join(it["dialects"])]
+        yield f"| {' | '.join([*about, *map(str, numbers), shown])} |"
+
+
+def cell(text: str, most: int = 260) -> str:
+    """Return a text as a cell of a table, cut."""
+    shown = " ".join(text.split()).replace("|", "\\|")
+    return shown if len(shown) <= most else f"{shown[:most]}…"
+
+
+def page(lines: Iterable[str]) -> str:
+    """Return lines as Markdown; two blanks at the end of one break it, and stay."""
+    return "\n".join(each if each.endswith("  ") else each.rstrip() for each in lines) + "\n"

@@ -1,0 +1,228 @@
+"""An MCP server at /mcp, whose paid tools are what the service sells over HTTP.
+
+A call of a tool becomes a request to the service, with the payment of `_meta` in its header, and
+its answer the result: so claim, settlement, reconciliation, log, page and faults are those of any
+payment. It speaks streamable HTTP without sessions. The answer is sent in the moment in which the
+service sends its own, because the service concludes from that what its client has got.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.http import web
+from x402sim.protocol import mcp, x402
+from x402sim.protocol.messages import decoded, encode
+from x402sim.protocol.refusals import RequestError
+from x402sim.protocol.routes import MARKET, QUOTE
+from x402sim.version import VERSION
+
+PATH = "/mcp"
+_TOO_MUCH = frozenset(
+    name.lower().encode()
+    for name in (
+        *("Content-Length", "Content-Type", "Accept", "X-Payment-Id", "X-Session-Id"),
+        *x402.PAYMENT_HEADERS.values(),
+    )
+)
+"""The headers of a message of MCP that its request to the service does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that is sold: the path and method at which the service sells the same."""
+
+    description: str
+    path: str
+    method: str = "GET"
+    takes: str = ""
+    """The message that its arguments are; "" if it takes none."""
+
+
+TOOLS = {
+    "market": Tool("A snapshot of the perpetual market, for a price", MARKET),
+    "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
+}
+
+
+def with_tools(app: ASGIApp, guard: Callable[[ASGIApp], ASGIApp]) -> ASGIApp:
+    """Return `app` with an MCP server at /mcp, behind a `guard` against web pages."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await _answer(app, Request(scope, receive), send)
+        except web.Refused as refused:
+            said = web.error(refused.status, refused.error, refused.reason)
+            await said(scope, receive, send)
+
+    guarded = guard(answer)
+
+    def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        is_it = scope["type"] == "http" and scope["path"] in (PATH, PATH + "/")
+        return (guarded if is_it else app)(scope, receive, send)
+
+    return serve
+
+
+async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
+    """Answer a message of JSON-RPC."""
+    scope, receive = request.scope, request.receive
+    if request.method != "POST":
+        allowed = web.answer({"error": "POST a message of JSON-RPC"}, 405, {"Allow": "POST"})
+        return await allowed(scope, receive, send)
+    try:
+        asked = decoded(await web.read_body(request))
+    except ClientDisconnect:
+        return None
+    fields = asked if isinstance(asked, dict) else {}
+    number, method, given = fields.get("id"), fields.get("method"), fields.get("params")
+    params: Mapping[str, Any] = given if isinstance(given, dict) else {}
+
+    async def say(status: int = 200, **said: Any) -> None:
+        message = {"jsonrpc": "2.0", "id": number, **said}
+        await web.answer(message, status)(scope, receive, send)
+
+    match method:
+        case str() if number is None:  # a notification
+            return await web.answer({}, 202)(scope, receive, send)
+        case "initialize":
+            wanted = params.get("protocolVersion")
+            revision = wanted if wanted in mcp.REVISIONS else mcp.REVISIONS[0]
+            about = {"name": "x402sim", "version": VERSION}
+            can = {"tools": {"listChanged": False}}
+            return await say(
+                result={"protocolVersion": revision, "capabilities": can, "serverInfo": about}
+            )
+        case "ping":
+            return await say(result={})
+        case "tools/list":
+            return await say(result={"tools": _listed()})
+        case "tools/call" if params.get("name") in TOOLS:
+            called = _Call(app, request, number, str(params["name"]), params)
+            return await called.answer(send)
+        case "tools/call":
+            unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
+            message = f"{unknown}{', '.join(TOOLS)}"
+            return await say(error={"code": mcp.INVALID_PARAMS, "message": message})
+        case str():
+            return await say(error={"code": mcp.NO_METHOD, "message": "Method not found"})
+        case _:
+            invalid = {"code": -32600, "message": "one request of JSON-RPC is wanted"}
+            return await say(400, error=invalid)
+
+
+def _listed() -> list[dict[str, Any]]:
+    """Return the tools, each with the JSON schema of its arguments."""
+    from x402sim.service.docs.openapi import schemas  # with the whole book of examples
+    from x402sim.spec.decisions import Decisions
+
+    nothing, known = {"type": "object", "properties": {}}, schemas(Decisions())
+    return [
+        {"name": name, "description": it.description, "inputSchema": known.get(it.takes, nothing)}
+        for name, it in TOOLS.items()
+    ]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of a tool, as a request to the service."""
+
+    app: ASGIApp
+    request: Request
+    number: Any
+    name: str
+    params: Mapping[str, Any]
+
+    @property
+    def tool(self) -> Tool:
+        """The tool that is called."""
+        return TOOLS[self.name]
+
+    @property
+    def resource(self) -> str:
+        """Its URL, which offers and payments name."""
+        return mcp.RESOURCE + self.name
+
+    async def answer(self, send: Send) -> None:
+        """Let the service answer, and send that as the tool's result."""
+        headers = mcp.payment_in(self._translated())
+
+        async def answered(status: int, found: httpx.Headers, body: bytes) -> None:
+            result = mcp.result_of(status, found, body, self.resource)
+            error = decoded(body) if status == 400 else None
+            if isinstance(error, dict) and error.get("error") == RequestError.INVALID_PAYMENT.text:
+                # over MCP that is an offer again
+                result = await self._offer(f"invalid_payload: {error.get('reason')}")
+            message = {"jsonrpc": "2.0", "id": self.number, "result": result}
+            await web.answer(message)(self.request.scope, self.request.receive, send)
+
+        await self._ask(headers, answered)
+
+    def _translated(self) -> dict[str, Any]:
+        """Return the parameters with a payment for the URL that the service knows the tool by."""
+        params: dict[str, Any] = dict(self.params)
+        meta = params.get("_meta")
+        paid = meta.get(mcp.PAYMENT) if isinstance(meta, dict) else None
+        about = paid.get("resource") if isinstance(paid, dict) else None
+        if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == self.resource:
+            params["_meta"] = {mcp.PAYMENT: {**paid, "resource": {**about, "url": self._url}}}
+        return params
+
+    @property
+    def _url(self) -> str:
+        return str(self.request.url.replace(path=self.tool.path, query=""))
+
+    async def _offer(self, error: str) -> dict[str, Any]:
+        """Return the result that asks for a payment, and says why."""
+        offered: list[dict[str, Any]] = []
+
+        async def answered(status: int, found: httpx.Headers, body: bytes) -> None:
+            required = x402.json_in(found.get(x402.REQUIRED_HEADER), dict[str, Any]) or {}
+            header = {x402.REQUIRED_HEADER: x402.to_base64({**required, "error": error})}
+            offered.append(mcp.result_of(status, header, body, self.resource))
+
+        await self._ask({}, answered)
+        return offered[0]
+
+    async def _ask(
+        self,
+        payment: Mapping[str, str],
+        answered: Callable[[int, httpx.Headers, bytes], Awaitable[None]],
+    ) -> None:
+        """Send the request to the service, and call `answered` when it has sent its answer."""
+        tool, scope = self.tool, self.request.scope
+        given = self.params.get("arguments")
+        body = encode(given if given is not None else {}) if tool.takes else b""
+        own = [(mcp.TOOL, self.name), ("Content-Length", str(len(body))), *payment.items()]
+        if body:
+            own.append(("Content-Type", "application/json"))
+        headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
+        headers += [(name.lower().encode(), text.encode("latin-1")) for name, text in own]
+        inner = {
+            **scope,
+            "method": tool.method,
+            "path": tool.path,
+            "raw_path": tool.path.encode(),
+            "query_string": b"",
+            "headers": headers,
+        }
+        left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        status, parts, heads = 0, bytearray(), httpx.Headers()
+
+        async def receive() -> Message:
+            return left.pop() if left else await self.request.receive()
+
+        async def send(message: Message) -> None:
+            nonlocal status, heads
+            if message["type"] == "http.response.start":
+                status, heads = message["status"], httpx.Headers(message["headers"])
+            else:
+                parts.extend(message.get("body", b""))
+                if not message.get("more_body", False):
+                    await answered(status, heads, bytes(parts))
+
+        await self.app(inner, receive, send)
