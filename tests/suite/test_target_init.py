@@ -223,6 +223,21 @@ def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
     assert "failed" not in said
 
 
+def tools(asked: Asked) -> Reply:
+    """Be a server of MCP at /mcp."""
+    said = json.loads(asked.body or b"{}") if asked.path == "/mcp" else {}
+    if not isinstance(said, dict) or said.get("method") != "initialize":
+        return Reply(400)
+    return Reply(200, {"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": {"name": "tools"}}})
+
+
+def test_a_server_of_mcp_is_told_its_judge() -> None:
+    with serving(tools) as url:
+        done = init(f"{url}/mcp", "-o", "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "its judge is x402sim conformance server 'MCP /mcp TOOL' --start" in done.stderr
+
+
 class Renaming(Gateway):
     """Its documents name another header for sessions."""
 

@@ -47,7 +47,7 @@ class ToolShop(Shop):
             if not work.done():
                 work.cancel()
                 paid = asked["params"]["_meta"][mcp.PAYMENT]
-                self.known.drop(paid["payload"]["authorization"]["nonce"].lower())
+                self.known.drop(self.key_of(paid))
                 return
         said = await work
         leaves.cancel()

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.suite.service.answers import TargetAnswer
@@ -26,6 +27,7 @@ from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
 from x402sim.suite.subjects import as_server
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.text.printable import printable
+from x402sim.version import VERSION
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""
@@ -113,9 +115,20 @@ async def _find_402(probe: Probe) -> tuple[str, _Seen]:
                 return base_url, _Seen(method, path, body, answer.body, kind, _offers(answer))
             tried.append(f"{method} {where} {answer.status}")
             last = answer
+    if await _is_mcp(probe, url):
+        server = as_server(("MCP", f"{given or '/'} TOOL", None))
+        raise NotReady(f"{url} is a server of MCP, which sells tools: {server}")
     raise NotReady(
         f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, options)}"
     )
+
+
+async def _is_mcp(probe: Probe, url: str) -> bool:
+    """Tell whether a URL is that of an MCP server (streamable HTTP)."""
+    said = mcp.message(1, "initialize", mcp.hello("x402sim", VERSION))
+    headers = {"Accept": mcp.ACCEPTED, "Content-Type": "application/json"}
+    answer = await probe.send("POST", url, content=said, headers=headers, may_break=True)
+    return answer.status == 200 and '"serverInfo"' in answer.text
 
 
 def _instead(answer: TargetAnswer, options: Options) -> str:
