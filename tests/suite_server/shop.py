@@ -116,7 +116,6 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
-    asked: Any = field(default_factory=lambda: itertools.count(1))
     folder: str = ""
     is_dead: bool = False
     owed: dict[str, Any] = field(default_factory=dict)
