@@ -38,6 +38,8 @@ NONE = [
     ("how often a handler runs", "nothing outside shows it, but a number in what is sold: `server/handler/unpaid`, `silent/many/runs`"),
 ]  # fmt: skip
 """What no case is about, and why."""
+PORT = "127.0.0.1"
+"""What names a port is another one in each run."""
 KEEPS_NOTHING = (
     "nothing is kept of the payment: sent again, it is verified anew, and its nonce is used: 402"
 )
@@ -107,6 +109,8 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
         yield from ("", "SHOULD, of ours:", "")
         for cause, (one, *more) in shoulds.items():
             yield f"- {cause}: {one}{f', and {len(more)} more' if more else ''}"
+    yield from ("", "Observed:", "")
+    yield from (f"- {told}: `{each}`" for each, told in it["observed"].items() if PORT not in told)
     first = max(musts, key=lambda each: "lost" in each)["id"]
     sold = published.sells[0]
     yield ""

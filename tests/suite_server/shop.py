@@ -184,6 +184,8 @@ class Shop:
         if self.has("names the payment in vary"):
             told |= {"cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"}
         told |= {name.lower(): value for name, value in reply.headers.items()}
+        if self.has("hides its length"):
+            del told["content-length"]
         await send(
             {
                 "type": "http.response.start",
