@@ -105,13 +105,13 @@ async def _runs(play: Play) -> int:
     Raises `NotApplicable` for goods in which nothing counts.
     """
     await play.goods()  # paid for once in a room, and not between the two
-    one, two = [(await play.pay(await play.draft())).json for _ in range(2)]
+    one, two = [(await play.pay(await play.draft())).sold for _ in range(2)]
     numbers = [each for each, n in one.items() if type(n) is int] if isinstance(one, dict) else []
     counts = [each for each in numbers if isinstance(two, dict) and two.get(each) == one[each] + 1]
     if not counts:
         raise NotApplicable("no number of what it sells counts how often it was made")
     await _at_once(play, SETTLE, strict=True)
-    after = (await play.pay(await play.draft())).json
+    after = (await play.pay(await play.draft())).sold
     return int(after[counts[0]]) - int(two[counts[0]]) - 1
 
 

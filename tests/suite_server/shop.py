@@ -116,6 +116,7 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
+    drawn: Any = field(default_factory=itertools.count)
     folder: str = ""
     is_dead: bool = False
     owed: dict[str, Any] = field(default_factory=dict)
@@ -337,7 +338,7 @@ class Shop:
 
     def extensions(self, path: str) -> dict[str, Any]:
         named = {"required": self.has("ids are required")}
-        self.nonces.add(nonce := hashlib.sha256(f"{next(self.numbers)}".encode()).hexdigest()[:32])
+        self.nonces.add(nonce := hashlib.sha256(f"{next(self.drawn)}".encode()).hexdigest()[:32])
         info = {"domain": self.host, "uri": f"http://{self.host}{path}", "version": "1",
                 "nonce": nonce, "issuedAt": at(0), "expirationTime": at(LONGEST_S)}  # fmt: skip
         chains = [{"chainId": self.network.caip2, "type": "eip191"}]
