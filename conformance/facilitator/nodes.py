@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
+from x402sim.report import results
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS
 from x402sim.suite.facilitator.case import Demand, Row, only
@@ -216,6 +217,7 @@ def _pending_is_said(_: Play, told: Seen) -> Violation | None:
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
         why="a server that takes it for a failure asks for another payment: the payer pays twice",
+        demand=results.Demand.PENDING,
     )
 
 

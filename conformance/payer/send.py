@@ -7,6 +7,7 @@ another port, and a name that only begins alike are others.
 import socket
 from collections.abc import Callable
 
+from x402sim.report import results
 from x402sim.suite.payer import texts
 from x402sim.suite.payer.case import (
     OURS,
@@ -216,6 +217,7 @@ ROWS = [
                 "What the text of a 402 asks for besides its offers is not paid",
                 "the offer is the price; nothing else was meant to be paid",
                 texts.CONTROLS,
+                breaks=results.Demand.WITHIN_TASK,
             )
         ],
     ),

@@ -224,9 +224,11 @@ def _accepted_less(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
     paid = payment.signed(to=PrivateKey(b"\x09" * 32).address)
-    found = {"signed for another account": paid}
+    itself = payment.signed(to=payment.wallet.address_bytes)
+    found = {"signed for another account": paid, "signed for the payer itself": itself}
     if play.dialect.version == 2:
         found["and the copy of the offer names it"] = paid.said("accepted.payTo", THIEF)
+        found["and it names the payer"] = itself.said("accepted.payTo", payment.wallet.address)
     return found
 
 

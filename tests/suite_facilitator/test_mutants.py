@@ -96,6 +96,8 @@ def caught(defect: str) -> list[str]:
     """Return the ids that should have caught a defect, and did not."""
     wanted = cases(DEFECTS[defect])
     found = judged(mutant(defect.split(" + ")), wanted)
+    failed = [of_id([case], {case: found[case.id]}, "") for case in wanted]
+    assert len(causes(failed)) == 1, "one defect is one cause"
     return [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
 
 

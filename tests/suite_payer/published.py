@@ -7,7 +7,7 @@ conformance/payer/published.json, and renews the page that is made of it.
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,13 @@ import httpx
 from tests.interop import programs
 from tests.interop.table import with_version
 from tests.published import ROOT, Kept
-from x402sim import PaymentAuth, Wallet
+from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
+from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome
+from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Task, inherited
 from x402sim.version import VERSION
 
@@ -99,21 +101,35 @@ class Own:
         yield {"what": self.what}
 
 
-_auths: dict[str, PaymentAuth] = {}
+_auths: dict[str, PaymentAuth | SessionAuth] = {}
+
+
+def _auth(task: Task) -> PaymentAuth | SessionAuth:
+    wallet, network = Wallet(task.private_key), network_named(task.network_name)
+    if task.flow == "session":
+        return SessionAuth(
+            wallet, deposit=task.max_amount, network=network, duration=600, deadline_s=DEADLINE_S
+        )
+    return PaymentAuth(
+        wallet, max_amount=task.max_amount, max_total=task.max_amount, network=network,
+        deadline_s=DEADLINE_S,
+    )  # fmt: skip
 
 
 def by_auth(task: Task) -> str:
-    """Buy with httpx and `PaymentAuth`, kept for a purchase as a program keeps it."""
-    if task.state_dir not in _auths:
-        _auths[task.state_dir] = PaymentAuth(
-            Wallet(task.private_key), max_amount=task.max_amount, max_total=task.max_amount,
-            network=network_named(task.network_name), deadline_s=DEADLINE_S,
-        )  # fmt: skip
+    """Buy all with httpx and `PaymentAuth`, or `SessionAuth`, kept as a program keeps it."""
+    auth = _auths.setdefault(task.state_dir, _auth(task))
+    transport: httpx.BaseTransport = httpx.HTTPTransport()
+    asked = [httpx.Request(task.method, url) for url in task.urls]
+    if task.flow == "mcp":
+        transport, asked = ToolTransport(transport), [tool_request(task.url, task.tool)]
+    with httpx.Client(transport=transport, auth=auth, timeout=DEADLINE_S) as http:
+        return "\n".join(_bought(http, each) for each in asked)
+
+
+def _bought(http: httpx.Client, request: httpx.Request) -> str:
     elapsed, read = stopwatch(), b""
-    with (
-        httpx.Client(auth=_auths[task.state_dir], timeout=DEADLINE_S, trust_env=False) as http,
-        http.stream(task.method, task.url) as answer,
-    ):
+    with closing(http.send(request, stream=True)) as answer:
         answer.raise_for_status()
         for part in answer.iter_bytes():
             read += part
@@ -136,8 +152,10 @@ PAYERS: dict[str, Program | Own] = {
     "mppx": Program("npm mppx", "npm_mppx/pay.mjs", "mppx", "v2"),
     "x402-client": Program("PyPI x402-client", "pay.py", "x402-client", "v2"),
     "billmyagent": Program("PyPI billmyagent", "pay.py", "billmyagent", "v1,v2"),
-    "PaymentAuth": Own("x402sim", by_auth, "v1,v2,steps"),
-    "x402sim pay": Own("x402sim", f"{sys.executable} -m x402sim pay", "v2", "x402sim pay"),
+    "PaymentAuth": Own("x402sim", by_auth, ",".join(PaymentFlow)),
+    "x402sim pay": Own(
+        "x402sim", f"{sys.executable} -m x402sim pay", "v1,v2,steps,mcp", "x402sim pay"
+    ),
 }
 """Each payer by its name in the page."""
 

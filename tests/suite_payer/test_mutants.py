@@ -1,7 +1,6 @@
 """Each demand on payers has a defect that it catches; what honest payers do differently is left alone."""
 
 import asyncio
-import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,15 +8,15 @@ import pytest
 
 from tests.campaign import at_length
 from tests.suite_payer.payer import Payer
+from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.spec.folder import folder
+from x402sim.suite.case import of_id
 from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function
 from x402sim.suite.payer.subject import all_cases
 
-WORDS = set(tomllib.loads((folder("payer") / "causes.toml").read_text(encoding="utf-8")))
 DEFECTS = {
     "signs again": "payer/lost/events-break-off-mcp payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
     "payer/hostile/endless-goods-v2 payer/lost/error-before-settling-v1 payer/extension/identifier-v2 "
@@ -138,10 +137,11 @@ def test_a_defect_is_caught(defect: str) -> None:
     found = judged(Payer(with_it), wanted, patience_s=PATIENCE_S.get(defect, 20))
     missed = [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
     assert missed == []
-    without_words = {each.expected for each in found.values()} - WORDS
-    assert without_words == set(), (
+    told = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
+    assert all(each.repair for each in told), (
         "conformance/payer/causes.toml says what is wrong, and how to repair it"
     )
+    assert len(told) == 1 + (defect in ALSO and defect.startswith("pays what"))
 
 
 def test_every_demand_has_a_defect_that_it_catches() -> None:

@@ -116,12 +116,13 @@ class Shop:
     defects: frozenset[str] = frozenset()
     habits: frozenset[str] = frozenset()
     numbers: Any = field(default_factory=lambda: itertools.count(1))
-    drawn: Any = field(default_factory=itertools.count)
     folder: str = ""
     is_dead: bool = False
     owed: dict[str, Any] = field(default_factory=dict)
+    minded: dict[str, Any] = field(default_factory=dict)
 
     host: str = OWN_HOST
+    challenges: Any = field(default_factory=lambda: itertools.count(1))
     nonces: set[str] = field(default_factory=set)
     """Those of challenges that nobody has used yet."""
 
@@ -158,7 +159,7 @@ class Shop:
                 work.cancel()
                 found = self.payment_in(headers)
                 assert found is not None
-                self.known.drop(found[1]["payload"]["authorization"]["nonce"].lower())
+                self.known.drop(self.key_of(found[1]))
                 return
         try:
             reply = await work
@@ -183,6 +184,8 @@ class Shop:
         if self.has("names the payment in vary"):
             told |= {"cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"}
         told |= {name.lower(): value for name, value in reply.headers.items()}
+        if self.has("hides its length"):
+            del told["content-length"]
         await send(
             {
                 "type": "http.response.start",
@@ -247,7 +250,9 @@ class Shop:
             return Reply(404 if path not in dict(PRICES) else 405, {"error": "nothing here"})
         if method == "HEAD" and self.has("head is free"):
             return Reply(200, self.content(wanted, path, query, body))
-        if (method, guarded) not in PRICES and method != "HEAD":  # the wall looks at another text
+        is_odd = self.has("odd bodies are free") and body[:1] not in (b"{", b"")
+        # the wall looks at another text
+        if is_odd or ((method, guarded) not in PRICES and method != "HEAD"):
             return Reply(200, self.content(wanted, path, query, body))
         if method == "HEAD" and not self.has("head pays"):
             return self.ask(path, "pay for a GET")
@@ -256,7 +261,7 @@ class Shop:
         found = self.payment_in(headers)
         if found is None:
             return self.ask(path, "no payment")
-        return await self.paid(found, wanted, path, query, body)
+        return await self.careless(found, wanted, path, query, body)
 
     def content(self, method: str, path: str, query: str, body: bytes) -> Any:
         number = 0 if self.has("sells the same each time") else next(self.numbers)
@@ -338,7 +343,9 @@ class Shop:
 
     def extensions(self, path: str) -> dict[str, Any]:
         named = {"required": self.has("ids are required")}
-        self.nonces.add(nonce := hashlib.sha256(f"{next(self.drawn)}".encode()).hexdigest()[:32])
+        self.nonces.add(
+            nonce := hashlib.sha256(f"{next(self.challenges)}".encode()).hexdigest()[:32]
+        )
         info = {"domain": self.host, "uri": f"http://{self.host}{path}", "version": "1",
                 "nonce": nonce, "issuedAt": at(0), "expirationTime": at(LONGEST_S)}  # fmt: skip
         chains = [{"chainId": self.network.caip2, "type": "eip191"}]
@@ -484,8 +491,9 @@ class Shop:
         is_same = isinstance(named, dict) and all(named.get(k) == wanted[k] for k in keys)
         if not is_same and not self.has("does not compare"):
             return self.ask(path, "it is for another offer")
-        nonce = payment["payload"]["authorization"]["nonce"].lower()
-        what = hashlib.sha256(f"{method} {path}?{query}".encode() + body).hexdigest()
+        nonce, signed = self.key_of(payment), json.dumps(payment["payload"], sort_keys=True)
+        signed = "" if self.has("answers who knows a nonce") else signed.lower()
+        what = hashlib.sha256(f"{method} {path}?{query} {signed}".encode() + body).hexdigest()
         if self.has("forgets what it was for"):
             what = ""
         before = self.known.get(nonce)
@@ -617,6 +625,47 @@ class Shop:
         if self.has("served although refused"):
             return Reply(200, self.content(method, path, query, body))
         return self.ask(path, str(said.get("errorReason")), said, version)
+
+    def key_of(self, payment: Any) -> str:
+        auth = payment["payload"]["authorization"]
+        return f"{auth.get('from')} {auth['nonce']}".lower()
+
+    async def careless(
+        self, found: tuple[int, Any], method: str, path: str, query: str, body: bytes
+    ) -> Reply:
+        """Sell, unless it keeps the wrong thing in mind."""
+        version, payment = found
+        if payment is None:
+            return await self.paid(found, method, path, query, body)
+        auth = payment["payload"]["authorization"]
+        nonce, kept = auth["nonce"].lower(), self.minded
+        keys = {
+            "claims nonces as they are written": auth["nonce"],
+            "claims by request": f"{nonce} {path}?{query}",
+        }
+        if key := next((each for name, each in keys.items() if self.has(name)), ""):
+            if key in kept:
+                return self.ask(path, "this payment was used")
+            kept[key] = "claimed"
+            wanted = self.requirements(version, path)
+            return await self.settled(version, payment, wanted, method, path, query, body)
+        if (
+            self.has("one nonce for all payers")
+            and kept.setdefault(nonce, auth["from"]) != auth["from"]
+        ):
+            return self.ask(path, "this nonce was used")
+        if self.has("keeps what was refused") and nonce in kept:
+            return self.ask(path, "this payment was refused")
+        if self.has("breaks at endless windows") and int(auth["validBefore"]) > 2**64:
+            return Reply(500, {"error": "the time is too large"})
+        reply = await self.paid(found, method, path, query, body)
+        if self.has("keeps what was refused") and reply.status == 402:
+            kept[nonce] = "refused"
+        if self.has("one receipt for all") and reply.status == 200:
+            kept["receipt"] = reply.headers
+            await asyncio.sleep(0.2)
+            return Reply(200, reply.body, kept["receipt"])
+        return reply
 
     async def post_quietly(self, path: str, asked: Any) -> None:
         try:

@@ -29,12 +29,21 @@ DEFECTS = {
     "server/binding/body-v2 server/many/again-v1",
     "claims late, keeps nothing": "kit/many/at-once-told-again-v2",
     "serves again": "server/many/again-v2 server/many/at-once-v2 server/many/at-once-settling-v1",
+    "claims nonces as they are written": "kit/many/respelled-v2 kit/many/respelled-v1",
+    "claims by request": "kit/many/elsewhere-at-once-v2 kit/many/elsewhere-at-once-v1",
+    "one receipt for all": "server/many/receipts-v2 server/many/receipts-v1",
+    "answers who knows a nonce": "server/many/unsigned-v2 server/many/unsigned-v1",
+    "one nonce for all payers": "server/many/same-nonce-v2 server/many/same-nonce-v1",
+    "keeps what was refused": "kit/many/refused-before-v2 kit/many/refused-before-v1",
+    "breaks at endless windows": "server/payment/endless-v2 server/payment/endless-v1",
+    "odd bodies are free": "server/path/body-v2",
     "decodes behind the wall": "server/path/spelling-v2",
     "merges slashes behind the wall": "server/path/spelling-v2",
     "small letters behind the wall": "server/path/spelling-v2",
     "any method behind the wall": "server/path/method-v2",
     "overrides behind the wall": "server/path/headers-v2",
     "head is free": "server/path/head-v2 server/path/head-v1 kit/path/head-success-v2",
+    "head is free, hides its length": "server/path/head-v2",
     "head pays, refuses what was served": "kit/path/head-paid-v2",
     "unknown is refused": "server/order/settled-lost-v2 server/order/settled-cut-v1 "
     "server/order/settled-gateway-v2 kit/order/settled-lost-first-v1 "
@@ -100,8 +109,8 @@ HONEST = {
     "ids are required": "server/identifier server/payment server/many",
     "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
-    "refuses what was served": "server/many server/gone kit/gone server/restart server/replicas "
-    "kit/restart kit/replicas",
+    "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
+    "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",
     "never verifies": "server/order/invalid",
     "charges failures and says so, says that it is paid upfront": "server/order/handler "
@@ -129,6 +138,16 @@ def _missed(*, slow: bool) -> dict[str, list[str]]:
         for (defect, ids), seen in zip(chosen.items(), found, strict=True)
     }
     return {defect: ids for defect, ids in missed.items() if ids}
+
+
+def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None:
+    runs = cases("silent/many/runs-v2")
+    late = "serves before settling, claims late, keeps nothing"
+    counts, once, alike = run(
+        Bench, [(runs, late, ""), (runs, "", ""), (runs, late, "sells the same each time")]
+    )
+    assert [*counts.values()] == ["what is sold was made 5 times for one payment"]
+    assert ([*once.values()], alike) == ([None], {})
 
 
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:

@@ -48,6 +48,10 @@ class Demand(StrEnum):
     TRANSFER = "a transfer"
     """Money that moves; nothing moved."""
     SETTLE_CHECKS = "settle refuses what verify refuses"
+    MANY_SETTLE = "each of many good payments settles"
+    PENDING = "what was sent and is not mined is pending"
+    ITS_HASH = "success by the hash of this transfer"
+    WITHIN_TASK = "each payment is one that the task allows"
 
 
 class Evidence(msgspec.Struct, frozen=True):

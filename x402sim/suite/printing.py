@@ -152,7 +152,9 @@ def _show_cause(
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
-                what = cause(each) if each.outcome is Outcome.FAILED else each.title
+                what = each.title
+                if each.outcome is Outcome.FAILED and cause(each) != cause(first):
+                    what = cause(each)
                 said = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
                 _show(console, "  ", said, "    ")
             console.print()

@@ -129,6 +129,7 @@ def truthful(play: Play, seen: Seen) -> Violation | None:
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {seen.money.told}",
                     why="who looks the hash up finds another payment, or none",
+                    demand=results.Demand.ITS_HASH,
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
         if hashes & sent and not is_told and any(map(is_final_no, answers)):
@@ -226,6 +227,7 @@ def everything_settles(play: Play, seen: Seen) -> Violation | None:
         expected=f"{len(seen.pairs)} good payments settle",
         actual=f"{len(bad)} of {len(seen.pairs)} do not, such as: {answer.how}; {seen.money.told}",
         why="a shop turns away who has paid rightly",
+        demand=results.Demand.MANY_SETTLE,
     )
 
 

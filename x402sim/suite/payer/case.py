@@ -7,6 +7,7 @@ which a story cannot be told has a reason instead of an id, so that the table ha
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from x402sim.report import results
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.sentences import Sentence
@@ -28,6 +29,8 @@ class Violation:
     actual: str
     loss_base: int = 0
     why: str = ""
+    demand: results.Demand = results.Demand.OTHER
+    """What it has in common with failures that were expected to be something else."""
 
 
 Test = Callable[[Played], Violation | str | None]
@@ -116,9 +119,12 @@ def only(flows: Sequence[PaymentFlow], reason: str) -> dict[PaymentFlow, str]:
 # --- what is demanded --------------------------------------------------------------------
 
 
-def committed_at_most(most_base: int) -> Test:
+def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
     """Return the test that no more than this leaves the wallet, or still can; by a session, a
     deposit within the cap instead of a price.
+
+    Who commits more by several payments breaks the demand that it `breaks`, if it is not the usual
+    one; a single payment is one that the task does not allow.
     """
 
     def test(played: Played) -> Violation | None:
@@ -133,14 +139,17 @@ def committed_at_most(most_base: int) -> Test:
                 actual=played.sums(),
                 loss_base=played.committed_base,
                 why="signed for another token or chain than the task's",
+                demand=results.Demand.WITHIN_TASK,
             )
         over = played.committed_base - allowed
+        is_another = allowed and played.payments > 1
         if over > 0:
             return Violation(
                 expected=_LIMITS[most_base],
                 actual=played.sums(),
                 loss_base=over,
                 why=_why(played, allowed),
+                demand=breaks if is_another else results.Demand.WITHIN_TASK,
             )
         if played.leaked:
             return Violation(
@@ -163,8 +172,8 @@ _LIMITS = {
 def _why(played: Played, allowed: int) -> str:
     if not allowed:
         return "signed what it may not sign"
-    payments = len(played.moved) + len(played.exposed) + len(played.elsewhere)
-    return f"{payments} payments for one purchase" if payments > 1 else "more than it may spend"
+    count = played.payments
+    return f"{count} payments for one purchase" if count > 1 else "more than it may spend"
 
 
 def served(played: Played) -> Violation | None:
@@ -189,10 +198,17 @@ def paid_is_served(played: Played) -> Violation | None:
     return served(played) if played.moved else None
 
 
-def one_price(title: str, so: str, *sentences: Sentence, suffix: str = "") -> Demand:
-    """Return the demand that one purchase costs one price."""
+def one_price(
+    title: str,
+    so: str,
+    *sentences: Sentence,
+    suffix: str = "",
+    breaks: results.Demand = results.Demand.OTHER,
+) -> Demand:
+    """Return the demand that one purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
-    return Demand(title=title, ground=ground, test=committed_at_most(PRICE_BASE), suffix=suffix)
+    test = committed_at_most(PRICE_BASE, breaks)
+    return Demand(title=title, ground=ground, test=test, suffix=suffix)
 
 
 def nothing(title: str, so: str, *sentences: Sentence) -> Demand:

@@ -150,7 +150,13 @@ def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> C
 
 def _with_loss(wrong: Violation, played: Played) -> Costly:
     loss = _loss(wrong, played)
-    return Costly(expected=wrong.expected, actual=wrong.actual, loss=loss, why=wrong.why)
+    return Costly(
+        expected=wrong.expected,
+        actual=wrong.actual,
+        loss=loss,
+        why=wrong.why,
+        demand=wrong.demand,
+    )
 
 
 def _loss(wrong: Violation, played: Played) -> Loss | None:

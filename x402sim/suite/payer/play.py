@@ -90,6 +90,11 @@ class Played:
         return sum(amount for _, amount in self.moved)
 
     @property
+    def payments(self) -> int:
+        """How many payments were made, or can be."""
+        return len(self.moved) + len(self.exposed) + len(self.elsewhere)
+
+    @property
     def committed_base(self) -> int:
         """What left the wallet, or still can: moved, exposed, and authorized in other money."""
         return self.moved_base + sum(each.auth.value for each in (*self.exposed, *self.elsewhere))

@@ -1,7 +1,8 @@
 """How a payer is started: a command, an HTTP door, or a function of Python.
 
-The environment of a command is documented in the guide, "Judging payers". Inherited keys of wallets
-and URLs of nodes are taken out of it: a payer that is judged can reach no money but the case's.
+The environment of a command is documented in the guide, "Judge your payer or agent". Inherited keys
+of wallets and URLs of nodes are taken out of it: a payer that is judged can reach no money but the
+case's.
 """
 
 import asyncio

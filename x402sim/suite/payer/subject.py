@@ -53,8 +53,8 @@ ONE_THING = (
     "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
 )
 INVALID = (
-    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judging "
-    "payers`, says what it gets and what it is to print"
+    "buys nothing at an honest shop, so nothing can be said of it. {}. The guide, `Judge your "
+    "payer or agent`, says what it gets and what it is to print"
 )
 _STARTS = 1.3
 """How often a payer is started in a play that allows several starts, on average, as measured."""

@@ -146,6 +146,11 @@ ACCEPTS = _said(
 UNIQUE = _said(
     "v2", "10.1", "Each authorization includes a unique 32-byte nonce to prevent replay attacks"
 )
+AUTHORIZER = _said(
+    "eip-3009",
+    "Specification",
+    "Nonces are randomly generated 32-byte data unique to the authorizer's address",
+)
 ONE_TRANSFER = _said(
     "exact",
     "Facilitator-submitted",

@@ -1,0 +1,79 @@
+"""Bodies that are not what a paid request has: none gets what is sold without a payment."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.play import Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.verdict import NotApplicable
+
+ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
+BODIES = (
+    "",
+    "{",
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "0",
+    '"paid"',
+    '{"a":' * 500 + "1" + "}" * 500,
+    '{"paid": true}',
+    '{"__proto__": {"paid": true}}',
+    "title=a",
+    " " * 5000,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tries:
+    """Requests without payment, each with a body, the goods, and their price."""
+
+    answers: Sequence[tuple[str, Answer]]
+    goods: Answer
+    price: int
+
+
+async def _bodies(play: Play) -> Tries:
+    item = next((each for each in play.items if each.body), None)
+    if item is None:
+        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    goods, price = await play.goods(item), (await play.draft(item)).auth.value
+    answers = [(body, await play.ask(replace(item, body=body))) for body in BODIES]
+    return Tries(answers=answers, goods=goods, price=price)
+
+
+def _nothing_served(play: Play, seen: Tries) -> Found:
+    for body, answer in seen.answers:
+        if play.is_goods(answer, seen.goods):
+            return Violation(
+                expected="no body gets what is sold without a payment",
+                actual=f"the body {body[:40]!r}: {answer.told}",
+                loss=play.tokens(seen.price, "served for nothing, as often as anybody likes"),
+            )
+    return None
+
+
+ROWS = [
+    Row(
+        section="path",
+        slug="body",
+        play=_bodies,
+        absent=ONCE,
+        demands=[
+            Demand(
+                title="Other bodies of a paid request: nothing is served unpaid",
+                ground=texts.derived(
+                    texts.NO_VALID_PAYMENT,
+                    texts.SIGNAL,
+                    so="another body of the request does not attach a payment",
+                ),
+                test=_nothing_served,
+            )
+        ],
+    )
+]

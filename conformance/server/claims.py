@@ -1,0 +1,265 @@
+"""What a server keeps of a payment, and for whom: spellings, payers, refusals and requests."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from x402sim.suite.played import Found, Violation
+from x402sim.suite.server import texts
+from x402sim.suite.server.case import ONE_PATH, Demand, Row
+from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.server.payment import Dialect, Payment, receipt_in
+from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.room import Moved
+from x402sim.suite.server.uses import Uses, buys_one_told_again, told_apart, used
+
+HELD_S = 0.6
+"""How long the facilitator holds what is asked at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several:
+    """Payments, the answer to each, and what moved by them."""
+
+    payments: Sequence[Payment]
+    answers: Sequence[Answer]
+    moved: Sequence[Moved]
+
+    @property
+    def told(self) -> str:
+        """What was answered, and what moved."""
+        hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
+        return f"{hows}; {len(self.moved)} transfers"
+
+
+async def _sent(play: Play, payments: Sequence[Payment]) -> Several:
+    """Send payments, one after the other."""
+    answers = [await play.pay(each) for each in payments]
+    return Several(payments=payments, answers=answers, moved=await play.moved())
+
+
+async def _held(play: Play, path: str, requests: Sequence[tuple[Payment, Item]]) -> list[Answer]:
+    """Send payments at once, while the facilitator holds a path."""
+    gate = asyncio.Event()
+    with play.double.twisted(on(path, waits(gate))):
+        asked = asyncio.gather(*(play.pay(payment, item) for payment, item in requests))
+        await play.wait(HELD_S)
+        gate.set()
+        return list(await asked)
+
+
+def _reversed(value: Any) -> Any:
+    """Return a JSON value with the keys of every object in the opposite order."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _reversed(value[name]) for name in reversed(value)}
+
+
+async def _respelled(play: Play) -> Uses:
+    """Send one payment in several spellings at once: the facilitator says success to each."""
+    payment = await play.draft()
+    nonce, signature = payment.nonce, payment.body["payload"]["signature"]
+    ways = [
+        payment,
+        payment.said("payload.authorization.nonce", "0x" + nonce[2:].upper()),
+        payment.said("payload.signature", "0x" + signature[2:].upper()),
+        payment.said("note", "again"),
+        replace(payment, body=_reversed(payment.body)),
+    ]
+    answers = await _held(play, VERIFY, [(each, play.item) for each in ways])
+    return await told_apart(play, payment, answers)
+
+
+async def _for_other_requests(play: Play) -> Uses:
+    """Send one payment for several requests at once: the facilitator says success to each."""
+    payment, item = await play.draft(), play.item
+    begin = "&" if "?" in item.target else "?"
+    others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
+    answers = await _held(play, VERIFY, [(payment, each) for each in (item, *others)])
+    return await used(play, payment, answers)
+
+
+async def _two_receipts(play: Play) -> Several:
+    """Buy twice at once: both settlements are under way together."""
+    payments = [await play.draft(), await play.draft()]
+    answers = await _held(play, SETTLE, [(each, play.item) for each in payments])
+    return Several(payments=payments, answers=answers, moved=await play.moved())
+
+
+async def _same_nonce(play: Play) -> Several:
+    """Buy, and let another payer buy with a payment of the same nonce."""
+    payment, its = await play.draft(), await play.draft()
+    other = replace(its, wallet=play.room.world.wallets[1])
+    own = other.signed(from_=other.wallet.address_bytes, nonce=payment.auth.nonce)
+    return await _sent(play, [payment, own])
+
+
+async def _refused_before(play: Play) -> Several:
+    """Send a payment with a false signature, and then the good one with the same nonce."""
+    payment = await play.draft()
+    false = payment.said("payload.authorization.value", "1")
+    return await _sent(play, [false, payment])
+
+
+async def _unsigned(play: Play) -> Several:
+    """Buy, and send the same authorization with a signature of somebody else."""
+    payment = await play.draft()
+    other = replace(payment, wallet=play.room.world.wallets[1]).signed()
+    false = payment.said("payload.signature", other.body["payload"]["signature"])
+    return await _sent(play, [payment, false])
+
+
+async def _endless(play: Play) -> Several:
+    """Send a payment whose window never ends, which the token allows."""
+    return await _sent(play, [(await play.draft()).signed(valid_before=2**256 - 1)])
+
+
+def _each_its_own(play: Play, seen: Several) -> Found:
+    for payment, answer in zip(seen.payments, seen.answers, strict=True):
+        mine = {each.tx_hash for each in seen.moved if each.nonce == payment.nonce.lower()}
+        named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
+        if answer.is_2xx and named not in mine:
+            return Violation(
+                expected=f"{play.dialect.response_place} that names the payment's own transaction",
+                actual=seen.told,
+                why="the payer's proof is of somebody else's payment",
+            )
+    return None
+
+
+def _last_is_served(play: Play, seen: Several) -> Found:
+    if seen.answers[-1].is_2xx:
+        return None
+    return Violation(
+        expected="a good payment is served, whatever was sent before it",
+        actual=seen.told,
+        why="who has seen a nonce can block its payment",
+    )
+
+
+def _last_is_refused(play: Play, seen: Several) -> Found:
+    if not seen.answers[-1].is_2xx:
+        return None
+    return Violation(
+        expected="a payment that is not signed by its payer buys nothing",
+        actual=seen.told,
+        loss=play.tokens(seen.payments[0].auth.value, "served to who has paid nothing"),
+    )
+
+
+def _no_error(_: Play, seen: Several) -> Found:
+    answer = seen.answers[0]
+    if answer.status and not answer.is_server_error:
+        return None
+    return Violation(
+        expected="a window without end: it is served, or 400 or 402",
+        actual=answer.how,
+        why="anybody can send it, and a payer takes it for an outage and tries again",
+    )
+
+
+ROWS = [
+    Row(
+        section="many",
+        slug="respelled",
+        play=_respelled,
+        demands=[
+            buys_one_told_again(
+                "One payment in five spellings at once buys one thing, though the facilitator says "
+                "success to each"
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="elsewhere-at-once",
+        play=_for_other_requests,
+        absent={Dialect.MCP: ONE_PATH},
+        demands=[
+            buys_one_told_again(
+                "One payment for four requests at once buys one thing, though the facilitator says "
+                "success to each"
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="receipts",
+        play=_two_receipts,
+        demands=[
+            Demand(
+                title="Of two payments at once, each answer names its own settlement",
+                ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION),
+                test=_each_its_own,
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="same-nonce",
+        play=_same_nonce,
+        demands=[
+            Demand(
+                title="Another payer's payment with the same nonce is served",
+                ground=texts.derived(
+                    texts.AUTHORIZER,
+                    texts.SUCCESS,
+                    so="of two payers, the same nonce is in two payments",
+                ),
+                test=_last_is_served,
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="unsigned",
+        play=_unsigned,
+        demands=[
+            Demand(
+                title="Without its signature, a payment that was served gets nothing",
+                ground=texts.derived(
+                    texts.NO_VALID_PAYMENT,
+                    texts.PARAMETERS,
+                    so="everybody can read a settled authorization on the chain; what is sent "
+                    "again with another signature is no valid payment",
+                ),
+                test=_last_is_refused,
+            )
+        ],
+    ),
+    Row(
+        section="many",
+        slug="refused-before",
+        play=_refused_before,
+        demands=[
+            Demand(
+                title="A payment is good after another with its nonce was refused",
+                ground=texts.ours(
+                    texts.SUCCESS,
+                    because="what was refused has used nothing; else a payment that was refused "
+                    "for a moment, or a false one of somebody who saw its nonce, ends it",
+                ),
+                test=_last_is_served,
+            )
+        ],
+    ),
+    Row(
+        section="payment",
+        slug="endless",
+        play=_endless,
+        demands=[
+            Demand(
+                title="A window that never ends: the answer is no 5xx",
+                ground=texts.derived(
+                    texts.STATUS_INVALID,
+                    texts.STATUS_SERVER,
+                    so="there is a status for a payment that is not taken, and a server's error "
+                    "is another",
+                ),
+                test=_no_error,
+            )
+        ],
+    ),
+]
