@@ -20,7 +20,7 @@ from x402sim.suite.played import PlayedCase
 
 ROOT = Path(__file__).parents[1]
 SHOWN = 400
-"""How many characters are kept of what a MUST's failure did."""
+"""How many characters are kept of what was observed, or what a MUST's failure did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,15 @@ def pinned(program: str, package: str) -> str:
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Return what is kept of the results of a judgement: how many, and each failure and doubt."""
+    """Return what is kept of the results of a judgement: how many, and all that was told."""
     return {
         "counts": Counter(str(each.outcome) for each in results),
         "failed": [_failure(each) for each in results if each.outcome is Outcome.FAILED],
+        "observed": {
+            each.id: cell(each.actual or "", SHOWN)
+            for each in results
+            if each.outcome is Outcome.OBSERVED
+        },
         "inconclusive": [
             {"id": each.id, "reason": each.reason}
             for each in results

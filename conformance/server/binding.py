@@ -8,6 +8,7 @@ from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.play import Play
+from x402sim.suite.server.trade import times_made
 from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, told_apart, used
 from x402sim.suite.verdict import NotApplicable
 
@@ -104,15 +105,10 @@ async def _runs(play: Play) -> int:
 
     Raises `NotApplicable` for goods in which nothing counts.
     """
-    await play.goods()  # paid for once in a room, and not between the two
-    one, two = [(await play.pay(await play.draft())).json for _ in range(2)]
-    numbers = [each for each, n in one.items() if type(n) is int] if isinstance(one, dict) else []
-    counts = [each for each in numbers if isinstance(two, dict) and two.get(each) == one[each] + 1]
-    if not counts:
+    made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
+    if made is None:
         raise NotApplicable("no number of what it sells counts how often it was made")
-    await _at_once(play, SETTLE, strict=True)
-    after = (await play.pay(await play.draft())).json
-    return int(after[counts[0]]) - int(two[counts[0]]) - 1
+    return made
 
 
 def _how_often(_: Play, runs: int) -> Found:

@@ -7,13 +7,13 @@ from typing import Any
 
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.server.case import ONE_PATH, Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
-from x402sim.suite.server.payment import Payment, receipt_in
+from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.suite.server.uses import Uses, one_release, told_apart, used
+from x402sim.suite.server.uses import Uses, buys_one_told_again, told_apart, used
 
 HELD_S = 0.6
 """How long the facilitator holds what is asked at once."""
@@ -122,7 +122,7 @@ def _each_its_own(play: Play, seen: Several) -> Found:
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
-                expected=f"{play.dialect.response_header} that names the payment's own transaction",
+                expected=f"{play.dialect.response_place} that names the payment's own transaction",
                 actual=seen.told,
                 why="the payer's proof is of somebody else's payment",
             )
@@ -166,14 +166,9 @@ ROWS = [
         slug="respelled",
         play=_respelled,
         demands=[
-            Demand(
-                title="One payment in five spellings at once buys one thing",
-                ground=texts.ours(
-                    texts.UNIQUE,
-                    because="a store by the text of a nonce, or of a payment, takes 0xAB and 0xab "
-                    "for two, and settle may say success to both",
-                ),
-                test=one_release,
+            buys_one_told_again(
+                "One payment in five spellings at once buys one thing, though the facilitator says "
+                "success to each"
             )
         ],
     ),
@@ -181,15 +176,11 @@ ROWS = [
         section="many",
         slug="elsewhere-at-once",
         play=_for_other_requests,
+        absent={Dialect.MCP: ONE_PATH},
         demands=[
-            Demand(
-                title="One payment for four requests at once buys one thing",
-                ground=texts.ours(
-                    texts.UNIQUE,
-                    because="a store by nonce and request takes one payment once for each "
-                    "request, and settle may say success to all of them",
-                ),
-                test=one_release,
+            buys_one_told_again(
+                "One payment for four requests at once buys one thing, though the facilitator says "
+                "success to each"
             )
         ],
     ),

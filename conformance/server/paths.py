@@ -1,13 +1,14 @@
 """Other spellings, methods and headers of a paid path: nothing of it is served without payment."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from x402sim.suite.played import Found, Violation
 from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.trade import times_made
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
@@ -29,6 +30,8 @@ class Tries:
     tries: Sequence[Try]
     goods: Answer
     price: int
+    made: int = 0
+    """How often what is sold was made for one of them, if a number in it counts that."""
 
 
 def spellings(item: Item) -> Mapping[str, str]:
@@ -119,7 +122,11 @@ async def _overridden(play: Play) -> Tries:
 
 
 async def _head(play: Play) -> Tries:
-    return await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
+    seen = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
+    if not seen.tries[0].answer.is_2xx:
+        return seen
+    made = await times_made(play, lambda: play.ask(method="HEAD"))
+    return replace(seen, made=made or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +178,15 @@ def _head_is_402(_: Play, seen: Tries) -> Found:
 
 def _head_tells_nothing(play: Play, seen: Tries) -> Found:
     answer = seen.tries[0].answer
-    length = answer.headers.get("content-length", "0")
-    if not answer.is_2xx or play.item.method != "GET" or length in ("", "0"):
+    length = answer.headers.get("content-length", "none")
+    if not answer.is_2xx or play.item.method != "GET":
+        return None
+    if length in ("none", "", "0") and not seen.made:
         return None
     return Violation(
         expected="HEAD without payment is 402, or not allowed, or tells no length",
-        actual=f"{answer.told}; Content-Length: {length}, of the goods {len(seen.goods.body)}",
+        actual=f"{answer.told}; Content-Length: {length}, of the goods {len(seen.goods.body)}; "
+        f"what is sold was made {seen.made} times",
         why="the handler works for nothing, as often as anybody likes",
     )
 
@@ -250,7 +260,8 @@ ROWS = [
                     texts.NO_VALID_PAYMENT,
                     texts.HEAD,
                     so="a HEAD asks for what a GET asks for, so it needs the payment, too: an "
-                    "answer that has the length of the goods was made by the handler, unpaid",
+                    "answer that has the length of the goods, or a number that goes up, was made "
+                    "by the handler, unpaid",
                 ),
                 test=_head_tells_nothing,
             ),

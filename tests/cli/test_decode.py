@@ -493,6 +493,10 @@ RIGHT: dict[str, tuple[Any, str]] = {
         "Message of MCP",
     ),
     "MCP result alone": (TOOL["result"], "Message of MCP"),
+    "MCP result, experimental": (
+        {"result": {"resultType": "payment_required", "paymentRequired": REQUIRED_V2}},
+        "Message of MCP",
+    ),
     "MCP call": (CALL, "Message of MCP"),
     "MCP call, params alone": (CALL["params"], "Message of MCP"),
     "MCP receipt": (DELIVERED, "Message of MCP"),

@@ -223,6 +223,39 @@ def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
     assert "failed" not in said
 
 
+def tools(asked: Asked) -> Reply:
+    """Be a server of MCP at /mcp."""
+    said = json.loads(asked.body or b"{}") if asked.path == "/mcp" else {}
+    if not isinstance(said, dict) or said.get("method") != "initialize":
+        return Reply(400)
+    return Reply(200, {"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": {"name": "tools"}}})
+
+
+def test_a_server_of_mcp_is_told_its_judge() -> None:
+    with serving(tools) as url:
+        done = init(f"{url}/mcp", "-o", "-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "its judge is x402sim conformance server 'MCP /mcp TOOL' --start" in done.stderr
+
+
+class Renaming(Gateway):
+    """Its documents name another header for sessions."""
+
+    async def forward(self, request: Request, path: str) -> Response:
+        answer = await super().forward(request, path)
+        named = bytes(answer.body).replace(b"X-Session-Id", b"X-Budget-Session")
+        return Response(named, answer.status_code, media_type=answer.headers["content-type"])
+
+
+def test_the_header_of_sessions_is_read_in_the_documents(duo: Duo, tmp_path: Path) -> None:
+    file = tmp_path / "renamed.toml"
+    with running(Renaming(duo.url, api_key=None)) as gateway:
+        done = init(gateway.url, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert load(file).sessions.header == "X-Budget-Session"
+    assert "# /llms.txt names it; this departs from 2.6" in file.read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [

@@ -19,25 +19,27 @@ PAINS = [
     ("5", "served before, or despite, a failed settlement", "server/order/refused, server/order/settle-down, server/order/settle-empty"),
     ("6", "an authorization for one resource is accepted at another", "server/binding/elsewhere, server/binding/query, server/binding/body, server/binding/dearer"),
     ("7", "the paywall is bypassed by the path", "server/path/spelling, server/path/method, server/path/headers, server/path/head"),
+    ("8", "an answer is kept by its id alone", "server/identifier/payer, server/identifier/unsigned, server/identifier/other-409"),
     ("12", "a wrong EIP-712 name", "server/control/sells: a payment that is signed by the offer's name is served"),
     ("14", "a rejected payment looks like an unpaid request; a malformed header is 402", "server/order/refused-reason, server/header/malformed-answer, silent/header/malformed-status"),
     ("15", "headers that are not exposed, a preflight that is to pay", "kit/offer/cors, kit/offer/preflight, kit/offer/preflight-allows"),
-    ("16", "a 402, or a paid 200, is kept by a shared cache", "server/offer/cache, kit/offer/cache-forbidden"),
-    ("17", "behind a proxy the resource says http", "kit/offer/proxy"),
+    ("16", "a 402, or a paid 200, is kept by a shared cache", "server/offer/cache, server/offer/cache-offer, kit/offer/cache-forbidden"),
+    ("17", "behind a proxy the resource says http", "kit/offer/proxy, server/offer/proxy-paid"),
     ("21", "MCP: the retry drops the payment", "server/tool/offer, server/tool/offer-both, server/tool/unpaid, and every row in the column `mcp`"),
     ("19", "decimals, floats, ×10^6", "server/offer/whole, kit/offer/whole-same"),
     ("20", "versions mixed, a page instead of JSON", "server/offer/browser, server/header/other, server/header/version-answer"),
-    ("22", "redirects of the facilitator leave the middleware open", "server/order/verify-moved, server/order/settle-moved, kit/order/verify-redirected"),
+    ("22", "a 3xx of the handler is not settled; redirects of the facilitator leave the middleware open", "server/handler/redirects, kit/handler/redirects-settled, server/order/verify-moved, server/order/settle-moved, kit/order/verify-redirected"),
 ]  # fmt: skip
 """Rows of the list of pains: what people report of servers, and what catches it."""
 NONE = [
     ("a price that changes between an offer and its payment", "the judge changes no price of a server; a payment for another amount is `server/payment/accepted`"),
     ("tools that are paid by version 1, or by the experimental `org.x402/payment`", "the latter is observed: `silent/tool/draft`"),
-    ("two servers of one deployment", "the judge starts one in a world"),
     ("other schemes than exact, other transfers than EIP-3009's", "the judge pays by EIP-3009"),
     ("how often a handler runs", "nothing outside shows it, but a number in what is sold: `silent/many/runs`"),
 ]  # fmt: skip
 """What no case is about, and why."""
+PORT = "127.0.0.1"
+"""What names a port is another one in each run."""
 KEEPS_NOTHING = (
     "nothing is kept of the payment: sent again, it is verified anew, and its nonce is used: 402"
 )
@@ -107,6 +109,8 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
         yield from ("", "SHOULD, of ours:", "")
         for cause, (one, *more) in shoulds.items():
             yield f"- {cause}: {one}{f', and {len(more)} more' if more else ''}"
+    yield from ("", "Observed:", "")
+    yield from (f"- {told}: `{each}`" for each, told in it["observed"].items() if PORT not in told)
     first = max(musts, key=lambda each: "lost" in each)["id"]
     sold = published.sells[0]
     yield ""

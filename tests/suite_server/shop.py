@@ -122,6 +122,7 @@ class Shop:
     minded: dict[str, Any] = field(default_factory=dict)
 
     host: str = OWN_HOST
+    challenges: Any = field(default_factory=lambda: itertools.count(1))
     nonces: set[str] = field(default_factory=set)
     """Those of challenges that nobody has used yet."""
 
@@ -183,6 +184,8 @@ class Shop:
         if self.has("names the payment in vary"):
             told |= {"cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"}
         told |= {name.lower(): value for name, value in reply.headers.items()}
+        if self.has("hides its length"):
+            del told["content-length"]
         await send(
             {
                 "type": "http.response.start",
@@ -340,7 +343,9 @@ class Shop:
 
     def extensions(self, path: str) -> dict[str, Any]:
         named = {"required": self.has("ids are required")}
-        self.nonces.add(nonce := hashlib.sha256(f"{next(self.numbers)}".encode()).hexdigest()[:32])
+        self.nonces.add(
+            nonce := hashlib.sha256(f"{next(self.challenges)}".encode()).hexdigest()[:32]
+        )
         info = {"domain": self.host, "uri": f"http://{self.host}{path}", "version": "1",
                 "nonce": nonce, "issuedAt": at(0), "expirationTime": at(LONGEST_S)}  # fmt: skip
         chains = [{"chainId": self.network.caip2, "type": "eip191"}]

@@ -43,6 +43,7 @@ DEFECTS = {
     "any method behind the wall": "server/path/method-v2",
     "overrides behind the wall": "server/path/headers-v2",
     "head is free": "server/path/head-v2 server/path/head-v1 kit/path/head-success-v2",
+    "head is free, hides its length": "server/path/head-v2",
     "head pays, refuses what was served": "kit/path/head-paid-v2",
     "unknown is refused": "server/order/settled-lost-v2 server/order/settled-cut-v1 "
     "server/order/settled-gateway-v2 kit/order/settled-lost-first-v1 "

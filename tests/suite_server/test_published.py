@@ -41,7 +41,7 @@ def test_a_settlement_whose_answer_is_lost_is_charged_and_never_served(name: str
     found = [losses.get(f"server/order/settled-{each}-v2") for each in LOST]
     assert found == ["0.01 USDC"] * len(LOST)
     assert ("server/header/version-answer-v2" in losses) == (name in ("FastAPI", "Flask"))
-    assert ("kit/path/head-success-v2" in losses) == (name != "FastAPI")
+    assert ("server/path/head-v2" in losses) == (name != "FastAPI")
 
 
 @THOROUGH

@@ -46,8 +46,7 @@ class ToolShop(Shop):
             await asyncio.wait([work, leaves], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 work.cancel()
-                paid = asked["params"]["_meta"][mcp.PAYMENT]
-                self.known.drop(paid["payload"]["authorization"]["nonce"].lower())
+                self.known.drop(self.key_of(asked["params"]["_meta"][mcp.PAYMENT]))
                 return
         said = await work
         leaves.cancel()

@@ -31,6 +31,7 @@ _ERROR = "x402/error"
 PLACES: Mapping[str, tuple[Place, ...]] = {
     "MCP": (
         Place(("structuredContent",), is_copy=True),
+        Place(("paymentRequired",), is_copy=True),  # of the experimental `org.x402/payment`
         Place(("structuredContent", _ERROR, "data"), is_copy=True),
         Place(("content", "each", "text"), is_text=True, is_copy=True),
         Place((_ERROR, "data"), is_copy=True),
@@ -152,7 +153,7 @@ def _of_mcp(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
             do = "Write 402: clients look for it."
             yield Finding("error.code", repr(error.get("code"))[:80], "402", do)
         return
-    if root is fields and _ERROR in fields:
+    if (root is fields and _ERROR in fields) or root.get("resultType") == "payment_required":
         return
     if root.get("isError") is not True:
         got = repr(root["isError"])[:80] if "isError" in root else "nothing"

@@ -3,6 +3,7 @@
 Each finding says how it was made; what only a payment would show is left as a comment.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.suite.service.answers import TargetAnswer
@@ -17,7 +19,7 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.places import begins, find, is_requirements, walk
 from x402sim.suite.service.preflight import not_ready
 from x402sim.suite.service.probe import BAD_BODY, Probe
-from x402sim.suite.service.second import SecondPath, find_second, path_of
+from x402sim.suite.service.second import DOCUMENTS, SecondPath, find_second, path_of
 from x402sim.suite.service.sending import client
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import SPEC, at
@@ -25,6 +27,7 @@ from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
 from x402sim.suite.subjects import as_server
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.text.printable import printable
+from x402sim.version import VERSION
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""
@@ -32,6 +35,7 @@ DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that wants one."""
+_SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
 ABSENT = (404, 405, 410, 501)
 
 
@@ -111,9 +115,20 @@ async def _find_402(probe: Probe) -> tuple[str, _Seen]:
                 return base_url, _Seen(method, path, body, answer.body, kind, _offers(answer))
             tried.append(f"{method} {where} {answer.status}")
             last = answer
+    if await _is_mcp(probe, url):
+        server = as_server(("MCP", f"{given or '/'} TOOL", None))
+        raise NotReady(f"{url} is a server of MCP, which sells tools: {server}")
     raise NotReady(
         f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, options)}"
     )
+
+
+async def _is_mcp(probe: Probe, url: str) -> bool:
+    """Tell whether a URL is that of an MCP server (streamable HTTP)."""
+    said = mcp.message(1, "initialize", mcp.hello("x402sim", VERSION))
+    headers = {"Accept": mcp.ACCEPTED, "Content-Type": "application/json"}
+    answer = await probe.send("POST", url, content=said, headers=headers, may_break=True)
+    return answer.status == 200 and '"serverInfo"' in answer.text
 
 
 def _instead(answer: TargetAnswer, options: Options) -> str:
@@ -283,6 +298,7 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
                 FoundKey("duration", duration, "it was accepted"),
                 FoundKey("smallest", smallest, "the smallest deposit that got a 402"),
                 FoundKey("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
+                *await _session_header(ask),
             ]
         if answer.status in ABSENT:
             break
@@ -291,6 +307,15 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
         how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
         return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
     return [FoundKey("exists", False, how)]
+
+
+async def _session_header(ask: Callable[..., Any]) -> list[FoundKey]:
+    """Return the header of a paid request's session, if the service's documents name one."""
+    for path in (SPEC.llms.path, *DOCUMENTS):
+        named = {each.lower(): each for each in _SESSION.findall((await ask("GET", path)).text)}
+        if len(named) == 1:
+            return [FoundKey("header", next(iter(named.values())), f"{path} names it")]
+    return []
 
 
 async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:

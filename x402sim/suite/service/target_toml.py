@@ -17,7 +17,12 @@ from x402sim.suite.service.target import SPEC, Target, value_of
 from x402sim.text.printable import printable
 
 WIDTH = 80
-NEEDED = ("payment_required.payment_id", "payment_required.requirements", "pay.spelling")
+NEEDED = (
+    "payment_required.payment_id",
+    "payment_required.requirements",
+    "pay.spelling",
+    "sessions.header",
+)
 """Keys that are written even if they depart: without them, nothing can be read or paid."""
 
 
@@ -104,7 +109,8 @@ def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]
     has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
     for key, meaning in _UNSEEN.items():
         table, name = key.split(".")
-        if has_sessions or table != "sessions":
+        is_seen = any(each.key == name for each in full.get(table, ()))
+        if not is_seen and (has_sessions or table != "sessions"):
             found = FoundKey(name, value_of(SPEC, key), meaning, False)
             full.setdefault(table, []).append(found)
     return full
