@@ -112,14 +112,14 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
     `MOST_STEP`; None without one.
     """
     await play.goods()  # paid for once in a room, and not in between
-    bought = [(await play.pay(await play.draft())).json for _ in range(3)]
+    bought = [(await play.pay(await play.draft())).sold for _ in range(3)]
     for name in bought[0] if isinstance(bought[0], dict) else ():
         one, two, three = (each.get(name) if isinstance(each, dict) else None for each in bought)
         if type(one) is not int or type(two) is not int or three != 2 * two - one:
             continue
         if 0 < two - one <= MOST_STEP:
             await do()
-            after = (await play.pay(await play.draft())).json
+            after = (await play.pay(await play.draft())).sold
             last = after.get(name) if isinstance(after, dict) else None
             return last - (three + two - one) if type(last) is int else None
     return None
