@@ -90,7 +90,7 @@ def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
         return shop(given, left.pop(0) if len(left) > 1 else left[0])
 
     async def run() -> dict[str, CaseResult]:
-        judge = Judge(subject=App(make), items=ITEMS, jobs=1)
+        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
         return {case.id: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())

@@ -40,7 +40,14 @@ def plays(
     found = chosen(all_cases(), only, SERVER.documents)
 
     async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
-        judge = Judge(subject=App(make), items=items, handlers=special, shares=shared_store, jobs=1)
+        judge = Judge(
+            subject=App(make),
+            dialects=(cases[0].dialect,),
+            items=items,
+            handlers=special,
+            shares=shared_store,
+            jobs=1,
+        )
         return await judge.every(cases)
 
     return [

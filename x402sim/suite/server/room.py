@@ -45,7 +45,7 @@ class Moved:
     """That of the authorization by which it moved, in small letters; empty without one."""
 
 
-PLAIN = room.Floor(name="room")
+PLAIN = room.Floor(name="room", is_shared=True)
 REPLICAS = room.Floor(name="two servers")
 """A world with two servers of one deployment: they share the folder for what they keep."""
 

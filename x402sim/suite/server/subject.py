@@ -43,8 +43,8 @@ from x402sim.text.counted import counted
 
 RESTART = "restart"
 """The section of plays that kill it."""
-PLAY_S = 0.25
-"""How long a play takes on one core, with the good payment after it."""
+PLAY_S = 0.2
+"""How long a play takes on one core, with its share of good payments."""
 SECTIONS = {
     "control": "What must work",
     "offer": "What a 402 offers, and who can read it",
