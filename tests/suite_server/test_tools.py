@@ -139,6 +139,13 @@ def test_honest_tools_with_other_habits_break_nothing_nor_where_it_takes_time() 
     assert not wrong(MCP, HONEST)
 
 
+def test_a_tool_that_works_before_it_is_paid_is_observed() -> None:
+    only = cases("silent/tool/unpaid-runs-mcp")
+    (seen,) = run(ToolBench, [(only, "works before it is paid", "")])
+    assert "grows by each call without a payment" in str(seen["silent/tool/unpaid-runs-mcp"])
+    assert run(ToolBench, [(only, "", "")]) == [{"silent/tool/unpaid-runs-mcp": None}]
+
+
 def test_what_only_tools_have_has_a_defect_that_it_catches() -> None:
     caught = {each for ids in DEFECTS.values() for each in ids.split() if "/tool/" in each}
     assert caught == {case.id for case in MCP if case.section == "tool" and case.level != "MAY"}

@@ -88,6 +88,8 @@ class ToolShop(Shop):
         )
         is_waved |= self.has("any header pays") and isinstance(meta.get(mcp.PAYMENT), str)
         paid = {name.lower(): text for name, text in mcp.payment_in(params).items()}
+        if self.has("works before it is paid") and not paid:
+            self.content(method, path, query, body)
         try:
             if is_waved:
                 reply = Reply(200, self.content(method, path, query, body))

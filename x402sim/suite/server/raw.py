@@ -13,6 +13,7 @@ from typing import Any
 import httptools
 
 from x402sim.clock import stopwatch
+from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.suite.redact import redacted
 from x402sim.text.printable import printable
@@ -55,6 +56,15 @@ class Answer:
     def json(self) -> Any:
         """The body as JSON; None if it is none, or too deep."""
         return decoded(self.body)
+
+    @property
+    def sold(self) -> Any:
+        """What it sold, as JSON: its body; of a tool, the structured content or the first text."""
+        result = self.said.get("result")
+        if not isinstance(result, dict):
+            return self.json
+        structured = result.get("structuredContent")
+        return structured if isinstance(structured, dict) else mcp.text_in(result)
 
     @property
     def is_2xx(self) -> bool:

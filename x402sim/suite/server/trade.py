@@ -109,13 +109,13 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
     A number in it that goes up by one from one payment to the next counts it; None without one.
     """
     await play.goods()  # paid for once in a room, and not in between
-    one, two = [(await play.pay(await play.draft())).json for _ in range(2)]
+    one, two = [(await play.pay(await play.draft())).sold for _ in range(2)]
     numbers = [each for each, n in one.items() if type(n) is int] if isinstance(one, dict) else []
     counts = [each for each in numbers if isinstance(two, dict) and two.get(each) == one[each] + 1]
     if not counts:
         return None
     await do()
-    after = (await play.pay(await play.draft())).json
+    after = (await play.pay(await play.draft())).sold
     return int(after[counts[0]]) - int(two[counts[0]]) - 1
 
 
