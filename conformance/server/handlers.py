@@ -19,6 +19,7 @@ from x402sim.suite.server.trade import (
     of_a_lost_answer,
     sent_again,
     served_only_if_settled,
+    times_made,
 )
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
@@ -69,6 +70,33 @@ async def _redirects(play: Play) -> Trade:
         raise NotApplicable(f"what --redirecting names does not redirect: {answer.how}")
     await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
     return await sent_again(play, payment, [answer], again=0)
+
+
+_INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
+
+
+async def _unpaid(play: Play) -> int:
+    """Return how often what is sold is made for who pays nothing, and whom verify refuses."""
+
+    async def ask() -> None:
+        await play.ask()
+        with play.double.twisted(on(VERIFY, says(_INVALID)), on(SETTLE, says(as_json(REFUSED)))):
+            await play.pay(await play.draft())
+
+    made = await times_made(play, ask)
+    if made is None:
+        raise NotApplicable("no number of what it sells counts how often it was made")
+    return made
+
+
+def _is_not_made(_: Play, runs: int) -> Found:
+    if runs <= 0:
+        return None
+    return Violation(
+        expected="nothing is made of what is sold without a payment that was verified",
+        actual=f"by a number in it, it was made {runs} times",
+        why="anybody makes it work for nothing",
+    )
 
 
 def _is_named(play: Play, seen: Trade) -> Found:
@@ -173,6 +201,23 @@ def _left_is_paid(play: Play, seen: Streamed) -> Found:
 
 
 ROWS = [
+    Row(
+        section="handler",
+        slug="unpaid",
+        play=_unpaid,
+        demands=[
+            Demand(
+                title="Nothing is made of what is sold without a payment that was verified",
+                ground=texts.derived(
+                    texts.NO_VALID_PAYMENT,
+                    texts.FLOW,
+                    so="in either flow the resource executes after its payment was verified, or "
+                    "settled",
+                ),
+                test=_is_not_made,
+            )
+        ],
+    ),
     Row(
         section="handler",
         slug="expired",

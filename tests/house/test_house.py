@@ -80,6 +80,7 @@ READS = {
     "suite/service/control_api.py": "hashes",
     "suite/service/ending.py": "the names of a target's fields",
     "suite/service/first_payment.py": "what a target answers",
+    "suite/service/look.py": "a header's name in a target's pages",
     "suite/service/preflight.py": "what the TLS library says",
     "suite/redact.py": "secrets in what was sent",
     "suite/service/second.py": "paths in a target's pages",

@@ -1,5 +1,6 @@
 """The judge as its users meet it: a command, its environment, a fixture, and what it refuses."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.case import interrupted
+from x402sim.suite.payer import play
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function, Task
@@ -72,6 +74,31 @@ def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> No
     assert [each["id"] for each in failed] == ["payer/lost/asked-again-v2"]
     assert failed[0]["loss"]["base"] == 10_000
     assert "payer/lost/asked-again-v2 -- " in failed[0]["rerun"]
+
+
+@pytest.mark.parametrize(("late_s", "outcome"), [(0.2, Outcome.PASSED), (60, Outcome.INCONCLUSIVE)])
+def test_a_failure_at_an_answer_that_was_late_is_not_the_payers(
+    late_s: float, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It buys twice at the first look, at which an answer takes long: for what is called late."""
+    starts: list[Task] = []
+    settles = play._Case.settle
+
+    async def slow(case: Any, signed: Any) -> Any:
+        await asyncio.sleep(0.3 * (len(starts) == 1))
+        return await settles(case, signed)
+
+    def buys(task: Task) -> str:
+        starts.append(task)
+        bought = Payer()(task)
+        return Payer(frozenset({"forgets"}))(task) if len(starts) == 1 else bought
+
+    monkeypatch.setattr(play._Case, "settle", slow)
+    monkeypatch.setattr("x402sim.suite.payer.judge.LATE_S", late_s)
+    mine = [case for case in all_cases() if case.id == "kit/accept/small-letters-v2"]
+    (result,) = judged(buys, mine).values()
+    assert result.outcome is outcome
+    assert len(starts) > 1
 
 
 AGENT = [str(node()), str(Path(__file__).with_name("agent.mjs"))]

@@ -35,7 +35,7 @@ NONE = [
     ("a price that changes between an offer and its payment", "the judge changes no price of a server; a payment for another amount is `server/payment/accepted`"),
     ("tools that are paid by version 1, or by the experimental `org.x402/payment`", "the latter is observed: `silent/tool/draft`"),
     ("other schemes than exact, other transfers than EIP-3009's", "the judge pays by EIP-3009"),
-    ("how often a handler runs", "nothing outside shows it, but a number in what is sold: `silent/many/runs`"),
+    ("how often a handler runs", "nothing outside shows it, but a number in what is sold: `server/handler/unpaid`, `silent/many/runs`"),
 ]  # fmt: skip
 """What no case is about, and why."""
 PORT = "127.0.0.1"

@@ -560,6 +560,8 @@ class Shop:
             "paymentRequirements": wanted,
         }
         is_lax = self.has("truthy")
+        if self.has("works before it verifies"):
+            self.content(method, path, query, body)
         if not is_verified and not self.has("never verifies"):
             try:
                 said = await self.post("/verify", asked)

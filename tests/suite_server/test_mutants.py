@@ -59,6 +59,7 @@ DEFECTS = {
     "charges failures": "server/order/handler-fails-v2",
     "charges failures and says so": "server/order/handler-fails-flow-v2 "
     "kit/order/handler-fails-charged-v1",
+    "works before it verifies": "server/handler/unpaid-v2 server/handler/unpaid-v1",
     "breaks off": "server/order/handler-fails-v2",
     "no result of refusals": "server/order/refused-reason-v2",
     "no result of refusals, no error": "server/order/refused-reason-v1",

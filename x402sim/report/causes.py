@@ -30,11 +30,12 @@ _GENERAL = (Demand.WITHHELD, Demand.REFUSED)
 """The demands of many checks, which say nothing of what was served in spite of them."""
 _GIVES_AWAY = (Demand.WITHHELD, Demand.UNPAID_2XX)
 _OF_FORM = (Demand.FORM, Demand.OFFER, Demand.STATUS, Demand.ERROR_TEXT, Demand.GOES_ON)
-Loss = Literal["goods", "payers", "gas", "sales", "words"]
+Loss = Literal["goods", "payers", "gas", "work", "sales", "words"]
 LOSSES: dict[str, str] = {
     "goods": "the service gives away what it sells",
     "payers": "payers lose money, or what they paid for",
     "gas": "gas is paid for nothing",
+    "work": "it works for who has not paid",
     "sales": "good payments are refused",
     "words": "nobody loses money",
 }

@@ -29,8 +29,9 @@ MANY = 4
 """How many ids that follow from a cause are named beside it."""
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
-MOST_AGAIN, MOST_SHOWN = 400, 3 * COLUMNS
-"""The longest command that is printed, and how much of a line that anybody has written."""
+MOST_AGAIN, MOST_ACTUAL, MOST_LINE = 400, 5 * COLUMNS, 3 * COLUMNS
+"""The longest command that is printed, and how much of what came of a case, and of each line of its
+exchange."""
 FILES = "--html FILE or --json-file FILE"
 _COLORS = {
     Outcome.PASSED: "green",
@@ -183,18 +184,20 @@ def _show_failure(
                 console.print(f"  {label:<9} {escape(line)}")
                 label = ""
         _show(console, "  expected  ", str(case.expected))
-        _show(console, "  actual    ", _cut(str(case.actual)))
+        _show(console, "  actual    ", _cut(str(case.actual), MOST_ACTUAL))
         lines = case.exchange.split("\n") if case.exchange else []
         if case.loss is not None:
             _show(console, "  loss      ", str(case.loss))
         for line in lines:
             if not line.startswith(report.RAW):
-                _show(console, "  [dim]|[/] ", _cut(line), "  [dim]|[/]   ")
+                _show(console, "  [dim]|[/] ", _cut_line(line), "  [dim]|[/]   ")
         for line in lines:
             if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
                 again = line if len(line) <= MOST_AGAIN else f"{report.RAW}the command: {whole}"
                 console.print(f"  {_shown(again)}")
-        if any(_cut(line) != line for line in (str(case.actual), *lines) if report.RAW not in line):
+        if len(str(case.actual)) > MOST_ACTUAL or any(
+            len(line) > MOST_LINE for line in lines if not line.startswith(report.RAW)
+        ):
             _show(console, "  […]       ", f"cut here; the whole: {whole}")
     _show_not_judged(console, result, subject.uncounted)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
@@ -242,10 +245,17 @@ def _show_not_judged(console: Console, result: Result, uncounted: str) -> None:
             _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
 
 
-def _cut(text: str) -> str:
-    """Return the beginning and the end of a long line: what was sent, and what came of it."""
-    left = MOST_SHOWN // 2 - 3
-    return text if len(text) <= MOST_SHOWN else f"{text[:left]} […] {text[-left:]}"
+def _cut_line(text: str) -> str:
+    """Return the beginning and the end of a line: of a request, mostly what came of it."""
+    return _cut(text, MOST_LINE, 0.75 if text.startswith(("{", "[")) else 0.2)
+
+
+def _cut(text: str, most: int, head: float = 0.5) -> str:
+    """Return at most so much of a text: its beginning, which is `head` of it, and its end."""
+    if len(text) <= most:
+        return text
+    first = round(most * head)
+    return f"{text[:first]} […] {text[first + 5 - most :]}"
 
 
 def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> None:

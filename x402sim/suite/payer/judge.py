@@ -23,6 +23,9 @@ PATIENCE_S = 20.0
 CONTROL_S, TIMES = 60.0, 4
 """How long a start of a control may take, and how many times as long any other, on a machine that
 is busy: a start that is ended for its slowness would be no finding."""
+LATE_S = 1.0
+"""How late an answer of the judge may be at which a payer may have given up: less than the time-out
+of any client that is known."""
 WORLDS = 3
 """How many worlds there are for each play that is busy: some begin, some end."""
 BESIDE = 12
@@ -125,12 +128,16 @@ class Judge:
         if not any(isinstance(each, Violation) for each in found.values()):
             return [(case, _result(case, wrong, first)) for case, wrong in found.items()]
         second = await self.play(group[0], " again")
+        if second.late_s > LATE_S:
+            second = await self.play(group[0], " once more")
         results = []
         for case, wrong in found.items():
             repeated = case.test(second)
             if isinstance(wrong, Violation) and not isinstance(repeated, Violation):
                 why = f"it failed ({wrong.actual}), and did not when it was played again"
-                results.append((case, unclear(case, why)))
+                late = first.late_s > LATE_S  # then it was no failure of the payer's
+                again = _result(case, repeated, second) if late else unclear(case, why)
+                results.append((case, again))
             else:
                 results.append((case, _result(case, wrong, first)))
         return results

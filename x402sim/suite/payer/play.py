@@ -1,5 +1,6 @@
 """Plays a case: a world of its own, a payer started in it as a supervisor would, and its money."""
 
+import asyncio
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -52,6 +53,8 @@ PROMPT = (
     "Pay on {network} only, to the shop at {hosts} only, and for each report only once."
 )
 MOST_LINES = 60
+OWN_S, BEAT_S = 30.0, 0.2
+"""How long the judge waits for its own world, and how often it looks whether it gets a turn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +86,9 @@ class Played:
     """The account of another wallet that signed; empty if none did."""
     began_s: int = 0
     seconds: float = 0
+    late_s: float = 0
+    """How long the judge took for an answer, at most, beside what its story waits: where a machine
+    is busy, a payer may have given up an answer that nothing was wrong with."""
 
     @property
     def moved_base(self) -> int:
@@ -154,7 +160,7 @@ async def play(
     world = World(network=network, has_service=False, unlocked=False, accounts=1, seed=own_seed)
     async with (
         LocalServer(world) as server,
-        httpx.AsyncClient(trust_env=False, verify=certificates()) as http,
+        httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=OWN_S) as http,
     ):
         for actor in ("chain", "facilitator") if story.skew_s else ():
             said = {"actor": actor, "seconds": story.skew_s}
@@ -168,7 +174,11 @@ async def play(
             case.begin(f"http://127.0.0.1:{port}", f"http://127.0.0.1:{other}", payee, thief)
             with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
                 async with turn or nullcontext():
-                    await case.run(payer, Path(folder), patience_s, limit_starts)
+                    beats = asyncio.create_task(case.beat())
+                    try:
+                        await case.run(payer, Path(folder), patience_s, limit_starts)
+                    finally:
+                        beats.cancel()
             await case.count()
     case.played.seconds = elapsed()
     return case.played
@@ -264,6 +274,13 @@ class _Case:
             ),
         )
 
+    async def beat(self) -> None:
+        """Notice how long nothing is answered, since this process has no turn; never ends."""
+        while True:
+            elapsed = stopwatch()
+            await CLOCK.sleep(BEAT_S)
+            self.played.late_s = max(self.played.late_s, elapsed() - BEAT_S)
+
     # --- what is asked -------------------------------------------------------------------
 
     async def at_shop(self, request: Request) -> Reply:
@@ -284,7 +301,9 @@ class _Case:
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
         """Let the shop answer."""
+        elapsed = stopwatch()
         reply = await self.shop.answer(request, found)
+        self.played.late_s = max(self.played.late_s, elapsed())
         self.told(request, found, reply)
         return reply
 
