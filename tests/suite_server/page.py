@@ -109,8 +109,9 @@ def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
         yield from ("", "SHOULD, of ours:", "")
         for cause, (one, *more) in shoulds.items():
             yield f"- {cause}: {one}{f', and {len(more)} more' if more else ''}"
-    yield from ("", "Observed:", "")
-    yield from (f"- {told}: `{each}`" for each, told in it["observed"].items() if PORT not in told)
+    observed = it.get("observed", {}).items()
+    if lines := [f"- {told}: `{each}`" for each, told in observed if PORT not in told]:
+        yield from ("", "Observed:", "", *lines)
     first = max(musts, key=lambda each: "lost" in each)["id"]
     sold = published.sells[0]
     yield ""

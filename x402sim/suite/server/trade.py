@@ -18,6 +18,8 @@ BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often the same payment is sent again, and the pause before each."""
+MOST_STEP = 4
+"""How often one payment may make what is sold; what grows by more counts something else."""
 REFUSED = {
     "success": False,
     "errorReason": "insufficient_funds",
@@ -106,17 +108,21 @@ def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable
 async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | None:
     """Return how often what is sold was made while something was done.
 
-    A number in it that goes up by one from one payment to the next counts it; None without one.
+    A number in it that goes up as evenly from one payment to the next counts it, if by at most
+    `MOST_STEP`; None without one.
     """
     await play.goods()  # paid for once in a room, and not in between
-    one, two = [(await play.pay(await play.draft())).sold for _ in range(2)]
-    numbers = [each for each, n in one.items() if type(n) is int] if isinstance(one, dict) else []
-    counts = [each for each in numbers if isinstance(two, dict) and two.get(each) == one[each] + 1]
-    if not counts:
-        return None
-    await do()
-    after = (await play.pay(await play.draft())).sold
-    return int(after[counts[0]]) - int(two[counts[0]]) - 1
+    bought = [(await play.pay(await play.draft())).sold for _ in range(3)]
+    for name in bought[0] if isinstance(bought[0], dict) else ():
+        one, two, three = (each.get(name) if isinstance(each, dict) else None for each in bought)
+        if type(one) is not int or type(two) is not int or three != 2 * two - one:
+            continue
+        if 0 < two - one <= MOST_STEP:
+            await do()
+            after = (await play.pay(await play.draft())).sold
+            last = after.get(name) if isinstance(after, dict) else None
+            return last - (three + two - one) if type(last) is int else None
+    return None
 
 
 def is_honest(play: Play, answer: Answer) -> bool:
