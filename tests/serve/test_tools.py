@@ -171,6 +171,12 @@ def test_messages_that_are_no_calls(server: LocalServer) -> None:
         "code": -32602,
         "message": "there is no tool 'other'; there are market, quote",
     }
+    assert rpc(server, "tools/call", name=["market"]).json()["error"]["code"] == -32602
+    assert called(server, "quote", None)["isError"] is True
+    for params in ({"_meta": 1}, {"_meta": {"x402/payment": {"resource": 1}}}, {"arguments": [1]}):
+        assert (
+            rpc(server, "tools/call", name="market", **params).json()["result"]["isError"] is True
+        )
     assert httpx.get(f"{server.url}/mcp").status_code == 405
     for body in (b"", b"[]", b"{}", b"[" * 10**5):
         assert httpx.post(f"{server.url}/mcp", content=body).status_code == 400

@@ -101,9 +101,8 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
             return await say(result={})
         case "tools/list":
             return await say(result={"tools": _listed()})
-        case "tools/call" if params.get("name") in TOOLS:
-            called = _Call(app, request, number, str(params["name"]), params)
-            return await called.answer(send)
+        case "tools/call" if (name := str(params.get("name"))) in TOOLS:
+            return await _Call(app, request, number, name, params).answer(send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
             message = f"{unknown}{', '.join(TOOLS)}"
