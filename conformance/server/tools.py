@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from x402sim.protocol import mcp
@@ -14,7 +13,6 @@ from x402sim.suite.server.double import SETTLE, VERIFY, on, says
 from x402sim.suite.server.payment import Dialect, payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
 
 ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2), "only a tool has results")
@@ -89,38 +87,6 @@ async def _unpaid(play: Play) -> Sequence[Unpaid]:
         "a progress token": {"_meta": {"progressToken": 1}},
     }
     return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
-
-
-UNPAID = (0, 4, 2)
-"""How many calls without a payment come between one purchase and the next."""
-
-
-async def _counted(play: Play) -> Mapping[str, Sequence[int]]:
-    """Return by how much each number in what is sold has grown from purchase to purchase.
-
-    Raises `NotApplicable` if none has.
-    """
-    goods = [(await play.pay(await play.draft())).sold]
-    for calls in UNPAID:
-        for _ in range(calls):
-            await play.call(_call(play))
-        goods.append((await play.pay(await play.draft())).sold)
-    rows = [each if isinstance(each, dict) else {} for each in goods]
-    names = [name for name in rows[0] if all(type(each.get(name)) is int for each in rows)]
-    steps = {
-        name: [after[name] - before[name] for before, after in pairwise(rows)] for name in names
-    }
-    grown = {name: each for name, each in steps.items() if each[0] > 0}
-    if not grown:
-        raise NotApplicable("no number of what it sells counts how often it was made")
-    return grown
-
-
-def _runs_nothing(_: Play, grown: Mapping[str, Sequence[int]]) -> Found:
-    for name, (step, *more) in grown.items():
-        if [each - step for each in more] == [*UNPAID[1:]]:
-            return f"{name} grows by each call without a payment: the tool runs, or counts calls"
-    return None
 
 
 def _serves_nothing(play: Play, seen: Sequence[Unpaid]) -> Found:
@@ -246,22 +212,6 @@ ROWS = [
                     so="what is no payment in its place leaves the call unpaid",
                 ),
                 test=_serves_nothing,
-            )
-        ],
-    ),
-    Row(
-        section="tool",
-        slug="unpaid-runs",
-        play=_counted,
-        absent=ONLY_TOOLS,
-        demands=[
-            Demand(
-                title="Whether calls without a payment run the tool",
-                ground=texts.silent(
-                    texts.MCP_SIGNAL,
-                    why="only the experimental binding forbids it, and a number may count calls",
-                ),
-                test=_runs_nothing,
             )
         ],
     ),

@@ -37,6 +37,7 @@ DEFECTS = {
     "another price in the text": "server/tool/offer-both-mcp",
     "any key pays": "server/tool/unpaid-mcp",
     "a receipt pays": "server/tool/unpaid-mcp",
+    "works before it is paid": "server/handler/unpaid-mcp",
     "keeps the content": "server/tool/refused-mcp",
     "no offer for refusals": "server/tool/underpaid-mcp server/tool/invalid-mcp server/payment/amount-answer-mcp",
     "no error": "kit/offer/whole-reason-mcp server/tool/underpaid-mcp",
@@ -137,13 +138,6 @@ def test_honest_tools_break_nothing() -> None:
 @pytest.mark.waits
 def test_honest_tools_with_other_habits_break_nothing_nor_where_it_takes_time() -> None:
     assert not wrong(MCP, HONEST)
-
-
-def test_a_tool_that_works_before_it_is_paid_is_observed() -> None:
-    only = cases("silent/tool/unpaid-runs-mcp")
-    (seen,) = run(ToolBench, [(only, "works before it is paid", "")])
-    assert "grows by each call without a payment" in str(seen["silent/tool/unpaid-runs-mcp"])
-    assert run(ToolBench, [(only, "", "")]) == [{"silent/tool/unpaid-runs-mcp": None}]
 
 
 def test_what_only_tools_have_has_a_defect_that_it_catches() -> None:
