@@ -263,8 +263,14 @@ ROWS = [
         for slug, change in {
             "other": lambda _, __, new: new,
             "payer": _of_another_payer,
-            "unsigned": _unsigned,
         }.items()
+    ),
+    Row(  # 400, 402 and 409 are right for it: it is no payment, and another one
+        section="identifier",
+        slug="unsigned",
+        play=_another(_unsigned),
+        absent=V2_ONLY,
+        demands=[_NOTHING],
     ),
     Row(
         section="identifier",

@@ -108,6 +108,7 @@ DEFECTS = {
 HONEST = {
     "several offers": "server/offer kit/offer server/payment",
     "ids are required": "server/identifier server/payment server/many",
+    "checks the signature before it looks up an id": "server/identifier",
     "names the payment in vary": "server/offer kit/offer/cache",
     "says unknown for ever": "server/order/settled",
     "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
