@@ -119,6 +119,18 @@ async def _busy(play: Play) -> Named:
     return await _named(play, payment, first, payment, second)
 
 
+async def _two_at_once(play: Play) -> Named:
+    """Send two payments with one id at once: verify is held, so that a late claim shows."""
+    payment = await _draft(play)
+    other, gate = await _draft(play, _id(payment)), asyncio.Event()
+    with play.double.twisted(on(VERIFY, waits(gate))):
+        asked = asyncio.gather(play.pay(payment), play.pay(other))
+        await play.wait(PAUSE_S)
+        gate.set()
+        first, second = await asked
+    return await _named(play, payment, first, other, second)
+
+
 async def _unnamed(play: Play) -> Named:
     payment = await _draft(play)
     required = required_in(play.dialect, play.answers[-1]) or {}
@@ -159,6 +171,19 @@ def _is_409(_: Play, seen: Named) -> Found:
         expected="409 for another payload with the same id",
         actual=seen.told,
         why="one of two payments looks like the other",
+    )
+
+
+def _is_one(play: Play, seen: Named) -> Found:
+    if not (seen.first.is_2xx and seen.second.is_2xx):
+        return None
+    return Violation(
+        expected="409 for another payload with the same id",
+        actual=f"both at once: {seen.told}",
+        loss=play.tokens(seen.payments[1].auth.value, "paid twice for one purchase")
+        if seen.moved[1]
+        else None,
+        why="who repeats a purchase with its id, as a retry that signs anew does, pays twice",
     )
 
 
@@ -271,6 +296,19 @@ ROWS = [
         play=_another(_unsigned),
         absent=V2_ONLY,
         demands=[_NOTHING],
+    ),
+    Row(
+        section="identifier",
+        slug="other-at-once",
+        play=_two_at_once,
+        absent=V2_ONLY,
+        demands=[
+            Demand(
+                title="Of two payloads with one id at once, one is not served",
+                ground=texts.explicit(texts.SAME_ID_OTHER),
+                test=_is_one,
+            )
+        ],
     ),
     Row(
         section="identifier",

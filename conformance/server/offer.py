@@ -180,9 +180,9 @@ def _exposed(play: Play, seen: tuple[Answer, Answer]) -> Found:
         missing = [each for each in wanted if each.lower() not in listed and "*" not in listed]
         if "access-control-allow-origin" not in answer.headers or missing:
             return Violation(
-                expected="Access-Control-Allow-Origin, and "
-                f"Access-Control-Expose-Headers: {', '.join(wanted)}",
-                actual=answer.how,
+                expected="a script of another origin may read offer and receipt",
+                actual=f"Access-Control-Allow-Origin, or in Access-Control-Expose-Headers "
+                f"{', '.join(wanted)}, is missing: {answer.how}",
                 why="a browser's client cannot read it, and so cannot pay",
             )
     return None
@@ -213,8 +213,9 @@ def _allows(play: Play, answer: Answer) -> Found:
     if answer.is_2xx and ("*" in listed or play.dialect.payment_header.lower() in listed):
         return None
     return Violation(
-        expected=f"2xx, and Access-Control-Allow-Headers with {play.dialect.payment_header}",
-        actual=answer.how,
+        expected="a preflight that allows the header that pays",
+        actual=f"no 2xx whose Access-Control-Allow-Headers has {play.dialect.payment_header}: "
+        f"{answer.how}",
         why="a browser does not send the payment",
     )
 

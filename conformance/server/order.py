@@ -182,6 +182,12 @@ def _stays(play: Play, seen: Redirected) -> Found:
     )
 
 
+async def _lost_and_used(play: Play) -> Trade:
+    """Pay while the answer of settle is lost; settle refuses the payment ever after."""
+    play.double.strict = True
+    return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
+
+
 async def _fails(play: Play) -> Trade:
     """Pay for a request whose handler fails."""
     item = play.handled("failing")
@@ -300,6 +306,14 @@ ROWS = [
             demands=of_a_lost_settlement(f"Settle has settled, and {what}"),
         )
         for slug, (what, do) in _LOST.items()
+    ),
+    Row(
+        section="order",
+        slug="settled-lost-used",
+        play=_lost_and_used,
+        demands=of_a_lost_settlement(
+            "The answer of settle is lost, and the facilitator refuses the payment as used"
+        )[:1],
     ),
     Row(
         section="order",

@@ -471,7 +471,8 @@ class Shop:
             if is_blank and self.has("checks the signature before it looks up an id"):
                 return self.ask(path, "invalid signature", None, version)
             return Reply(409, {"error": "this id is another payment's"})
-        self.known.put(f"id {named}", whole, None)
+        if not self.has("claims ids late"):
+            self.known.put(f"id {named}", whole, None)
         reply = await self.bought(version, payment, method, path, query, body)
         if reply.status < 400:
             self.known.put(f"id {named}", whole, reply)
@@ -510,7 +511,7 @@ class Shop:
         if reply.status == 200:
             payer = payment["payload"]["authorization"]["from"]
             self.known.put(f"{checksum(from_hex(payer, 20))} {path}", "", "paid")
-        if reply.status == 402:
+        if reply.status == 402 or (reply.status == 503 and self.has("forgets what is unknown")):
             self.known.drop(nonce)
         else:
             self.known.put(nonce, what, "unknown" if reply.status == 503 else reply)

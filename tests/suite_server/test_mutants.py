@@ -49,6 +49,8 @@ DEFECTS = {
     "server/order/settled-gateway-v2 kit/order/settled-lost-first-v1 "
     "server/order/settled-twice-v1",
     "unknown is refused, no result of refusals": "kit/order/settled-pending-first-v2",
+    "forgets what is unknown, never verifies": "server/order/settled-lost-used-v2 "
+    "server/order/settled-lost-used-v1",
     "says unknown for ever": "kit/order/settled-lost-again-v2 kit/order/settled-cut-again-v1",
     "open when settle fails": "server/order/settle-down-v2 server/order/settle-lost-v1 "
     "server/order/settle-moved-v2",
@@ -74,6 +76,7 @@ DEFECTS = {
     "settles after the stream, stops for who leaves": "server/handler/stream-left-v2",
     "ids are looked up alone": "server/identifier/other-v2 server/identifier/payer-v2 "
     "server/identifier/unsigned-v2",
+    "claims ids late": "server/identifier/other-at-once-v2",
     "ids are forgotten": "server/identifier/other-409-v2 server/identifier/payer-409-v2",
     "ids are forgotten, ids are required": "server/identifier/required-v2",
     "ids are forgotten, serves again": "server/identifier/busy-v2",

@@ -54,7 +54,7 @@ DEFECTS = {
     "serves again": "server/many/again-mcp server/many/at-once-mcp server/many/at-once-settling-mcp",
     "unknown is refused": "server/order/settled-lost-mcp server/order/settled-cut-mcp "
     "kit/order/settled-lost-first-mcp server/order/settled-twice-mcp",
-    "unknown is refused, no result of refusals": "kit/order/settled-pending-first-mcp",
+    "unknown is refused, no result of refusals, no error": "kit/order/settled-pending-first-mcp",
     "says unknown for ever": "kit/order/settled-lost-again-mcp",
     "open when settle fails": "server/order/settle-down-mcp server/order/settle-moved-mcp",
     "open when verify fails": "server/order/verify-down-mcp",
@@ -63,7 +63,7 @@ DEFECTS = {
     "serves before settling": "server/order/refused-mcp",
     "follows": "kit/order/settle-redirected-mcp kit/order/verify-redirected-mcp",
     "charges failures": "server/order/handler-fails-mcp",
-    "no result of refusals": "server/order/refused-reason-mcp",
+    "no result of refusals, no error": "server/order/refused-reason-mcp",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served-mcp server/replicas/in-turn-mcp",
     "forgets who leaves": "kit/gone/settling-again-mcp",
     "forgets who leaves, says failed": "server/gone/settled-mcp",

@@ -37,9 +37,10 @@ class Judge(rooms.Judge[Room, Play]):
 
     @property
     def restarts(self) -> bool:
-        """Whether it is killed and started again."""
-        is_chosen = self.start_s < QUICK_S if self.restart is None else self.restart
-        return is_chosen and not self.is_fixed
+        """Whether it is killed and started again: if not chosen, its first start decides."""
+        if self.restart is None:
+            self.restart = self.start_s < QUICK_S
+        return self.restart and not self.is_fixed
 
     async def open(self, floor: Floor, name: str) -> Room:
         """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""

@@ -121,11 +121,13 @@ def receipt_in(dialect: Dialect, answer: Answer) -> dict[str, Any]:
 def reason_in(dialect: Dialect, answer: Answer) -> str:
     """Return why a settlement failed, as an answer says it; empty if it does not.
 
-    Version 1 has `error` of the body for it, too.
+    Version 1 has `error` of the body for it, too, and so has MCP: the text's own example of a
+    settlement that failed is an offer whose `error` says why.
     """
     reason = receipt_in(dialect, answer).get("errorReason")
-    body = answer.json if dialect is Dialect.V1 and answer.status == 402 else None
-    told = reason or (body.get("error") if isinstance(body, dict) else None)
+    is_in_offer = dialect in (Dialect.V1, Dialect.MCP) and answer.status == 402
+    required = required_in(dialect, answer) if is_in_offer else None
+    told = reason or (required or {}).get("error")
     return told if isinstance(told, str) else ""
 
 

@@ -45,8 +45,18 @@ class Moved:
     """That of the authorization by which it moved, in small letters; empty without one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deployment(room.Floor):
+    """A world with two servers."""
+
+    @property
+    def lacks(self) -> str:
+        """The second one, which the judge starts."""
+        return "two servers of one deployment"
+
+
 PLAIN = room.Floor(name="room", is_shared=True)
-REPLICAS = room.Floor(name="two servers")
+REPLICAS = _Deployment(name="two servers")
 """A world with two servers of one deployment: they share the folder for what they keep."""
 
 
