@@ -1,4 +1,5 @@
 import asyncio
+import threading
 import time
 
 import pytest
@@ -152,3 +153,24 @@ def test_sleep_until_returns_when_the_clock_shows_that_time():
         return clock.now() - at_s
 
     assert -1e-4 < asyncio.run(story()) < 0.5
+
+
+def test_a_timer_rings_while_one_of_another_thread_does():
+    """Servers of one process have threads of their own: a timer that was lost woke nobody again."""
+    rings, goes_on = threading.Event(), threading.Event()
+    start = time.time()
+
+    def source() -> float:
+        if time.time() > start + 0.05:
+            rings.set()
+            goes_on.wait(5)
+        return time.time()
+
+    other = threading.Thread(target=lambda: asyncio.run(Clock(source).sleep(0.06)))
+    other.start()
+    try:
+        assert rings.wait(5)
+        asyncio.run(asyncio.wait_for(Clock().sleep(0.01), 2))
+    finally:
+        goes_on.set()
+        other.join()

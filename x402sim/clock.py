@@ -110,7 +110,8 @@ class Clock:
             if not waiter.done() and at_s - now_s > _SLACK_S:
                 if not self._alarms or at_s < self._alarms[-1][0]:
                     loop = waiter.get_loop()
-                    timer = loop.call_later(at_s - now_s, self._ring, context=_PERIODIC)
+                    context = _PERIODIC.copy()  # two threads cannot be in one context at once
+                    timer = loop.call_later(at_s - now_s, self._ring, context=context)
                     self._alarms.append((at_s, timer))
                 return
             heapq.heappop(sleepers)

@@ -48,6 +48,9 @@ TYPESCRIPT = {
     "server/order/settled": "what the client of settle throws (no answer, a status that is no 200) is caught and told as a refusal with an empty transaction; a 200 that cannot be read is a 502, which is honest; " + KEEPS_NOTHING,
     "server/path/head": GUARDS_GET,
 }  # fmt: skip
+NEXT_PROXY = {
+    "server/order/handler-fails-flow": "the proxy settles before it lets the request through to the handler, and offers no flow that says so; the README of the package does",
+}  # fmt: skip
 PYTHON = {
     "server/order/settled": "`process_settlement` catches whatever goes wrong while settle is asked, and tells it as a refusal with an empty transaction; " + KEEPS_NOTHING,
     "server/header/version-answer": "it is read as a `PaymentPayloadV1`, whose `accepted` is asked for and does not exist",
@@ -70,7 +73,7 @@ CAUSES = {
     "billmyagent": PYTHON,
     "@x402/express": TYPESCRIPT,
     "@x402/hono": TYPESCRIPT,
-    "@x402/next": TYPESCRIPT,
+    "@x402/next": TYPESCRIPT | NEXT_PROXY,
     "x402-express": VERSION_1,
     "x402-hono": VERSION_1,
     "fastapi-x402": FASTAPI_X402,
@@ -144,7 +147,8 @@ def page() -> str:
             "asks for the next payment, and what was paid for is never served.",
             "",
             "Not judged: `@dexterai/x402` 2.0.0, which offers Solana's USDC on Base Sepolia and names no EIP-712 domain, so",
-            "that nothing can be bought; `@faremeter/middleware` 0.22.0, which asks `/accepts` of its own facilitators.",
+            "that nothing can be bought; `@faremeter/middleware` 0.22.0, which asks `/accepts` of its own facilitators;",
+            "`x402-mcp` 0.0.5, whose tools are sold by version 1, and the judge buys tools by version 2.",
             "",
             *verdicts("server", found.values()),
             *(line for name, it in kept.items() for line in _verdict(name, it)),

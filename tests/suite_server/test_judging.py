@@ -191,6 +191,20 @@ def test_what_sells_nothing_is_not_judged(
     assert why in " ".join(done.output.split())
 
 
+def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    command = f"{sys.executable} -m tests.suite_server.shop"
+    item = 'POST /report {"title": "a"}'
+    words = ["conformance", "server", item, "--start", command, "--network", "base"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2, repr(done.exception)
+    assert f"sells nothing at {item}, so nothing can be said of it. v1: none" in " ".join(
+        done.output.split()
+    )
+
+
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         f"""

@@ -83,20 +83,20 @@ async def in_rooms(
     control: Callable[[AnyRoom, Any], Awaitable[str]],
     left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult],
     plan: Callable[[Mapping[Any, str]], Plan],
-    invalid: str,
+    invalid: Callable[[str], str],
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start a subject, play a control in each dialect that is `wanted`, and plan.
 
     `control` returns why a good payment fails, "" if it does not; `left_out` the result of a case
     that is not in the plan, given why dialects are broken, `plan` the plan, given the same. Raises
-    `NotReady`: what is `invalid` has no sound dialect, and {} stands for the reasons.
+    `NotReady` with what `invalid` says of one that has no sound dialect, given the reasons.
     """
     try:
         room = await judge.room()
         controls = [(dialect, await control(room, dialect)) for dialect in wanted]
         broken = {dialect: why for dialect, why in controls if why}
         if len(broken) == len(wanted):
-            raise NotReady(f"{options.shown} {invalid.format(why_each(broken))}")
+            raise NotReady(f"{options.shown} {invalid(why_each(broken))}")
         judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
         await judge.leave(room, keep=True)
         yield PlayedJudging(

@@ -210,8 +210,10 @@ async def begin(
         control=control,
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken, fmean(payments_s or [0])),
-        invalid="settles no good payment, so nothing can be said of it. {}. The guide, `Judge your "
-        "facilitator`, says what it gets and what it is to answer",
+        invalid=lambda why: (
+            "settles no good payment, so nothing can be said of it. "
+            f"{why}. The guide, `Judge your facilitator`, says what it gets and what it answers"
+        ),
     ) as judging:
         yield judging
 

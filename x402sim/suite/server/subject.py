@@ -318,8 +318,10 @@ async def begin(
         control=lambda room, dialect: _control(judge, room, dialect, meant),
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken, meant),
-        invalid=f"sells nothing at {options.items[0].shown}, so nothing can be said of it. "
-        "{}. The guide, `Judge your server`, says what it gets",
+        invalid=lambda why: (
+            f"sells nothing at {options.items[0].shown}, so nothing can be said of "
+            f"it. {why}. The guide, `Judge your server`, says what it gets"
+        ),
     ) as judging:
         yield judging
 
