@@ -41,7 +41,8 @@ SHOPS = {"stdio": "mcp_shop.py", "/mcp": "npm_v2/mcp_shop.mjs"}
 def test_an_honest_server_on_an_official_sdk_breaks_nothing(place: str) -> None:
     start = shlex.join(programs.command(SHOPS[place]))
     item, also = f'MCP {place} forecast {{"city": "Oslo"}}', f"MCP {place} weather"
-    verdict = judge("server", [item], start=start, also=[also], strict=True)
+    # they keep what they know in memory: a restart is not for them
+    verdict = judge("server", [item], start=start, also=[also], restart="no", strict=True)
     wrong = (Outcome.FAILED, Outcome.INCONCLUSIVE)
     found = {each.id: str(each.actual) for each in verdict.results if each.outcome in wrong}
     assert not found, found

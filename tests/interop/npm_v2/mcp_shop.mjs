@@ -32,9 +32,11 @@ function asks(tool, error, receipt) {
 // an error that says nothing of the payment
 const says = (text) => ({ isError: true, content: [{ type: "text", text }] });
 
+// the payer and its nonce: two payers may have drawn the same
 function nonceIn(payment) {
-  const nonce = payment?.payload?.authorization?.nonce;
-  return typeof nonce === "string" && payment.x402Version === 2 ? nonce.toLowerCase() : undefined;
+  const { from, nonce } = payment?.payload?.authorization ?? {};
+  const areTexts = typeof from === "string" && typeof nonce === "string";
+  return areTexts && payment.x402Version === 2 ? `${from} ${nonce}`.toLowerCase() : undefined;
 }
 
 // what the facilitator says; empty if that is nothing certain
@@ -60,7 +62,7 @@ async function call(tool, given, payment) {
   const nonce = nonceIn(payment);
   if (nonce === undefined) return asks(tool, "invalid_payload");
   if (!isSame(payment.accepted, offer(tool))) return asks(tool, "invalid_payment_requirements");
-  const what = tool + sorted(given);
+  const what = tool + sorted(given) + JSON.stringify(payment);
   const before = kept.get(nonce);
   if (before && before.what !== what) return asks(tool, "it was paid for something else");
   if (before?.state === "done") return before.result;

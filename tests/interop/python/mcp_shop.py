@@ -56,11 +56,14 @@ def says(text: str) -> types.CallToolResult:
 
 
 def nonce_in(payment: object) -> str | None:
+    """The payer and its nonce: two payers may have drawn the same."""
     try:
-        nonce = payment["payload"]["authorization"]["nonce"]
+        signed = payment["payload"]["authorization"]
+        payer, nonce = signed["from"], signed["nonce"]
     except (KeyError, TypeError, IndexError):
         return None
-    return nonce.lower() if isinstance(nonce, str) and payment.get("x402Version") == 2 else None
+    are_texts = isinstance(payer, str) and isinstance(nonce, str)
+    return f"{payer} {nonce}".lower() if are_texts and payment.get("x402Version") == 2 else None
 
 
 async def told(http: httpx.AsyncClient, path: str, payment: dict, tool: str) -> dict:
@@ -77,7 +80,7 @@ async def told(http: httpx.AsyncClient, path: str, payment: dict, tool: str) -> 
 async def call(tool: str, arguments: dict, payment: object) -> types.CallToolResult:
     if payment is None:
         return asks(tool, "payment is required")
-    nonce, what = nonce_in(payment), json.dumps([tool, arguments], sort_keys=True)
+    nonce, what = nonce_in(payment), json.dumps([tool, arguments, payment], sort_keys=True)
     if nonce is None:
         return asks(tool, "invalid_payload")
     if payment.get("accepted") != offer(tool):
