@@ -6,6 +6,7 @@
 is an error, and a failed test reports the server's log. `-p no:x402sim` leaves the plugin out.
 """
 
+import shlex
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -81,9 +82,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(fixture, plays, ids=lambda play: play.name, indirect=True)
 
 
-def _judge(play: "CaseOfTest") -> Callable[[Any], None]:
+def _judge(request: pytest.FixtureRequest) -> Callable[[Any], None]:
+    """Return what plays the play of a test, and skips the test if nothing of it was judged."""
+    from x402sim.suite.verdict import Skipped
+
+    play: CaseOfTest = request.param
+    again = f"pytest {shlex.quote(request.node.nodeid)}"
+
     def judge(given: Any) -> None:
-        if wrong := play.wrong(given):
+        try:
+            wrong = play.wrong(given, again)
+        except Skipped as why:
+            pytest.skip(str(why))
+        if wrong:
             pytest.fail(wrong, pytrace=False)
 
     return judge
@@ -93,9 +104,10 @@ def _judge(play: "CaseOfTest") -> Callable[[Any], None]:
 def x402_payer_case(request: pytest.FixtureRequest) -> "Callable[[Buy], None]":
     """Play one case of the judge of payers with a function that buys: it is given a `Task`.
 
-    Fails the test with what was done wrong, and what it costs.
+    Fails the test with what was done wrong, what it costs and how to repair it; skips it where
+    nothing could be judged.
     """
-    return _judge(request.param)
+    return _judge(request)
 
 
 @pytest.fixture
@@ -103,9 +115,9 @@ def x402_facilitator_case(request: pytest.FixtureRequest) -> "Callable[[Make], N
     """Play one case of the judge of facilitators with the ASGI application that a function makes.
 
     The function is given a port, an `rpc_url`, a `private_key` with coins for gas and the
-    `network`. Fails the test with what was done wrong, and what it costs.
+    `network`. Fails and skips tests as `x402_payer_case` does.
     """
-    return _judge(request.param)
+    return _judge(request)
 
 
 @pytest.fixture
@@ -113,9 +125,9 @@ def x402_server_case(request: pytest.FixtureRequest) -> "Callable[[MakeServer], 
     """Play one case of the judge of servers with the ASGI application that a function makes.
 
     The function is given a port, a `facilitator_url`, an `rpc_url`, whom to pay as `pay_to`, a
-    `state_dir` and the `network`. Fails the test with what was done wrong, and what it costs.
+    `state_dir` and the `network`. Fails and skips tests as `x402_payer_case` does.
     """
-    return _judge(request.param)
+    return _judge(request)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ from x402sim import LocalServer
 from x402sim.cli import app
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
+from x402sim.suite.facilitator.fixture import plays
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.start import Given
 from x402sim.suite.facilitator.subject import all_cases, rows
+from x402sim.suite.fixture import CaseOfTest
+from x402sim.suite.played import skipped, unclear
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, free_port
+from x402sim.suite.verdict import Skipped
 
 pytest_plugins = ["pytester"]
 OURS = f"{sys.executable} -m x402sim facilitator"
@@ -205,7 +210,25 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     )
     ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
     ended.assert_outcomes(passed=5, failed=1)
-    ended.stdout.fnmatch_lines(["*facilitator/fields/payee-v2 (MUST)*"])
+    ended.stdout.fnmatch_lines(["facilitator/fields/payee-v2 (MUST)*", "to repair: *"])
+
+
+def test_a_play_counts_in_pytest_as_on_the_command_line() -> None:
+    """An inconclusive MUST fails its test, a SHOULD if it is strict; what was skipped is none."""
+
+    def play(name: str, result: Callable[..., CaseResult], *, strict: bool = False) -> CaseOfTest:
+        async def judged(given: object, cases: Sequence[Any]) -> list[tuple[Any, CaseResult]]:
+            return [(case, result(case, "why not")) for case in cases]
+
+        return replace(plays(only=name, strict=strict)[0], judged=judged)
+
+    must = "facilitator/fields/payee-v2"
+    assert f"{must} (MUST): inconclusive: why not" in play(must, unclear).wrong(None)
+    should = next(case.id for case in all_cases() if case.level == "SHOULD" and "v2" in case.id)
+    assert f"{should} (SHOULD)" in play(should, unclear, strict=True).wrong(None)
+    for name, result in ((should, unclear), (must, skipped)):
+        with pytest.raises(Skipped, match="why not"):
+            play(name, result).wrong(None)
 
 
 def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:

@@ -21,7 +21,7 @@ from x402sim.suite.payer import play
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function, Task
-from x402sim.suite.payer.subject import PAYER, all_cases, rows, seconds_of
+from x402sim.suite.payer.subject import ONE_THING, PAYER, all_cases, rows, seconds_of
 from x402sim.suite.process import inherited
 
 pytest_plugins = ["pytester"]
@@ -292,11 +292,17 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
         @pytest.mark.x402_payer(flows="v2", only="payer/lost/asked-again,payer/sign/asset")
         def test_defective(x402_payer_case):
             x402_payer_case(Payer(frozenset(["any asset"])))
+
+        @pytest.mark.x402_payer(flows="v2", only="payer/budget/parallel")
+        def test_buys_one_thing(x402_payer_case):
+            x402_payer_case(Payer(habits=frozenset(["buys one thing"])))
         """
     )
-    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist")
-    ended.assert_outcomes(passed=3, failed=1)
-    ended.stdout.fnmatch_lines(["*payer/sign/asset-v2 (MUST)*"])
+    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist", "-rs")
+    ended.assert_outcomes(passed=3, failed=1, skipped=1)
+    ended.stdout.fnmatch_lines(
+        ["payer/sign/asset-v2 (MUST)*", "to repair: *", f"SKIPPED*{ONE_THING}"]
+    )
 
 
 def test_the_page_of_cases_is_up_to_date() -> None:

@@ -5,10 +5,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.case import select
+import msgspec
+
+from x402sim.report.conformance import counts_for_exit, explained, readable
+from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
+from x402sim.suite.case import of_id, select
 from x402sim.suite.played import AnyPlayed, by_play
-from x402sim.suite.verdict import NotReady
+from x402sim.suite.verdict import NotReady, Skipped
 
 Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult]]]]
 """Judges what a test gives by the cases of a play; raises `NotReady`."""
@@ -16,23 +19,23 @@ Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult
 
 @dataclass(frozen=True, slots=True)
 class CaseOfTest:
-    """One play, and the cases that look at it.
-
-    If `strict`, a SHOULD counts; if `certain`, a MUST that is inconclusive does.
-    """
+    """One play, and the cases that look at it; a SHOULD counts if `strict`."""
 
     cases: Sequence[Any]
     judged: Judged
     strict: bool
-    certain: bool = False
 
     @property
     def name(self) -> str:
         """The play's."""
         return str(self.cases[0].played_as)
 
-    def wrong(self, given: Any) -> str:
-        """Play it with what a test gives; return what it does wrong, "" if nothing."""
+    def wrong(self, given: Any, again: str = "") -> str:
+        """Play it with what a test gives; return what it does wrong, "" if nothing.
+
+        What counts is what counts for the exit code; `again` is the command that repeats the
+        test. Raises `Skipped` with the reasons if nothing of it was judged.
+        """
 
         async def main() -> Sequence[tuple[Any, CaseResult]]:
             return await self.judged(given, self.cases)
@@ -41,18 +44,17 @@ class CaseOfTest:
             found = asyncio.run(main())
         except NotReady as not_ready:
             return str(not_ready)
+        results = readable([of_id([case], {case: result}, "") for case, result in found])
         told = []
-        for case, result in found:
-            counts = case.level == "MUST" or (self.strict and case.level == "SHOULD")
-            if result.outcome is Outcome.FAILED and counts:
-                loss = f"\nloss: {result.loss}" if result.loss else ""
-                said = f"expected: {result.expected}\nactual: {result.actual}{loss}"
-                why = "\n".join(result.ground.lines) if result.ground else ""
-                told.append(
-                    f"{case.id} ({case.level}): {case.title}\n{said}\n{result.exchange}\n{why}"
-                )
-            elif self.certain and result.outcome is Outcome.INCONCLUSIVE and case.level == "MUST":
-                told.append(f"{case.id}: inconclusive: {result.reason}")
+        for result in results:
+            if not counts_for_exit(result, self.strict):
+                continue
+            if result.outcome is Outcome.FAILED:
+                told.append(explained(msgspec.structs.replace(result, rerun=again)))
+            elif result.outcome is Outcome.INCONCLUSIVE:
+                told.append(f"{result.id} ({result.level}): inconclusive: {result.reason}")
+        if not told and all(result.outcome in NOT_JUDGED for result in results):
+            raise Skipped("; ".join(dict.fromkeys(result.reason for result in results)))
         return "\n\n".join(told)
 
 

@@ -7,11 +7,17 @@ from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.start import Buy, Function
-from x402sim.suite.payer.subject import PAYER, all_cases, flows_in
+from x402sim.suite.payer.subject import ONE_THING, PAYER, all_cases, flows_in, is_open
+from x402sim.suite.played import skipped
 
 
 async def _judged(buy: Buy, cases: Sequence[PayerCase]) -> list[tuple[PayerCase, CaseResult]]:
-    return [each async for each in Judge(payer=Function(buy)).run(cases, lambda check_id: None)]
+    judge, first = Judge(payer=Function(buy)), cases[0]
+    if not is_open(first, ()):
+        gate = next(case for case in all_cases() if case.played_as == first.gate)
+        if not is_open(first, await judge.passed([gate])):
+            return [(case, skipped(case, ONE_THING, lacks=False)) for case in cases]
+    return [each async for each in judge.run(cases, lambda check_id: None)]
 
 
 def plays(
