@@ -182,7 +182,9 @@ def _exposed(play: Play, seen: tuple[Answer, Answer]) -> Found:
             return Violation(
                 expected="Access-Control-Allow-Origin, and "
                 f"Access-Control-Expose-Headers: {', '.join(wanted)}",
-                actual=answer.how,
+                actual=answer.showing(
+                    "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"
+                ),
                 why="a browser's client cannot read it, and so cannot pay",
             )
     return None
@@ -214,7 +216,7 @@ def _allows(play: Play, answer: Answer) -> Found:
         return None
     return Violation(
         expected=f"2xx, and Access-Control-Allow-Headers with {play.dialect.payment_header}",
-        actual=answer.how,
+        actual=answer.showing("Access-Control-Allow-Headers"),
         why="a browser does not send the payment",
     )
 
