@@ -30,7 +30,7 @@ from x402sim.version import VERSION
 RAW = "send it again: "
 """How the line of an exchange begins that is a command: it sends the same request, unchanged."""
 FULL = "in full: "
-"""How the line of an exchange begins that is not printed in a terminal: the line before it has it
+"""How the line of an exchange begins that no terminal and no comment shows: the line before has it
 in short, or leaves it out."""
 SERVICE = "service"
 """The subject of a report that names none."""

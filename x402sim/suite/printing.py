@@ -137,7 +137,7 @@ def show_results(
         numbers = Counter(each.outcome for each in results if not is_uncounted(subject, each))
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         left = len(results) - numbers.total()
-        more = f"; {left} more do not apply" if left else ""
+        more = f"; {left} more not applicable" if left else ""
         console.print(f"\n{counted(numbers.total(), 'id')}: {line}{more}")
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
