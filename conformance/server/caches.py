@@ -14,6 +14,8 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import NotApplicable
 from x402sim.world.transport.cache import SharedCache
 
+THROUGH = "through the cache, "
+
 
 @dataclass(frozen=True, slots=True)
 class Shared:
@@ -36,9 +38,9 @@ def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
             raise NotApplicable("it sells nothing by GET, and caches keep no other answers")
         goods, cache = await it.goods(item), SharedCache(default_s=default_s)
         async with behind_cache(cache, it.room.port, it.patience_s) as port:
-            payment = await it.draft(item, port=port)
-            paid = await it.pay(payment, item, port=port)
-            unpaid = await it.ask(item, port=port)
+            payment = await it.draft(item, port=port, about=THROUGH)
+            paid = await it.pay(payment, item, port=port, about=THROUGH)
+            unpaid = await it.ask(item, port=port, about=THROUGH)
         has_reached = bool(await it.moved(payment) or it.double.count(VERIFY, payment.nonce))
         return Shared(payment, paid, unpaid, goods, has_reached)
 
@@ -51,7 +53,7 @@ def _is_not_given_away(play: Play, seen: Shared) -> Found:
     kept = seen.paid.headers.get("cache-control")
     return Violation(
         expected="nobody gets out of a shared cache what somebody else has paid for",
-        actual=f"without a payment: {seen.unpaid.how}; the paid answer had "
+        actual=f"{THROUGH}without a payment: {seen.unpaid.how}; the paid answer had "
         f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
         f"{play.dialect.payment_header}",
         loss=play.tokens(seen.payment.auth.value, "served out of the cache for nothing"),
@@ -63,7 +65,8 @@ def _is_not_stale(play: Play, seen: Shared) -> Found:
         return None
     return Violation(
         expected="no 402 out of a shared cache for a request that pays",
-        actual=f"with a payment: {seen.paid.how}; the server has not seen it",
+        actual=f"{THROUGH}with a payment: {seen.paid.showing('Cache-Control', 'Vary')}; "
+        "the server has not seen it",
         why="nobody can buy until the cache forgets it, and then at an old price",
     )
 

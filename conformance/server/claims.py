@@ -14,6 +14,7 @@ from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.server.uses import Uses, buys_one_told_again, told_apart, used
+from x402sim.text.counted import counted
 
 HELD_S = 0.6
 """How long the facilitator holds what is asked at once."""
@@ -31,7 +32,7 @@ class Several:
     def told(self) -> str:
         """What was answered, and what moved."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
-        return f"{hows}; {len(self.moved)} transfers"
+        return f"{hows}; {counted(len(self.moved), 'transfer')}"
 
 
 async def _sent(play: Play, payments: Sequence[Payment]) -> Several:

@@ -23,6 +23,7 @@ from x402sim.suite.server.trade import (
 )
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
+from x402sim.text.counted import often
 
 LEAST_S = 1.0
 """A handler that takes less is not slow."""
@@ -94,7 +95,7 @@ def _is_not_made(_: Play, runs: int) -> Found:
         return None
     return Violation(
         expected="nothing is made of what is sold without a payment that was verified",
-        actual=f"by a number in it, it was made {runs} times",
+        actual=f"by a number in it, it was made {often(runs)}",
         why="anybody makes it work for nothing",
     )
 

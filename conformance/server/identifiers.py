@@ -17,6 +17,7 @@ from x402sim.suite.server.room import Moved
 from x402sim.suite.server.trade import PAUSE_S, REFUSED
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
+from x402sim.text.counted import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
@@ -215,7 +216,7 @@ def _is_processed_once(play: Play, seen: Named) -> Found:
         return None
     return Violation(
         expected="while it is in progress, the same payment waits, or gets an error to try again",
-        actual=f"{seen.told}; settle was asked {seen.settled} times",
+        actual=f"{seen.told}; settle was requested {often(seen.settled)}",
         why="it is worked on twice, or the payer takes it for a refusal",
     )
 
@@ -225,7 +226,7 @@ def _is_400(_: Play, seen: Named) -> Found:
         return None
     return Violation(
         expected="400 for a payment without the id that is required",
-        actual=f"{seen.first.how}; {len(seen.moved[0])} transfers",
+        actual=f"{seen.first.how}; {counted(len(seen.moved[0]), 'transfer')}",
     )
 
 

@@ -182,7 +182,8 @@ def _exposed(play: Play, seen: tuple[Answer, Answer]) -> Found:
             return Violation(
                 expected="a script of another origin may read offer and receipt",
                 actual=f"Access-Control-Allow-Origin, or in Access-Control-Expose-Headers "
-                f"{', '.join(wanted)}, is missing: {answer.how}",
+                f"{', '.join(wanted)}, is missing: "
+                + answer.showing("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"),
                 why="a browser's client cannot read it, and so cannot pay",
             )
     return None
@@ -215,7 +216,7 @@ def _allows(play: Play, answer: Answer) -> Found:
     return Violation(
         expected="a preflight that allows the header that pays",
         actual=f"no 2xx whose Access-Control-Allow-Headers has {play.dialect.payment_header}: "
-        f"{answer.how}",
+        + answer.showing("Access-Control-Allow-Headers"),
         why="a browser does not send the payment",
     )
 

@@ -31,6 +31,7 @@ from x402sim.suite.server.trade import (
 )
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
+from x402sim.text.counted import often
 
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0
@@ -176,7 +177,7 @@ def _stays(play: Play, seen: Redirected) -> Found:
     is_lost = seen.trade.is_served and not seen.trade.moved
     return Violation(
         expected="a redirect of the facilitator to another host is not followed",
-        actual=f"it went there with the payment {seen.followed} times; {seen.trade.told}",
+        actual=f"it went there with the payment {often(seen.followed)}; {seen.trade.told}",
         loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
         why="whoever answers there has the payment, and says what is paid",
     )

@@ -9,6 +9,7 @@ from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.trade import times_made
+from x402sim.text.counted import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
@@ -30,8 +31,8 @@ class Tries:
     tries: Sequence[Try]
     goods: Answer
     price: int
-    made: int = 0
-    """How often what is sold was made for one of them, if a number in it counts that."""
+    made: int | None = None
+    """How often what is sold was made for one of them; None if no number in it counts that."""
 
 
 def spellings(item: Item) -> Mapping[str, str]:
@@ -75,7 +76,9 @@ async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) 
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
-        Try(about, await play.ask(headers=headers, method=method, target=target))
+        Try(
+            about, await play.ask(headers=headers, method=method, target=target, about=f"{about}: ")
+        )
         for about, method, target, headers in requests
     ]
     return Tries(tries=found, goods=goods, price=price)
@@ -126,7 +129,7 @@ async def _head(play: Play) -> Tries:
     if not seen.tries[0].answer.is_2xx:
         return seen
     made = await times_made(play, lambda: play.ask(method="HEAD"))
-    return replace(seen, made=made or 0)
+    return replace(seen, made=made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +186,11 @@ def _head_tells_nothing(play: Play, seen: Tries) -> Found:
         return None
     if length in ("none", "", "0") and not seen.made:
         return None
+    made = "not counted: no number of it counts that" if seen.made is None else often(seen.made)
     return Violation(
         expected="HEAD without payment is 402, or not allowed, or tells no length",
         actual=f"{answer.told}; Content-Length: {length}, of the goods {len(seen.goods.body)}; "
-        f"what is sold was made {seen.made} times",
+        f"how often what is sold was made for it: {made}",
         why="the handler works for nothing, as often as anybody likes",
     )
 
@@ -196,7 +200,7 @@ def _head_is_free(play: Play, seen: Charged) -> Found:
         return None
     return Violation(
         expected="HEAD takes no payment, or the same payment gets the goods by GET",
-        actual=f"HEAD: {seen.head.how}; {seen.moved} transfers; GET: {seen.get.how}",
+        actual=f"HEAD: {seen.head.how}; {counted(seen.moved, 'transfer')}; GET: {seen.get.how}",
         loss=play.tokens(seen.price, "charged for an answer without a body"),
     )
 

@@ -18,6 +18,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.server.trade import SERVED_ONLY_IF_SETTLED
+from x402sim.text.counted import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
 THIEF = checksum(PrivateKey(b"\x09" * 32).address)
@@ -82,8 +83,10 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
 
 async def _headers(play: Play) -> list[Refusal]:
     found = []
-    for about, text in HEADERS.items():
-        answer = await play.ask(headers=[(play.dialect.payment_header, text)])
+    for what, text in HEADERS.items():
+        about = f"a header that {what}"
+        sent = [(play.dialect.payment_header, text)]
+        answer = await play.ask(headers=sent, about=f"{about}: ")
         found.append(Refusal(about=about, payment=None, answer=answer, moved=()))
         if play.is_silent:
             break
@@ -97,7 +100,7 @@ def not_served(play: Play, seen: list[Refusal]) -> Found:
             price = int((each.payment.offer if each.payment else {}).get(play.dialect.amount, 0))
             return Violation(
                 expected=f"{each.about}: no success",
-                actual=f"{each.answer.how}; {len(each.moved)} transfers",
+                actual=f"{each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
                 why="served for nothing",
             )
@@ -111,7 +114,7 @@ def not_charged(play: Play, seen: list[Refusal]) -> Found:
             base = sum(moved.amount_base for moved in each.moved)
             return Violation(
                 expected=f"{each.about}: no transfer",
-                actual=f"{each.answer.how}; {len(each.moved)} transfers",
+                actual=f"{each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(base, "charged for a payment that was refused"),
             )
     return None
@@ -119,14 +122,17 @@ def not_charged(play: Play, seen: list[Refusal]) -> Found:
 
 def is_answer(_: Play, seen: list[Refusal]) -> Found:
     """Tell whether each answer is one to a payment: 4xx, and no 5xx or silence."""
+    failed: dict[str, list[str]] = {}
     for each in seen:
         if not each.answer.status or each.answer.is_server_error:
-            return Violation(
-                expected=f"{each.about}: 400 or 402",
-                actual=each.answer.how,
-                why="anybody can send it, and a payer takes it for an outage and tries again",
-            )
-    return None
+            failed.setdefault(each.answer.how, []).append(each.about)
+    if not failed:
+        return None
+    return Violation(
+        expected=f"{next(iter(failed.values()))[0]}: 400 or 402",
+        actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
+        why="anybody can send it, and a payer takes it for an outage and tries again",
+    )
 
 
 def _is_400_or_402(_: Play, seen: list[Refusal]) -> Found:

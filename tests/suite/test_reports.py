@@ -19,6 +19,7 @@ from sarif_pydantic import Sarif
 from x402sim import World
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
+from x402sim.report.conformance_markdown import page as markdown
 from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.spec.sentences import sentence
@@ -241,6 +242,8 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     )
     assert shown.index("3 probable causes") < shown.index("not judged 1 (-v names them): not app")
     assert "spec/1/indexer" not in shown
+    assert f"{len(results) - 1} ids: " in shown
+    assert "; 1 more not applicable\n" in shown
     show_results(subject, results, strict=False, verbose=True)
     assert "spec/1/indexer" in capsys.readouterr().out
 
@@ -260,6 +263,22 @@ def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
     assert "the whole: report.html" in shown
     assert max(map(len, shown.splitlines())) < 80
     assert sent in page(URL, STARTED, [long]).replace("&#34;", '"')
+
+
+def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = f"GET /a: 500\n{report.FULL}sent, X-PAYMENT: paid"
+    case = CaseResult(title="it", outcome=Outcome.FAILED, expected="1", actual="2", exchange=said)
+    short = result("spec/7/a", "failed", title="it", actual="2", exchange=said, cases=(case,))
+    show_results(SERVICE, [short], strict=False, whole="report.html")
+    shown = capsys.readouterr().out
+    assert report.FULL not in shown
+    assert "GET /a: 500" in shown
+    assert "the whole: report.html" in shown
+    assert said in page(URL, STARTED, [short])
+    assert report.FULL not in markdown("service", URL, [short])
+    assert "GET /a: 500" in markdown("service", URL, [short])
 
 
 # --- money first, and what to do ------------------------------------------------------

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -16,10 +18,13 @@ from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.protocol.x402 import to_base64
+from x402sim.report.conformance import FULL
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Item
+from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.sign_in import message, proof
 from x402sim.suite.server.start import Given
 from x402sim.suite.server.subject import SERVER, all_cases, item_in, rows
@@ -27,6 +32,7 @@ from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
+HEADERS = runpy.run_path(str(ROOT / "conformance/server/payments.py"))["HEADERS"]
 
 
 def test_what_is_sold_is_read_with_its_method_and_body() -> None:
@@ -129,6 +135,69 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut-v2")
     assert "Plan: 1 id in 1 play of /weather" in done.output
+    assert FULL not in " ".join(done.output.split())
+    assert f"{file}" in "".join(done.output.split()).partition("[…]")[2]
+    lines = failed["exchange"].split("\n")
+    paid = [each for each in lines if each.startswith(f"{FULL}sent, PAYMENT-SIGNATURE: {{")]
+    assert paid
+    assert all('"nonce": "0x' in each and "characters, hidden>" in each for each in paid)
+    assert failed["exchange"].count(f"{FULL}answered, payment-required: {{") == 1
+    again = next(each for each in failed["actual"].split("; ") if "again" in each)
+    assert again == "the same payment again: 402"
+    assert failed["actual"].endswith("; 1 transfer of 10000 base units; settle was requested once")
+
+
+def test_an_answer_in_short_says_what_matters_and_the_rest_is_whole() -> None:
+    offer = {"x402Version": 2, "error": "settlement failed", "accepts": [{"payTo": "0x1"}]}
+    done = {"success": "false", "errorReason": "no funds", "transaction": "", "payer": "0x2"}
+    answer = Answer(
+        sent="GET /a",
+        status=402,
+        headers={
+            "payment-required": to_base64(offer),
+            "payment-response": to_base64(done),
+            "vary": "Origin",
+        },
+        body=b"{}",
+    )
+    short = 'success: "false", errorReason: "no funds", transaction: ""'
+    assert answer.how == f'402; error: "settlement failed", 1 offer; payment-response: {short}'
+    assert answer.showing("Vary", "Allow") == f"{answer.how}; Vary: Origin; Allow: none"
+    assert [*answer.whole(with_offer=False)] == [
+        f"payment-response: {json.dumps(done)}",
+        "vary: Origin",
+    ]
+    assert f"payment-required: {json.dumps(offer)}" in answer.whole(with_offer=True)
+    page = Answer(sent="GET /a", status=500, body=b"x" * 130)
+    assert page.how == f"500; {'x' * 120}…"
+    assert [*page.whole(with_offer=True)] == [f"its body: {'x' * 130}"]
+    first = Answer(sent="GET /a", status=402, body=json.dumps({**offer, "accepts": []}).encode())
+    assert first.how == '402; error: "settlement failed", 0 offers'
+    assert [*first.whole(with_offer=False)] == []
+
+
+def test_each_header_that_is_no_payment_is_named_where_it_is_sent_and_where_it_fails() -> None:
+    (found,) = judged("server/header/malformed-answer-v2", ["5xx for malformed"]).values()
+    assert str(found.expected).startswith("a header that is ")
+    failed = [each for each in HEADERS if f"a header that {each}: GET" in found.exchange]
+    assert failed == [*HEADERS]
+    named = [each for each in HEADERS if f"a header that {each}" in str(found.actual)]
+    sent = found.exchange.split("\n")
+    assert named == [
+        each
+        for each in HEADERS
+        if any(line.startswith(f"a header that {each}: GET /weather: 500") for line in sent)
+    ]
+
+
+def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> None:
+    (cached,) = judged("kit/offer/cache-forbidden-v2", ["says nothing of caches"]).values()
+    assert str(cached.actual).startswith("through the cache, without a payment: 200")
+    assert "\nthrough the cache, GET /weather: 200" in cached.exchange
+    assert re.search(r"\non the chain, by 0x\w{10}…: 1 transfer of", cached.exchange)
+    its = ["head is free", "sells the same each time"]
+    (head,) = judged("server/path/head-v2", its).values()
+    assert "not counted" in str(head.actual)
 
 
 def test_a_command_is_killed_and_started_again(
@@ -153,7 +222,7 @@ def test_a_command_is_killed_and_started_again(
         "server/restart/served-mcp": "skipped",
         "server/replicas/in-turn-v2": "skipped",
     }
-    assert "killed and started again 1 times" in " ".join(done.output.split())
+    assert "killed and started again once" in " ".join(done.output.split())
 
 
 def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(

@@ -29,6 +29,9 @@ from x402sim.version import VERSION
 
 RAW = "send it again: "
 """How the line of an exchange begins that is a command: it sends the same request, unchanged."""
+FULL = "in full: "
+"""How the line of an exchange begins that no terminal and no comment shows: the line before has it
+in short, or leaves it out."""
 SERVICE = "service"
 """The subject of a report that names none."""
 DEMANDS = "conformance/{subject}/demands.md"

@@ -67,7 +67,9 @@ def _cause(first: Result, rest: Results, strict: bool) -> Iterator[str]:
                 yield f"  - loss {_plain(str(case.loss))}"
             yield ""
             if case.exchange:
-                yield from _block(case.exchange)
+                lines = case.exchange.split("\n")
+                short = [each for each in lines if not each.startswith(report.FULL)]
+                yield from _block("\n".join(short))
     else:
         yield f"  {_code(first.reason)}"
         yield ""

@@ -134,13 +134,21 @@ def show_results(
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
         _show_not_begun(console, results, subject.uncounted, verbose)
-        numbers = Counter(result.outcome for result in results)
+        numbers = Counter(each.outcome for each in results if not is_uncounted(subject, each))
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
-        console.print(f"\n{counted(len(results), 'id')}: {line}")
+        left = len(results) - numbers.total()
+        more = f"; {left} more not applicable" if left else ""
+        console.print(f"\n{counted(numbers.total(), 'id')}: {line}{more}")
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
+
+
+def is_uncounted(subject: Subject[Any], result: Result) -> bool:
+    """Tell whether an id was not judged because it is not of what the subject offers."""
+    is_skipped = result.outcome is Outcome.SKIPPED
+    return is_skipped and bool(subject.uncounted) and result.reason == subject.uncounted
 
 
 def _show_cause(
@@ -189,16 +197,18 @@ def _show_failure(
         if case.loss is not None:
             _show(console, "  loss      ", str(case.loss))
         for line in lines:
-            if not line.startswith(report.RAW):
+            if not line.startswith((report.RAW, report.FULL)):
                 _show(console, "  [dim]|[/] ", _cut_line(line), "  [dim]|[/]   ")
         for line in lines:
             if line.startswith(report.RAW):  # in one line, to be copied; a long one is in reports
                 again = line if len(line) <= MOST_AGAIN else f"{report.RAW}the command: {whole}"
                 console.print(f"  {_shown(again)}")
         if len(str(case.actual)) > MOST_ACTUAL or any(
-            len(line) > MOST_LINE for line in lines if not line.startswith(report.RAW)
+            line.startswith(report.FULL) or len(line) > MOST_LINE
+            for line in lines
+            if not line.startswith(report.RAW)
         ):
-            _show(console, "  […]       ", f"cut here; the whole: {whole}")
+            _show(console, "  […]       ", f"shortened here; the whole: {whole}")
     _show_not_judged(console, result, subject.uncounted)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 

@@ -13,9 +13,11 @@ import httpx
 
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import Network
+from x402sim.report.conformance import FULL
 from x402sim.rng import Rng
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable
 from x402sim.suite.verdict import Inconclusive
+from x402sim.text.counted import counted
 
 MOST_LINES = 60
 
@@ -135,6 +137,7 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
     since: int = 0
     """The height of the chain when it began."""
     _drawn: int = 0
+    _said: int = 0
 
     @abstractmethod
     async def begin(self) -> Self:
@@ -157,10 +160,18 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
 
     def say(self, line: str) -> None:
         """Write a line for the report."""
-        if len(self.lines) < MOST_LINES:
+        self._said += 1
+        if self._said <= MOST_LINES:
             self.lines.append(line)
+
+    def detail(self, line: str) -> None:
+        """Write what the last line has only in short; it is in the reports, not in a terminal."""
+        if self._said <= MOST_LINES:
+            self.lines.append(f"{FULL}{line}")
 
     @property
     def told(self) -> str:
         """What happened, in lines."""
-        return "\n".join(self.lines)
+        left = self._said - MOST_LINES
+        more = [f"and {counted(left, 'more line')}"] if left > 0 else []
+        return "\n".join([*self.lines, *more])

@@ -1,6 +1,7 @@
 """One case as it is played: what it may ask and look at, and what a report shows of it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,13 +13,15 @@ from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
 from x402sim.suite import room
+from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
-from x402sim.suite.server.raw import Answer, send
+from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.counted import counted
+from x402sim.text.printable import printable
 
 Headers = Sequence[tuple[str, str]]
 
@@ -140,15 +143,17 @@ class Play(room.Play[Room, Answer]):
         target: str = "",
         port: int = 0,
         begun: asyncio.Event | None = None,
+        about: str = "",
     ) -> Answer:
         """Send a request, of an item by default; never raises for what the server does.
 
-        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive.
+        `port` is where it goes instead of the server; `begun` is set when a body begins to arrive;
+        `about` is before its line in the report.
         """
         it = item or self.item
         if it.tool:
             params = mcp.params_of(it.call, httpx.Headers([*headers]))
-            return await self.call(params, it, port=port, begun=begun)
+            return await self.call(params, it, port=port, begun=begun, about=about)
         answer = await send(
             port or self.room.port,
             method or it.method,
@@ -158,7 +163,8 @@ class Play(room.Play[Room, Answer]):
             self.patience_s,
             begun,
         )
-        return self.heard(answer)
+        body = [f"its body: {it.body}"] if it.body else []
+        return self.heard(answer, about, [f"{n}: {as_sent(text)}" for n, text in headers] + body)
 
     async def call(
         self,
@@ -168,10 +174,24 @@ class Play(room.Play[Room, Answer]):
         *,
         port: int = 0,
         begun: asyncio.Event | None = None,
+        about: str = "",
     ) -> Answer:
         """Call a tool with these parameters; never raises for what the server does."""
         wire = self.room.wire((item or self.item).target, port)
-        return self.heard(await wire.call(params, self.patience_s, headers, begun))
+        answer = await wire.call(params, self.patience_s, headers, begun)
+        said = printable(cut(redacted(json.dumps(params, default=str)), 2 * WHOLE))
+        return self.heard(answer, about, [f"its parameters: {said}"])
+
+    def heard(self, answer: Answer, about: str = "", sent: Sequence[str] = ()) -> Answer:
+        """Keep an answer, and write it for the report: whole, but for offers after the first."""
+        with_offer = answer.has_offer and not any(each.has_offer for each in self.answers)
+        self.answers.append(answer)
+        self.say(f"{about}{answer.told}")
+        for line in sent:
+            self.detail(f"sent, {line}")
+        for line in answer.whole(with_offer=with_offer):
+            self.detail(f"answered, {line}")
+        return answer
 
     async def draft(self, item: Item | None = None, **how: Any) -> Payment:
         """Ask for an item, and return a payment of its offer that nothing is wrong with."""
@@ -200,12 +220,17 @@ class Play(room.Play[Room, Answer]):
         return payments
 
     async def pay(
-        self, payment: Payment, item: Item | None = None, headers: Headers = (), **how: Any
+        self,
+        payment: Payment,
+        item: Item | None = None,
+        headers: Headers = (),
+        *,
+        about: str = "",
+        **how: Any,
     ) -> Answer:
         """Ask for an item with a payment."""
-        answer = await self.ask(item, [payment.header, *headers], **how)
-        self.lines[-1:] = [f"paying {payment.nonce[:12]}…: {line}" for line in self.lines[-1:]]
-        return answer
+        about += f"paying {payment.nonce[:12]}…: "
+        return await self.ask(item, [payment.header, *headers], about=about, **how)
 
     @asynccontextmanager
     async def leaving(
@@ -257,7 +282,8 @@ class Play(room.Play[Room, Answer]):
         mine = self.nonces if payment is None else {payment.nonce.lower()}
         found = [each for each in await self.room.moved(self.since) if each.nonce in mine]
         base = sum(each.amount_base for each in found)
-        self.say(f"on the chain: {counted(len(found), 'transfer')} of {base}")
+        by = "the payments of this case" if payment is None else f"{payment.nonce[:12]}…"
+        self.say(f"on the chain, by {by}: {counted(len(found), 'transfer')} of {base}")
         return found
 
     def tokens(self, base: int, why: str) -> Loss:

@@ -5,7 +5,7 @@ One connection carries one request, so that nothing is repeated by itself.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,23 +15,28 @@ import httptools
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
-from x402sim.suite.redact import redacted
+from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
+from x402sim.suite.redact import cut, redacted
+from x402sim.text.counted import counted
 from x402sim.text.printable import printable
 
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""
-SHOWN = 300
-"""How many characters of an answer a report shows."""
+SHOWN, WHOLE = 120, 1500
+"""How many characters of a body an answer has in short, and whole."""
+REQUIRED = REQUIRED_HEADER.lower()
+RECEIPTS = tuple(name.lower() for name in RESPONSE_HEADERS.values())
+RESULT = ("success", "errorReason", "transaction")
+"""What a receipt says in short."""
 EXPLAINS = (
-    "payment-required",
-    "payment-response",
-    "x-payment-response",
     "cache-control",
+    "vary",
     "access-control-allow-origin",
+    "access-control-allow-headers",
     "access-control-expose-headers",
     "location",
 )
-"""The headers that a report shows."""
+"""The other headers of an answer as a whole; in short, a case shows them that is about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +83,57 @@ class Answer:
 
     @property
     def how(self) -> str:
-        """What was answered, in short."""
+        """What was answered, in short: of offers the error and their number, the result of a
+        receipt, and the beginning of a body."""
         if not self.status:
             return f"no answer ({self.failure})"
-        shown = [
-            f"{name}: {_header(self.headers[name])}" for name in EXPLAINS if name in self.headers
+        offers = [
+            f"error: {_short(json.dumps(each.get('error')))}, "
+            f"{counted(len(each['accepts']), 'offer')}"
+            for each in self._offers
         ]
-        text = _cut(redacted(self.body[: 4 * SHOWN].decode("utf-8", "replace")))
+        shown = [*dict.fromkeys(offers)]
+        if not self._offers and REQUIRED in self.headers:
+            shown.append(f"{REQUIRED}: {_short(_header(self.headers[REQUIRED]))}")
+        for name in RECEIPTS:
+            if name in self.headers:
+                shown.append(f"{name}: {_result(self.headers[name])}")
+        if self.json not in [*self._offers, {}]:
+            shown.append(_short(self._text))
         late = f" after {self.seconds:.1f} s" if self.seconds > 1 else ""
-        cut = f" ({self.failure})" if self.failure else ""
-        return printable("; ".join([f"{self.status}{late}{cut}", *shown, text]).strip("; "))
+        failed = f" ({self.failure})" if self.failure else ""
+        return printable("; ".join([f"{self.status}{late}{failed}", *filter(None, shown)]))
+
+    def showing(self, *names: str) -> str:
+        """Return what was answered, in short, and what it says in these headers."""
+        said = [f"{each}: {self.headers.get(each.lower(), 'none')}" for each in names]
+        return printable("; ".join([self.how, *said]))
+
+    def whole(self, *, with_offer: bool) -> Iterator[str]:
+        """Yield what is not whole in short, a header or a body each, but for what is secret."""
+        for name in (REQUIRED, *RECEIPTS, *EXPLAINS):
+            if name in self.headers and (with_offer or name != REQUIRED):
+                yield f"{name}: {as_sent(self.headers[name])}"
+        is_offer = self.json in self._offers
+        if (is_offer and with_offer) or (not is_offer and len(self._text) > SHOWN):
+            yield f"its body: {printable(cut(self._text, WHOLE))}"
+
+    @property
+    def has_offer(self) -> bool:
+        """Whether it makes an offer, whatever its status."""
+        return bool(self._offers)
+
+    @property
+    def _offers(self) -> list[dict[str, Any]]:
+        """What offers: its header, and the body of a 402."""
+        said = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
+        return [
+            each for each in said if isinstance(each, dict) and type(each.get("accepts")) is list
+        ]
+
+    @property
+    def _text(self) -> str:
+        return redacted(self.body[: 4 * WHOLE].decode("utf-8", "replace"))
 
     @property
     def told(self) -> str:
@@ -95,14 +141,23 @@ class Answer:
         return f"{self.sent}: {self.how}"
 
 
+def as_sent(text: str) -> str:
+    """Return a header as reports show it: as JSON if it is base64 of that; nothing secret."""
+    return printable(cut(_header(text), 2 * WHOLE))
+
+
 def _header(text: str) -> str:
-    from x402sim.protocol.x402 import json_in
-
     known = json_in(text) if len(text) > 20 else None
-    return _cut(redacted(json.dumps(known)) if known is not None else text)
+    return redacted(json.dumps(known) if known is not None else text)
 
 
-def _cut(text: str) -> str:
+def _result(text: str) -> str:
+    said = json_in(text)
+    known = [name for name in RESULT if name in said] if isinstance(said, dict) else []
+    return ", ".join(f"{name}: {json.dumps(said[name])}" for name in known) or _short(_header(text))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 

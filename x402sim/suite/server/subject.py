@@ -39,7 +39,7 @@ from x402sim.suite.server.tools import STDIO
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
-from x402sim.text.counted import counted
+from x402sim.text.counted import counted, often
 
 RESTART = "restart"
 """The section of plays that kill it."""
@@ -397,7 +397,7 @@ def _plan(
         f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
     if restarts:
-        lines.append(f"It is killed and started again {restarts} times (--restart no: not at all)")
+        lines.append(f"It is killed and started again {often(restarts)} (--restart no: not at all)")
     elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
         lines.append("It is not killed and started again: a start takes long, or --restart no")
     lines += [

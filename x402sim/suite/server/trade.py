@@ -12,7 +12,7 @@ from x402sim.suite.server.payment import Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.text.counted import counted
+from x402sim.text.counted import counted, often
 
 BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""
@@ -57,7 +57,7 @@ class Trade:
             f"{counted(len(self.moved), 'transfer')} of "
             f"{sum(m.amount_base for m in self.moved)} base units"
         )
-        asked = f"settle was asked {self.settled} times"
+        asked = f"settle was requested {often(self.settled)}"
         return "; ".join([first.how, *later, moved, asked])
 
 

@@ -11,6 +11,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.verdict import NotApplicable
+from x402sim.text.counted import counted
 
 ALIKE = (
     "what it sells is the same for every payment, so an answer that is kept is not told from one "
@@ -40,7 +41,7 @@ class Uses:
     def told(self) -> str:
         """What was answered, and what moved."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
-        return f"{hows}; {len(self.moved)} transfers"
+        return f"{hows}; {counted(len(self.moved), 'transfer')}"
 
 
 async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
