@@ -129,7 +129,7 @@ def is_answer(_: Play, seen: list[Refusal]) -> Found:
     if not failed:
         return None
     return Violation(
-        expected=f"{next(iter(failed.values()))[0]}: 400 or 402",
+        expected="400 or 402 for what is no payment",
         actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
         why="anybody can send it, and a payer takes it for an outage and tries again",
     )

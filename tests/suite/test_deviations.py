@@ -125,7 +125,7 @@ def test_what_departs(target: Target, keys: list[str]) -> None:
 def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(duo: Duo) -> None:
     done = init(duo.url, "-o", "-")
     written = tomllib.loads(done.stdout)
-    for each in _UNSEEN:
+    for each in _UNSEEN.keys() - {"sessions.header"}:  # its documents name that
         table, key = each.split(".")
         part = done.stdout.split(f"\n[{table}]\n")[1].split("\n[")[0]
         assert f"# {key} = {json.dumps(value_of(SPEC, each))}" in part, key

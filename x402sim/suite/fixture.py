@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.report.conformance import counts_for_exit, explained, readable
+from x402sim.report.conformance import FULL, counts_for_exit, explained, readable
 from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
 from x402sim.suite.case import of_id, select
 from x402sim.suite.played import AnyPlayed, by_play
@@ -50,7 +50,8 @@ class CaseOfTest:
             if not counts_for_exit(result, self.strict):
                 continue
             if result.outcome is Outcome.FAILED:
-                told.append(explained(msgspec.structs.replace(result, rerun=again)))
+                lines = explained(msgspec.structs.replace(result, rerun=again)).splitlines()
+                told.append("\n".join(each for each in lines if not each.startswith(FULL)))
             elif result.outcome is Outcome.INCONCLUSIVE:
                 told.append(f"{result.id} ({result.level}): inconclusive: {result.reason}")
         if not told and all(result.outcome in NOT_JUDGED for result in results):
