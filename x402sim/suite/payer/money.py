@@ -15,6 +15,7 @@ from typing import Any
 from x402sim.protocol.crypto import BadSignature, checksum, parse_address, recover, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.messages import decoded
+from x402sim.protocol.money import to_decimal
 from x402sim.suite.wire import Request
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
@@ -37,9 +38,8 @@ class Signed:
 
     def told(self, decimals: int) -> str:
         """Return it in a line."""
-        amount = (
-            f"{self.auth.value / 10**decimals:g}" if self.auth.value < 10**30 else "10^30 or more"
-        )
+        value = self.auth.value
+        amount = to_decimal(value, decimals) if value < 10**30 else "10^30 base units or more"
         ends = f"until {self.auth.valid_before}"
         return (
             f"{amount} to {checksum(self.auth.to)}, nonce {to_hex(self.auth.nonce)[:12]}…, {ends}"
