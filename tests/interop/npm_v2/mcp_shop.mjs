@@ -84,7 +84,8 @@ async function call(tool, given, payment) {
     own.state = "done";
     return own.result;
   }
-  if (settled.success === false && settled.errorReason && !settled.transaction) {
+  // what was not known may have been paid, whatever the next settle says: "used", for example
+  if (!before && settled.success === false && settled.errorReason && !settled.transaction) {
     kept.delete(nonce);
     return asks(tool, settled.errorReason, settled);
   }

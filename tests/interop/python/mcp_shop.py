@@ -120,8 +120,10 @@ async def bought(
         own["result"] = types.CallToolResult(structuredContent=place, content=[text], _meta=meta)
         own["state"] = "done"
         return own["result"]
+    # what was not known may have been paid, whatever the next settle says: "used", for example
     if (
-        settled.get("success") is False
+        is_new
+        and settled.get("success") is False
         and settled.get("errorReason")
         and not settled.get("transaction")
     ):
