@@ -176,6 +176,8 @@ class Listed:
     offers: Sequence[Mapping[str, Any]]
     answer: Answer
     dialect: Dialect
+    is_guessed: bool
+    """Whether nobody said how it is asked for: a GET of it may be no request that it knows."""
 
 
 async def _catalogue(play: Play) -> list[Listed]:
@@ -189,15 +191,16 @@ async def _catalogue(play: Play) -> list[Listed]:
         parts = urlsplit(str(each.get("resource")))
         accepts = [offer for offer in each.get("accepts") or [] if isinstance(offer, dict)]
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        sold = next((it for it in play.items if it.path == parts.path), Item("GET", target))
+        known = next((it for it in play.items if it.path == parts.path), None)
         dialect = Dialect.V1 if accepts and "maxAmountRequired" in accepts[0] else Dialect.V2
         if each.get("type") != "mcp":
             found.append(
                 Listed(
                     resource=str(each.get("resource")),
                     offers=accepts,
-                    answer=await play.ask(sold),
+                    answer=await play.ask(known or Item("GET", target)),
                     dialect=dialect,
+                    is_guessed=known is None,
                 )
             )
     return found
@@ -205,6 +208,8 @@ async def _catalogue(play: Play) -> list[Listed]:
 
 def _is_as_listed(_: Play, seen: Sequence[Listed]) -> Found:
     for each in seen:
+        if each.is_guessed and each.answer.status in (400, 404, 405, 501):
+            continue
         names = [each.dialect.amount if name == "amount" else name for name in _TERMS]
         listed, offered = (
             sorted(tuple(str(offer.get(name)).lower() for name in names) for offer in offers)

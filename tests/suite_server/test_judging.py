@@ -6,6 +6,7 @@ import json
 import re
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
             assert (name in told) != bool(row.absent.get(dialect)), name
 
 
-def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
+def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:
     """Play cases against shops with these defects: each start is the next one's."""
     left = list(servers)
 
@@ -96,7 +97,7 @@ def judged(ids: str, *servers: list[str]) -> dict[str, CaseResult]:
         return shop(given, left.pop(0) if len(left) > 1 else left[0])
 
     async def run() -> dict[str, CaseResult]:
-        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        judge = Judge(subject=App(make), dialects=(Dialect.V2,), items=items, jobs=1)
         return {case.id: result for case, result in await judge.every(cases(ids))}
 
     return asyncio.run(run())
@@ -188,6 +189,11 @@ def test_each_header_that_is_no_payment_is_named_where_it_is_sent_and_where_it_f
         for each in HEADERS
         if any(line.startswith(f"a header that {each}: GET /weather: 500") for line in sent)
     ]
+
+
+def test_what_a_catalogue_lists_and_nobody_said_how_to_ask_for_is_left_alone() -> None:
+    (listed,) = judged("kit/discovery/listed-v2", [], items=ITEMS[:1]).values()
+    assert listed.outcome is Outcome.PASSED, listed.actual
 
 
 def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> None:
