@@ -107,6 +107,7 @@ async def test_a_402_is_stored_by_nobody_and_a_quote_neither(
 @pytest.mark.parametrize(
     ("status", "expires", "lasts_s"),
     [
+        (402, "Fri, 27 Nov 2026 10:10:00 -0000", 0),  # without a zone, beside one with it
         (200, "Fri, 27 Nov 2026 10:01:00 GMT", 60),
         (402, "Fri, 27 Nov 2026 10:01:00 GMT", 60),
         (200, "Fri, 27 Nov 2026 09:00:00 GMT", 0),

@@ -16,7 +16,7 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.server.raw import Answer, send
-from x402sim.suite.started import START_S
+from x402sim.suite.started import MOST_BYTES, START_S
 from x402sim.version import VERSION
 
 STDIO = "stdio"
@@ -160,6 +160,8 @@ class OverPipes(Wire):
     process: asyncio.subprocess.Process
     _waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = field(default_factory=dict)
     _reader: asyncio.Task[None] | None = None
+    _end: str = "it ended"
+    """Why nothing is read any more."""
 
     async def ask(
         self,
@@ -188,7 +190,7 @@ class OverPipes(Wire):
                     gone = {"requestId": number, "reason": "the client hangs up"}
                     await self._write(mcp.message(None, "notifications/cancelled", gone))
                 raise
-            failure = "it ended"
+            failure = self._end
         finally:
             self._waiting.pop(number, None)
         return Answer(sent=method, failure=failure, seconds=elapsed())
@@ -213,8 +215,8 @@ class OverPipes(Wire):
                 waiting = self._waiting.get(number) if isinstance(number, int) else None
                 if waiting is not None and not waiting.done():
                     waiting.set_result(value)
-        except ValueError:  # a line that is longer than what is read
-            pass
+        except ValueError:
+            self._end = f"a line of its standard output is longer than {MOST_BYTES} bytes"
         finally:
             for each in self._waiting.values():
                 each.cancel()

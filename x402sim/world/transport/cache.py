@@ -64,10 +64,10 @@ def storable_s(cache: SharedCache, request: Headers, status: int, headers: Heade
 def _until_it_expires(headers: Headers) -> float:
     """Return the seconds from Date to Expires; 0 if either is no date (RFC 9111, 5.3)."""
     try:
-        dates = [parsedate_to_datetime(headers[name]) for name in ("date", "expires")]
-    except (KeyError, TypeError, ValueError):
+        sent, ends = (parsedate_to_datetime(headers[name]) for name in ("date", "expires"))
+        return max(0, (ends - sent).total_seconds())
+    except (KeyError, TypeError, ValueError):  # also of two dates of which one has no zone
         return 0
-    return max(0, (dates[1] - dates[0]).total_seconds())
 
 
 def directives(headers: Headers) -> dict[str, str]:
