@@ -6,8 +6,7 @@ from importlib.resources import files
 import pytest
 
 from tests.suite.cases import case
-from tests.suite.demands import not_quoted, uncovered, written
-from x402sim.report.conformance_reports import DEMANDS
+from tests.suite.demands import PAGE, not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import GroundType, derived, explicit, ours, read_ground, silent
@@ -143,6 +142,6 @@ def test_every_sentence_without_a_check_has_its_reason() -> None:
 
 
 def test_the_page_of_demands_is_current() -> None:
-    page = (folder() / DEMANDS).read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert page == written(), "python -m tests.renew --only demands"
     assert all(f"### {check_id}\n" in page for check_id in by_id(CHECKS))

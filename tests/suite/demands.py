@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from x402sim.report.conformance_reports import DEMANDS
 from x402sim.spec.ground import GroundType
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.case import by_ground, by_id
@@ -26,6 +25,8 @@ suite observes). Only explicit and derived demands are a MUST; it has passed onl
 without which a defect of it would not be seen, were judged. The cells of a table's row are
 separated by bars.
 """
+
+PAGE = folder() / "demands.md"
 
 
 def uncovered(folder: Path) -> Mapping[Sentence, str]:
@@ -76,4 +77,4 @@ def written() -> str:
 
 
 if __name__ == "__main__":
-    (folder() / DEMANDS).write_text(written(), encoding="utf-8")
+    PAGE.write_text(written(), encoding="utf-8")

@@ -110,6 +110,13 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
         html: Annotated[Path | None, _report("an HTML")] = None,
         sarif: Annotated[Path | None, _report("a SARIF")] = None,
         markdown: Annotated[Path | None, _report("a Markdown")] = None,
+        annotations: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE",
+                help="Write annotations for GitHub Actions to FILE; - for stdout.",
+            ),
+        ] = None,
         **given: Any,
     ) -> None:
         with as_misuse(ValueError, OSError):
@@ -127,6 +134,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
                 "html": html,
                 "sarif": sarif,
                 "markdown": markdown,
+                "annotations": annotations,
             }
             places = {kind: file for kind, file in files.items() if file is not None}
             require_places(places)

@@ -5,7 +5,7 @@ every report shows its text escaped (`printable_lines`).
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
@@ -34,8 +34,6 @@ FULL = "in full: "
 in short, or leaves it out."""
 SERVICE = "service"
 """The subject of a report that names none."""
-DEMANDS = "conformance/{subject}/demands.md"
-"""The page of all demands of a subject, in a checkout of this package."""
 AnyResult = TypeVar("AnyResult", Result, CaseResult)
 
 
@@ -298,6 +296,23 @@ def explained(result: Result) -> str:
     return "\n".join([*parts, "", f"run it again: {result.rerun}"])
 
 
+def demands_page(subject: str) -> str:
+    """Return the path of the page of all demands of a subject, in a checkout of this package."""
+    folder = "conformance"
+    return f"{folder}/service/demands.md" if subject == SERVICE else f"{folder}/{subject}s.md"
+
+
+def headings(demands: str) -> dict[str, int]:
+    """Return the number of each line of the page of all demands, by what is before its colon."""
+    lines = enumerate(demands.splitlines(), start=1)
+    return {line.partition(":")[0]: number for number, line in lines}
+
+
+def place(lines: Mapping[str, int], result: Result) -> int:
+    """Return the line of an id's heading, or of its section's, among the `headings`; or 1."""
+    return lines.get(f"### {result.id}") or lines.get(f"## {result.section}", 1)
+
+
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
@@ -306,14 +321,13 @@ def as_sarif(
 ) -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
-    A result is shown at its id's heading in `demands`, the text of the page of all demands:
-    GitHub shows only what is at a place in a file.
+    A result is shown at its `place` in `demands`, the text of the page of all demands: GitHub shows
+    only what is at a place in a file.
     """
     results = readable(results)
-    page = DEMANDS.format(subject=subject)
-    lines = {line: number for number, line in enumerate(demands.splitlines(), start=1)}
+    page, lines = demands_page(subject), headings(demands)
     found = [
-        _sarif_result(number, target, result, page, lines.get(f"### {result.id}", 1))
+        _sarif_result(number, target, result, page, place(lines, result))
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]

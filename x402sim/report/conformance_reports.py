@@ -1,4 +1,4 @@
-"""The reports of a judgement as texts, by their kind: json, junit, html, sarif, markdown."""
+"""The reports of a judgement as texts, by kind: json, junit, html, sarif, markdown, annotations."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from x402sim.report import conformance as report
 from x402sim.report.results import Results
 from x402sim.spec.folder import folder
-
-DEMANDS = "demands.md"
-"""The page of every demand of a subject, with the sentence that it comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +31,23 @@ def written(kind: str, about: About, results: Results, *, strict: bool = False) 
         case "junit":
             return report.as_junit(target, started, results, strict=strict).decode()
         case "sarif":
-            page = folder(about.subject) / DEMANDS
-            demands = page.read_text(encoding="utf-8") if page.is_file() else ""
-            return (
-                json.dumps(report.as_sarif(target, results, demands, about.subject), indent=2)
-                + "\n"
-            )
+            found = report.as_sarif(target, results, _demands(about.subject), about.subject)
+            return json.dumps(found, indent=2) + "\n"
         case "markdown":
             from x402sim.report.conformance_markdown import page as markdown
 
             return markdown(about.subject, target, results, strict=strict)
+        case "annotations":
+            from x402sim.report.conformance_annotations import page as annotations
+
+            return annotations(results, _demands(about.subject), about.subject, strict=strict)
         case _:
             from x402sim.report.conformance_html import page as html
 
             return html(target, started, results, strict=strict, sections=about.sections)
+
+
+def _demands(subject: str) -> str:
+    """Return the text of the page of all demands of a subject."""
+    root = folder(report.SERVICE).parents[1]
+    return (root / report.demands_page(subject)).read_text(encoding="utf-8")

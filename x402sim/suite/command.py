@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
+from x402sim.report.conformance_annotations import unready
 from x402sim.report.conformance_reports import About, written
 from x402sim.report.results import Outcome, Result
 from x402sim.suite import printing
@@ -37,9 +38,9 @@ STDOUT = "-"
 class Asked:
     """What is asked of any judgement, whatever its subject.
 
-    `files` are where to write each kind of report: json, junit, html, sarif, markdown; - for
-    stdout. If `strict`, SHOULD counts; if `verbose`, the terminal names what does not apply, too.
-    What the `baseline`, a JSON report, has found already does not count.
+    `files` are where to write each kind of report: json, junit, html, sarif, markdown, annotations;
+    - for stdout. If `strict`, SHOULD counts; if `verbose`, the terminal names what does not apply,
+    too. What the `baseline`, a JSON report, has found already does not count.
     """
 
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -150,6 +151,8 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             done = f"{done} in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
+            if file := asked.files.get("annotations"):
+                _write(file, unready(subject.name, str(error)))
             return NO_VERDICT
         except (KeyboardInterrupt, asyncio.CancelledError):
             was_interrupted = True
@@ -162,11 +165,7 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         results = known(results, asked.baseline)
     about = About(subject.name, options.shown, started, subject.sections)
     for kind, file in asked.files.items():
-        text = written(kind, about, results, strict=asked.strict)
-        if str(file) == STDOUT:
-            sys.stdout.write(text)
-        else:
-            file.write_text(text, encoding="utf-8")
+        _write(file, written(kind, about, results, strict=asked.strict))
     if STDOUT not in map(str, asked.files.values()):
         whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
         printing.show_results(subject, results, asked.strict, verbose=asked.verbose, whole=whole)
@@ -180,3 +179,10 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
         return INTERRUPTED
     code = conclude(results, asked.strict)
     return NO_VERDICT if code == HELD and lacks else code
+
+
+def _write(file: Path, text: str) -> None:
+    if str(file) == STDOUT:
+        sys.stdout.write(text)
+    else:
+        file.write_text(text, encoding="utf-8")
