@@ -206,6 +206,11 @@ def patience_flag(what: str, usual_s: float) -> Any:
     )
 
 
+def wait_flag(meaning: str) -> Any:
+    """Declare how many seconds a subject may take until it answers, the first time."""
+    return flag(meaning, kind=float, metavar="SECONDS", read=above_zero("seconds", "--wait"))
+
+
 def jobs_flag(meaning: str) -> Any:
     """Declare how much is played at once."""
     return flag(meaning, kind=int, metavar="N")

@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.types import ASGIApp
 
-from x402sim.clock import Clock, stopwatch
+from x402sim.clock import Clock
 from x402sim.rng import Rng
 from x402sim.suite.process import end_group, inherited, last_line
+from x402sim.suite.subject import Tell
 from x402sim.suite.verdict import NotReady
+from x402sim.suite.waiting import LOOK_S, URL_LOOK_S, in_vain, until_ready, waiting
 
-START_S = 60.0
-"""How long a subject may take until it answers."""
-LOOK_S = 0.05
+START_S, WAIT_S = 60.0, 30.0
+"""How long a command may take until it answers; and one that its owner starts, beside the judge."""
 MOST_BYTES = 1 << 22
 """The longest line that is read of one that speaks."""
 STOP_S = 3.0
@@ -126,6 +127,16 @@ class RunsAlready:
     """A subject that runs already, once; its owner has told it which world it is in."""
 
     url: str
+    wait_s: float = WAIT_S
+    tell: Tell = lambda text: None
+
+    async def once(self, look: Callable[[], Awaitable[str]]) -> Running:
+        """Wait until `look` finds nothing in the way of it; raises `NotReady`."""
+        on_wait = waiting(self.url, self.wait_s, self.tell)
+        if why := await until_ready(look, self.wait_s, every_s=URL_LOOK_S, on_wait=on_wait):
+            in_the_end = in_vain(self.url, why, self.wait_s)
+            raise NotReady(f"{in_the_end}. One that the judge is to start: --start COMMAND")
+        return Running(self.url)
 
     @property
     def most_at_once(self) -> int:
@@ -141,6 +152,7 @@ class RunsAlready:
 async def until_it_answers(
     running: Running,
     answers: Callable[[], Awaitable[bool]],
+    wait_s: float,
     failure: str,
     guide: str,
     ended: str = "",
@@ -149,16 +161,21 @@ async def until_it_answers(
 
     `ended` is added for one that ended by itself.
     """
-    elapsed = stopwatch()
-    while elapsed() < START_S and not running.has_ended:
-        if await answers() and not running.has_ended:  # else another answers there
-            return
-        await CLOCK.sleep(LOOK_S)
-    how = running.has_ended or f"it did not answer within {START_S:g} s"
-    raise NotReady(
-        f"{failure}, so it is not ready: {how}{ended if running.has_ended else ''}; it wrote: "
-        f"{last_line(running.log())}. The guide, `{guide}`, says what it gets"
-    )
+
+    def not_ready(how: str) -> NotReady:
+        return NotReady(
+            f"{failure}, so it is not ready: {how}; it wrote: {last_line(running.log())}. The "
+            f"guide, `{guide}`, says what it gets"
+        )
+
+    async def look() -> str:
+        is_there = not running.has_ended and await answers()
+        if running.has_ended:  # then another answers there
+            raise not_ready(running.has_ended + ended)
+        return "" if is_there else f"it did not answer within {wait_s:g} s"
+
+    if how := await until_ready(look, wait_s):
+        raise not_ready(how)
 
 
 @asynccontextmanager

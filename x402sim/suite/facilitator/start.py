@@ -13,12 +13,10 @@ from urllib.parse import urlsplit
 import httpx
 from starlette.types import ASGIApp
 
-from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.started import (
-    CLOCK,
-    LOOK_S,
+    START_S,
     Running,
     RunsAlready,
     Startable,
@@ -27,6 +25,7 @@ from x402sim.suite.started import (
 )
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
+from x402sim.suite.waiting import STARTING, silent
 from x402sim.world.server.local import certificates
 
 DEFAULT_URL = "http://127.0.0.1:{port}"
@@ -86,6 +85,7 @@ class Command:
     words: tuple[str, ...]
     url: str = DEFAULT_URL
     shown: str = ""
+    wait_s: float = START_S
 
     @property
     def most_at_once(self) -> int | None:
@@ -102,6 +102,7 @@ class Command:
             await until_it_answers(
                 running,
                 lambda: answers(url),
+                self.wait_s,
                 f"GET {url}/supported is not 200",
                 "Judge your facilitator",
                 " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
@@ -119,23 +120,11 @@ class AtUrl(RunsAlready):
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Wait until it answers; raises `NotReady` for what is no facilitator."""
-        elapsed = stopwatch()
-        while (why := await _why_not(self.url)) and elapsed() < WAIT_S:
-            if not why.startswith(NOBODY):
-                raise NotReady(f"{self.url}: {why}")
-            await CLOCK.sleep(10 * LOOK_S)
-        if why:
-            raise NotReady(f"{self.url}: {why}. One that the judge is to start: --start COMMAND")
-        yield Running(self.url)
-
-
-NOBODY = "nobody answers"
-WAIT_S = 30.0
-"""How long somebody may take to start a facilitator whose node the judge is."""
+        yield await self.once(lambda: _why_not(self.url))
 
 
 async def _why_not(url: str) -> str:
-    """Return why no facilitator answers at a URL; "" if one does."""
+    """Return why nobody answers at a URL yet, "" if a facilitator does; raises `NotReady`."""
     async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
         try:
             seen = [await http.get(url + path) for path in SUPPORTED]
@@ -143,10 +132,14 @@ async def _why_not(url: str) -> str:
                 return ""
             itself = await http.get(url)
         except httpx.HTTPError as error:
-            return f"{NOBODY} ({type(error).__name__})"
+            return silent(error)
     if itself.status_code == 402:
-        return f"it asks for a payment, so it is a service: {instead('service')} {url}"
-    return (
-        f"GET /supported is {seen[0].status_code} and lists no kinds, so it is no facilitator. "
-        "The path of its API belongs to the URL, without /supported"
+        why = f"it asks for a payment, so it is a service: {instead('service')} {url}"
+        raise NotReady(f"{url}: {why}")
+    said = f"GET /supported is {seen[0].status_code}"
+    if seen[0].status_code in STARTING:
+        return said
+    raise NotReady(
+        f"{url}: {said} and lists no kinds, so it is no facilitator. The path of its API belongs "
+        "to the URL, without /supported"
     )

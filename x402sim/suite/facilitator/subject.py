@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -31,10 +31,12 @@ from x402sim.suite.options import (
     port_for,
     read,
     seed_flag,
+    wait_flag,
 )
 from x402sim.suite.played import rows_of, skipped, table, unclear
 from x402sim.suite.rooms import BATCH, PATIENCE_S
 from x402sim.suite.row import RoomCase, documents
+from x402sim.suite.started import START_S, WAIT_S
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.text.counted import counted
 
@@ -116,6 +118,10 @@ class FacilitatorOptions:
     network: str = network_flag("Network it settles on.")
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
+    wait: float | None = wait_flag(
+        f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
+        f"{WAIT_S:g}]."
+    )
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a facilitator; by default one for each core."
     )
@@ -152,9 +158,10 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
         )
     network_named(chosen["network"], NETWORKS)
     values = given(FacilitatorOptions, flags)
-    facilitator: Facilitator = AtUrl(url)
+    facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
     if command:
-        facilitator = Command(command, url or DEFAULT_URL, shown=flags["start"])
+        wait_s = chosen.get("wait", START_S)
+        facilitator = Command(command, url or DEFAULT_URL, shown=flags["start"], wait_s=wait_s)
     return FacilitatorOptions(
         facilitator=facilitator,
         rerun=again(("facilitator", *([url] if url else [])), FacilitatorOptions, values),
@@ -167,8 +174,11 @@ async def begin(
     options: FacilitatorOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start it, make a good payment in each dialect, and plan; raises `NotReady`."""
+    subject = options.facilitator
+    if isinstance(subject, AtUrl):
+        subject = replace(subject, tell=tell)
     judge = Judge(
-        subject=options.facilitator,
+        subject=subject,
         network=network_named(options.network),
         seed=options.seed,
         patience_s=options.patience,
@@ -177,7 +187,7 @@ async def begin(
         jobs=options.jobs or 0,
     )
     if options.rpc:
-        tell(f"the chain is at http://127.0.0.1:{options.rpc}; waiting for {options.shown}")
+        tell(f"the chain is at http://127.0.0.1:{options.rpc}")
     wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
     wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
 

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import httpx
+
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.suite.case import doubted
@@ -23,6 +25,7 @@ from x402sim.suite.options import (
     patience_flag,
     read,
     seed_flag,
+    wait_flag,
 )
 from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet
@@ -31,6 +34,7 @@ from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.played import rows_of, skipped, table, unclear
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
+from x402sim.suite.waiting import in_vain, until_url_answers
 from x402sim.text.counted import counted
 
 SECTIONS = {
@@ -95,6 +99,9 @@ class PayerOptions:
     network: str = network_flag("Network it pays on.")
     seed: int = seed_flag("keys and goods")
     patience: float = patience_flag("start", PATIENCE_S)
+    wait: float | None = wait_flag(
+        "With --url: wait until somebody answers there, so many seconds at most."
+    )
     jobs: int | None = jobs_flag("Plays side by side; by default two for each core.")
 
     @property
@@ -118,6 +125,8 @@ def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
             f"{words[0]}; a service: x402sim conformance {words[0]}; a facilitator: x402sim "
             f"conformance facilitator {words[0]}"
         )
+    if "wait" in chosen and not url:
+        raise ValueError("--wait is for a payer behind HTTP (--url): the judge starts a command")
     network_named(chosen["network"], NETWORKS)
     if words and callable(words[0]):
         return PayerOptions(payer=Function(words[0]), **chosen)
@@ -182,6 +191,10 @@ async def begin(
     options: PayerOptions, cases: Sequence[PayerCase], tell: Tell
 ) -> AsyncIterator[PayerJudging]:
     """Try the controls, and plan; raises `NotReady` for a payer that buys nothing."""
+    if options.url and options.wait:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            if why := await until_url_answers(http, options.url, options.wait, tell):
+                raise NotReady(in_vain(options.url, why, options.wait))
     judge = Judge(
         payer=options.payer,
         network=network_named(options.network),

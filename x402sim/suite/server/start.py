@@ -11,13 +11,10 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.server.raw import send
 from x402sim.suite.started import (
-    CLOCK,
-    LOOK_S,
     START_S,
     Running,
     RunsAlready,
@@ -25,7 +22,7 @@ from x402sim.suite.started import (
     command,
     until_it_answers,
 )
-from x402sim.suite.verdict import NotReady
+from x402sim.suite.waiting import NOBODY, STARTING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +66,7 @@ class Command:
     shown: str = ""
     look: str = "/"
     """The path at which it is asked whether it answers."""
+    wait_s: float = START_S
 
     @property
     def most_at_once(self) -> int | None:
@@ -94,7 +92,7 @@ class Command:
                 return bool(answer.status) and answer.status // 100 != 5
 
             failure = f"GET {self.look} at port {running.port} is not answered"
-            await until_it_answers(running, answers, failure, "Judge your server")
+            await until_it_answers(running, answers, self.wait_s, failure, "Judge your server")
             yield running
 
 
@@ -124,11 +122,10 @@ class AtPort(RunsAlready):
     @asynccontextmanager
     async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
         """Wait until it answers; raises `NotReady`."""
-        elapsed, running = stopwatch(), Running(self.url)
-        while not (await send(running.port, "GET", "/", patience_s=5)).status:
-            if elapsed() > START_S / 2:
-                raise NotReady(
-                    f"{self.shown}: nobody answers. One that the judge is to start: --start COMMAND"
-                )
-            await CLOCK.sleep(10 * LOOK_S)
-        yield running
+        port = Running(self.url).port
+
+        async def look() -> str:
+            status = (await send(port, "GET", "/", patience_s=5)).status
+            return f"it answers {status}" if status in STARTING else "" if status else NOBODY
+
+        yield await self.once(look)

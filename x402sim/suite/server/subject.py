@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from x402sim.suite.options import (
     port_for,
     read,
     seed_flag,
+    wait_flag,
 )
 from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
 from x402sim.suite.rooms import PATIENCE_S
@@ -36,6 +37,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Room
 from x402sim.suite.server.start import AtPort, Command, Server, Spoken
 from x402sim.suite.server.tools import STDIO
+from x402sim.suite.started import START_S, WAIT_S
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
@@ -209,6 +211,10 @@ class ServerOptions:
     network: str = network_flag("Network it is paid on.")
     seed: int = seed_flag("keys and nonces")
     patience: float = patience_flag("answer", PATIENCE_S)
+    wait: float | None = wait_flag(
+        f"Seconds that it may take until it answers [default: {START_S:g} after --start, else "
+        f"{WAIT_S:g}]."
+    )
     jobs: int | None = jobs_flag(
         "Rooms side by side, each with a server; by default one for each core."
     )
@@ -245,9 +251,12 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     if item.target == STDIO:
         if not command:
             raise ValueError(f"{STDIO}: the judge must start it: --start COMMAND")
+        if "wait" in chosen:
+            raise ValueError(f"--wait: {STDIO} is asked at once, and has {START_S:g} s to answer")
         server: Server = Spoken(command, shown=flags["start"])
     elif command:
-        server = Command(command, port, shown=flags["start"], look=item.path)
+        wait_s = chosen.get("wait", START_S)
+        server = Command(command, port, shown=flags["start"], look=item.path, wait_s=wait_s)
         if chosen.get("facilitator"):
             raise ValueError(
                 "--facilitator is for one that runs already: one that the judge starts gets "
@@ -265,7 +274,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
             "judge serves; or let the judge start it: --start COMMAND"
         )
     else:
-        server = AtPort(f"http://127.0.0.1:{port}")
+        server = AtPort(f"http://127.0.0.1:{port}", chosen.get("wait", WAIT_S))
     network_named(chosen["network"], NETWORKS)
     values = given(ServerOptions, flags)
     return ServerOptions(
@@ -286,8 +295,11 @@ async def begin(
     options: ServerOptions, cases: Sequence[RoomCase], tell: Tell
 ) -> AsyncIterator[PlayedJudging[RoomCase]]:
     """Start it, read its offer, buy in each version, and plan; raises `NotReady`."""
+    subject = options.server
+    if isinstance(subject, AtPort):
+        subject = replace(subject, tell=tell)
     judge = Judge(
-        subject=options.server,
+        subject=subject,
         items=options.items,
         handlers=options.handlers,
         network=network_named(options.network),

@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, known_networks
 from x402sim.spec.needs import Need
-from x402sim.suite.options import above_zero, flag
+from x402sim.suite.options import above_zero, flag, wait_flag
 from x402sim.suite.service.target import SPEC, Target
 from x402sim.text.suggest import near_url, unknown
 
@@ -259,6 +259,9 @@ class Options:
         "Trust the certificates of this PEM file, too.", kind=Path, metavar="FILE"
     )
     insecure: bool = flag("Accept any TLS certificate.", kind=bool, default=False, unset=False)
+    wait: float | None = wait_flag(
+        "Wait until the service answers, and the world of --world, so many seconds at most."
+    )
     timeout_s: float = flag(
         "Longest time for one whole answer.",
         name="timeout",

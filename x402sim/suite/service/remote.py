@@ -1,6 +1,6 @@
 """Connects to a target by its URL, in real time, and to its world if one is given."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -12,9 +12,11 @@ from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.scheduler import restarting
-from x402sim.suite.service.sending import client, why
+from x402sim.suite.service.sending import client, tls, why
 from x402sim.suite.service.setting import Setting
+from x402sim.suite.subject import Tell
 from x402sim.suite.verdict import NotReady
+from x402sim.suite.waiting import in_vain, until_url_answers
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages import left_ahead
@@ -23,9 +25,7 @@ CLOCKS_AGREE_S = 30.0
 
 
 @asynccontextmanager
-async def reach(
-    options: Options, tell: Callable[[str], None] = lambda text: None
-) -> AsyncIterator[Setting]:
+async def reach(options: Options, tell: Tell = lambda text: None) -> AsyncIterator[Setting]:
     """Connect to the target and its world; raises `NotReady`."""
 
     def tell_if_ahead(met_s: float) -> None:
@@ -61,6 +61,20 @@ async def reach(
             restart=restarting(restart, http, limits.deadline_s) if restart else None,
             tell=tell,
         )
+
+
+async def started(options: Options, wait_s: float, tell: Tell) -> None:
+    """Wait until the world answers, and then the target, each at most so long.
+
+    Raises `NotReady`.
+    """
+    for url, headers in (options.world_url, None), (options.base_url, options.headers):
+        if url is None:
+            continue
+        verify = tls(options) if url.startswith("https") else False
+        async with httpx.AsyncClient(headers=headers, verify=verify, trust_env=False) as http:
+            if silent := await until_url_answers(http, url, wait_s, tell):
+                raise NotReady(in_vain(url, silent, wait_s))
 
 
 async def _meet(

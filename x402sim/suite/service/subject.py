@@ -14,7 +14,7 @@ from x402sim.suite.service.options import REQUIRABLE, Options
 from x402sim.suite.service.parse_options import parse
 from x402sim.suite.service.plan import summary_lines, why_left
 from x402sim.suite.service.preflight import examine
-from x402sim.suite.service.remote import reach
+from x402sim.suite.service.remote import reach, started
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.subject import Plan, Subject, Tell
 
@@ -45,6 +45,8 @@ class ServiceJudging:
 @asynccontextmanager
 async def begin(options: Options, checks: Sequence[Check], tell: Tell) -> AsyncIterator[Any]:
     """Connect to a service and its world, examine it, and plan; raises `NotReady`."""
+    if options.wait:
+        await started(options, options.wait, tell)
     async with reach(options, tell) as setting:
         plan = await examine(setting, [*checks])
         ids = dict.fromkeys(check.id for check in checks if not why_left(setting, check))
