@@ -173,11 +173,13 @@ def _sentence(value: object) -> str:
 
 def serve_schema() -> str:
     """Return the JSON schema of what `serve --json` prints."""
+    schema = msgspec.json.schema(Ready)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": schema["$defs"]["Ready"]["properties"]["schema"]["enum"][0],
         "title": "What `x402sim serve --json` prints first",
     }
-    return json.dumps(head | msgspec.json.schema(Ready), indent=2) + "\n"
+    return json.dumps(head | schema, indent=2) + "\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {

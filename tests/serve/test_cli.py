@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.cli.runner import run
+from tests.house.reference import GUIDE, SCHEMA
 from tests.serve.driver import (
     PAY,
     PRICE,
@@ -37,8 +38,8 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.version import VERSION
 from x402sim.world.server.listen import Listen
 
-READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "payTo", "asset"]
-READY_KEYS += ["network", "chain", "chainId", "token", "accounts", "networks"]
+READY_KEYS = ["event", "schema", "service", "facilitator", "explorer", "rpc", "control", "payTo"]
+READY_KEYS += ["asset", "network", "chain", "chainId", "token", "accounts", "networks"]
 
 
 # --- it cannot start ---------------------------------------------------------------------
@@ -105,7 +106,8 @@ def test_the_ready_line(network):
         url = ready["service"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
         urls = [url, f"{url}/facilitator", f"{url}/explorer", f"{url}/rpc", f"{url}/_sim"]
-        assert [ready[name] for name in READY_KEYS[:6]] == ["ready", *urls]
+        schema = json.loads((GUIDE / SCHEMA).read_text("utf-8"))["$id"]
+        assert [ready[name] for name in READY_KEYS[:7]] == ["ready", schema, *urls]
         assert (ready["network"], ready["chainId"], ready["asset"]) == (network, chain_id, asset)
         assert re.fullmatch("0x[0-9a-fA-F]{40}", ready["payTo"])
         assert len(ready["accounts"]) == 10

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from x402sim.commands import common
+from x402sim.commands.ready_file import ReadyFile, ready_file
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
@@ -144,6 +145,7 @@ AsJson = Annotated[
 
 
 def serve(
+    context: typer.Context,
     host: common.Host = "127.0.0.1",
     port: common.Port = 4020,
     db: Db = None,
@@ -165,6 +167,7 @@ def serve(
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
     as_json: AsJson = False,
+    to_file: ReadyFile = None,
     log: common.LogForm = "text",
     verbose: common.Verbose = False,
     quiet: common.Quiet = False,
@@ -172,6 +175,7 @@ def serve(
     """Start a local mock server: a whole world on one port."""
     with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
+    write_ready = context.with_resource(ready_file(to_file))
     with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         # Typer takes an empty variable for one that is not set, but an empty token must be refused
         by_variable = os.environ.get(TOKEN_VARIABLE)
@@ -201,12 +205,14 @@ def serve(
 
     def on_start(running: Any, ready: Ready) -> None:
         common.stop_on_signals(running)
+        line = json.dumps(msgspec.to_builtins(ready))
         if as_json:
-            typer.echo(json.dumps(msgspec.to_builtins(ready)))
+            typer.echo(line)
         else:
             from x402sim.commands.banner import show  # with rich, which programs do not need
 
             show(ready, db)
+        write_ready(f"{line}\n")  # last: who waits for it may read what is printed
 
     gc.collect()
     gc.freeze()  # the collector need not walk through all that is loaded, again and again

@@ -76,11 +76,16 @@ class Account(Wire, frozen=True):
 class Ready(Wire, frozen=True):
     """What `serve --json` prints first: the URLs, the addresses and the funded accounts.
 
-    `service` is null in a world without a service, `control` where the control API is off.
-    `networks` are all that payers can pay on, that of the service first.
+    `schema` is the `$id` of its schema, which is in the guide. `service` is null in a world
+    without a service, `control` where the control API is off. `networks` are all that payers can
+    pay on, that of the service first.
     """
 
     event: Literal["ready"]
+    schema: Annotated[
+        Literal["urn:x402sim:serve:1"],
+        Meta(description="This schema's $id; it changes when a field goes, or means another."),
+    ]
     service: Annotated[Url | None, Meta(description="Null with --no-service.")]
     facilitator: Annotated[Url, Meta(description="The x402 standard's, and Cronos' dialect.")]
     explorer: Url

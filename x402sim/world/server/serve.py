@@ -245,6 +245,7 @@ async def ready_message(world: RunningWorld, listen: Listen, url: str) -> Ready:
     network = world.network
     return Ready(
         event="ready",
+        schema="urn:x402sim:serve:1",
         service=url if world.options.has_service else None,
         facilitator=f"{url}/facilitator",
         explorer=f"{url}/explorer",
