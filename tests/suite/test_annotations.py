@@ -51,6 +51,12 @@ def test_what_is_inconclusive_is_an_error_where_it_counts() -> None:
     assert (error.name, error.message) == ("error", "not judged: why")
 
 
+def test_that_nothing_was_judged_is_an_error() -> None:
+    (error,) = annotations(result("spec/5/window", "skipped"))
+    assert error.message == "No verdict: nothing could be checked (1 skipped)."
+    assert error.properties == {"title": "x402sim conformance service: no verdict"}
+
+
 def test_the_first_of_each_cause_comes_before_what_follows_from_it() -> None:
     """GitHub shows ten errors of a step."""
     names = ("spec/8/a", "spec/8/b", "spec/8/c")

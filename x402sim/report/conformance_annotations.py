@@ -16,11 +16,15 @@ def page(results: Results, demands: str, subject: str, *, strict: bool = False) 
 
     What counts is an error, a SHOULD that failed a warning; what the baseline report has found,
     too, is left out. Each is at the place of its demand, as in SARIF (`demands` is that page).
+    If nothing was judged, that is an error.
     """
     file, lines = report.demands_page(subject), report.headings(demands)
+    outcome, why = report.verdict(results, strict)
     groups = by_cause(report.readable(results))
     in_order = [group[0] for group in groups] + [each for group in groups for each in group[1:]]
     shown = [_annotation(each, file, report.place(lines, each), strict) for each in in_order]
+    if outcome is Outcome.INCONCLUSIVE and not any(each.startswith("::error") for each in shown):
+        shown.append(unready(subject, why))
     return "".join(shown)
 
 
