@@ -6,6 +6,7 @@ from tests.suite.duo import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless
 from tests.suite.runner import Command, commands
 from x402sim.report import conformance as report
+from x402sim.report.conformance_annotations import unready
 from x402sim.report.conformance_reports import About, written
 from x402sim.report.results import Loss, Outcome, Result
 from x402sim.suite.subjects import SUBJECTS, subject as subject_of
@@ -75,6 +76,9 @@ def test_nothing_that_a_subject_answers_becomes_a_command_or_a_property() -> Non
     assert "pwned%3A, file=x" in found.message
     (unclear,) = annotations(result("spec/5/window", "inconclusive", reason=ATTACK))
     assert unclear.properties.keys() == {"file", "line", "title"}
+    line = unready("service", ATTACK)
+    assert len(commands(line)) == line.count("\n") == 1
+    assert_harmless(line.replace("::error ", ""))
 
 
 def test_each_subject_has_a_page_where_its_ids_or_sections_are() -> None:

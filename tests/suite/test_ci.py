@@ -87,7 +87,10 @@ def here(tmp_path: Path, exit_code: int) -> Iterator[Runner]:
     for name, (*made, _) in SUBJECTS.items():
         (found.workspace / name).with_suffix(".js").write_text(f"{TOY}\n{made[exit_code]}\n")
     defects = [SUBJECTS["agent.js"][1]] if exit_code else []
-    Path(payer(found.workspace, *defects)[1]).rename(found.workspace / "agent.js")
+    path = found.environment["PATH"]
+    same = f"assert os.environ['PATH'] == {path!r}, 'it is as in the step of the caller'\n"
+    same += "assert not [name for name in os.environ if name.startswith('INPUT_')]"
+    Path(payer(found.workspace, *defects, more=same)[1]).rename(found.workspace / "agent.js")
     (found.workspace / "facilitator.py").write_bytes(
         (found.workspace / "facilitator.js").read_bytes()
     )
