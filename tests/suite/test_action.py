@@ -85,7 +85,7 @@ def test_a_subject_that_cannot_be_judged_is_an_error_and_leaves_no_old_report(
     assert code == 2
     assert outputs == {"exit-code": "2", "junit": "", "sarif": "", "html": ""}
     (error,) = commands(here.log)
-    assert f"{NOBODY}: nobody answers (ConnectError), after waiting for 0.1 s" in error.message
+    assert f"{NOBODY}: nobody answers" in error.message
     assert "no verdict\n\nExit code 2" in here.summary
     here.log = ""
     code, _ = here.action(ACTION, {"args": "payer -- sh -c 'echo ::error::pwned; echo ::b::c >&2'"})
@@ -161,7 +161,7 @@ def test_the_action_installs_itself_beside_the_python_of_its_caller(tmp_path: Pa
     here.environment |= {"PYTHONPATH": str(here.workspace), "VIRTUAL_ENV": str(tmp_path)}
     code, _ = here.action(ACTION, {"args": f"{NOBODY} --wait 0.1"})
     assert code == 2, here.log
-    assert "nobody answers (ConnectError)" in commands(here.log)[-1].message, here.log
+    assert "nobody answers" in commands(here.log)[-1].message, here.log
     own = here.temp / "x402sim"
     assert (own / "made-from").read_text() == str(ROOT)
     assert here.changes == ""
