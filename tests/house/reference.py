@@ -82,8 +82,9 @@ def control() -> str:
         (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
         for method, path, _, does in TABLE
     ]
-    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
-takes its fields in the query."""
+    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list, and one of `/_sim/openapi.json` the
+OpenAPI document of it, with the schemas of what each takes and answers. A POST takes JSON, and a GET takes its fields in
+the query."""
     return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
 
 
