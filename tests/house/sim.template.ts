@@ -27,7 +27,9 @@ export async function start(options: string[] = [], command: string[] = ["x402si
     child.kill("SIGINT");
     await exited;
   };
-  process.once("exit", () => child.kill());
+  const kill = () => child.kill(); // it does not outlive a test that forgets to stop it
+  process.once("exit", kill);
+  child.once("close", () => process.off("exit", kill));
   const failed = exited.then(([code]): never => {
     throw new Error(`${program} ${words.join(" ")} ended with ${code}`);
   });

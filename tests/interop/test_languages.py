@@ -60,6 +60,56 @@ def test_a_test_in_typescript_catches_who_signs_twice(
     assert (SAID.strip() in done.stdout + done.stderr) is (code == 1), done.stdout + done.stderr
 
 
+SIM = """
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Sim, start } from "./sim.ts";
+
+const address = "0x00000000000000000000000000000000000000aa";
+
+test("a world is steered, and ends", async () => {
+  const listeners = process.listenerCount("exit");
+  const { ready, sim, stop } = await start(["--network", "base-sepolia", "--network", "base", "--control-token", "secret"]);
+  await assert.rejects(sim.who(), /answered 401: .*Control token needed/);
+  const control = new Sim(ready.control!, { token: "secret" });
+  assert.deepEqual((await control.accounts()).map((each) => each.address), ready.accounts.map((each) => each.address));
+  const { snapshot } = await control.snapshot();
+  assert.equal((await control.faucet({ address, amount: "2.50" })).balance, "2500000");
+  const [minted] = await control.transfers({ account: address });
+  assert.equal(minted?.amountBase, "2500000");
+  const on = new Sim(ready.control!, { token: "secret", network: "base" });
+  assert.equal((await on.who()).network, "base");
+  assert.deepEqual(await on.balances({ accounts: [address] }), ["0"]);
+  await control.revert({ snapshot });
+  assert.deepEqual(await control.transfers({ account: address }), []);
+  await assert.rejects(control.addFault({ victim: "facilitator", does: "refuse", path: "/setle" }), /answered 400: .*setle/);
+  const all = await control.journal();
+  assert.ok(all.length > 1);
+  assert.deepEqual(await control.journal({ since: all.at(-1)!.seq }), all.slice(-1));
+  assert.equal(all.at(-1)!.event, "note");
+  await stop();
+  assert.equal(process.listenerCount("exit"), listeners);
+  await assert.rejects(sim.who(), /fetch failed/);
+});
+
+test("what does not start says so", async () => {
+  await assert.rejects(start(["--network", "nowhere"]), /serve .* nowhere ended with 2/);
+  await assert.rejects(start([], ["no-such-program"]), /no-such-program/);
+});
+"""
+
+
+def test_the_client_of_the_control_api_runs_in_node_without_a_build(tmp_path: Path) -> None:
+    shutil.copy(GUIDE / "sim.ts", tmp_path)
+    (tmp_path / "sim.test.ts").write_text(SIM)
+    types = [*CHECKED, "--allowImportingTsExtensions", "sim.test.ts"]
+    checked = ran([*tool(tmp_path, "typescript", "bin/tsc"), *types], tmp_path)
+    assert checked.returncode == 0, checked.stdout
+    done = ran([str(npm.node()), "--test", "sim.test.ts"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pass 2" in done.stdout
+
+
 def without_state(program: str, kept: str) -> str:
     """Return a program whose payer forgets what it has signed."""
     assert program.count(kept) == 1
