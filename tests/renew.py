@@ -43,7 +43,7 @@ GENERATED = {
     "guide": Generated(
         "the guide's reference pages",
         0.1,
-        "x402sim/guide/*.md x402sim/guide/*.json",
+        "x402sim/guide/*.md x402sim/guide/*.json x402sim/guide/*.ts",
         "-m tests.house.reference",
     ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),

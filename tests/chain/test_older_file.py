@@ -52,7 +52,7 @@ async def live(rig: ServiceRig) -> None:
     taken = await actions.snapshot(rig.parts)
     await rig.open_session()
     await rig.parts.chain.controls.mine(2)
-    await actions.revert(rig.parts, taken["snapshot"])
+    await actions.revert(rig.parts, taken.snapshot)
     await rig.buy()
     await rig.parts.chain.controls.reorg(1)
     await actions.reset(rig.parts)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import fields
 
 import x402sim
+from tests.house import typescript
 from x402sim import Decisions
 from x402sim.cli import COMMANDS, load
 from x402sim.commands.book import GROUPS, as_markdown
@@ -82,8 +83,9 @@ def control() -> str:
         (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
         for method, path, _, does in TABLE
     ]
-    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
-takes its fields in the query."""
+    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list, and one of `/_sim/openapi.json` the
+OpenAPI document of it, with the schemas of what each takes and answers. A POST takes JSON, and a GET takes its fields in
+the query. It has clients: in Python `LocalServer`, in TypeScript [`sim.ts`](typescript.md)."""
     return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
 
 
@@ -193,11 +195,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "python": python,
 }
 """The generated pages, by their file's name."""
-SCHEMA = "serve.schema.json"
-"""The name of the schema's file."""
+FILES: dict[str, Callable[[], str]] = {
+    "serve.schema.json": serve_schema,
+    "sim.ts": typescript.client,
+}
+"""The generated files that are no pages, by their names."""
 
 
 if __name__ == "__main__":
-    for name, make in PAGES.items():
-        (GUIDE / f"{name}.md").write_text(make(), encoding="utf-8")
-    (GUIDE / SCHEMA).write_text(serve_schema(), encoding="utf-8")
+    made = {f"{name}.md": make for name, make in PAGES.items()} | FILES
+    for name, make in made.items():
+        (GUIDE / name).write_text(make(), encoding="utf-8")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.house import ROOT, blocks, picture
 from tests.house.carried import OF_DOCSTRINGS
-from tests.house.reference import GUIDE, PAGES, SCHEMA, serve_schema
+from tests.house.reference import FILES, GUIDE, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import COMMANDS, load
 from x402sim.suite.subjects import SUBJECTS
@@ -248,9 +248,12 @@ def test_a_service_shows_every_page() -> None:
             shown = http.get(f"/docs/guide/{page.name}")
             assert shown.text == page.read_text(encoding="utf-8")
             assert shown.headers["content-type"].startswith("text/markdown")
-        schema = http.get(f"/docs/guide/{SCHEMA}")
-        assert schema.headers["content-type"] == "application/json"
-        assert schema.text == text(SCHEMA, "")
+        for name, kind in zip(
+            FILES, ("application/json", "text/plain; charset=utf-8"), strict=True
+        ):
+            file = http.get(f"/docs/guide/{name}")
+            assert file.headers["content-type"] == kind
+            assert file.text == text(name, "")
         browsers = http.get("/docs/guide/index.md", headers={"Accept": "text/html, */*"})
         assert browsers.headers["content-type"].startswith("text/html")
         assert http.get("/docs/guide/pages.py").status_code == 404
@@ -265,8 +268,10 @@ def test_a_reference_page_is_current(page: str) -> None:
     assert text(page) == written, "python -m tests.renew --only guide"
 
 
-def test_the_schema_of_serve_is_current() -> None:
-    assert text(SCHEMA, "") == serve_schema(), "python -m tests.renew --only guide"
+@pytest.mark.skipif(sys.flags.optimize > 1, reason="-OO leaves docstrings out")
+@pytest.mark.parametrize("name", FILES)
+def test_a_generated_file_is_current(name: str) -> None:
+    assert text(name, "") == FILES[name](), "python -m tests.renew --only guide"
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

@@ -18,7 +18,7 @@ from tests.interop import programs
 from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
 from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
-from x402sim import PaymentAuth, World
+from x402sim import BASE_SEPOLIA, PaymentAuth, World
 from x402sim.events import (
     AnswerReceived,
     PaymentRefused,
@@ -29,6 +29,7 @@ from x402sim.events import (
 )
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
+from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report import conformance_html, html
 from x402sim.report.results import Outcome, Result
 
@@ -39,27 +40,28 @@ NO_SEARCH = (
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
-def copied(browser: Browser) -> dict[str, str]:
-    """Press every button that copies an exchange as a test or a scenario; return the texts."""
+def copied(browser: Browser, what: str = "a (test|scenario)") -> dict[str, str]:
+    """Press every button that copies an exchange as this; return the texts."""
     browser.run(f"await {NO_SEARCH}")
-    texts: dict[str, str] = browser.run("""
-        return page.evaluate(async () => {
-          const found = {}, pause = () => new Promise((done) => setTimeout(done, 30));
+    wanted = json.dumps(f"Copy as {what}")
+    texts: dict[str, str] = browser.run(f"""
+        return page.evaluate(async (wanted) => {{
+          const found = {{}}, pause = () => new Promise((done) => setTimeout(done, 30));
           let last = "";
-          navigator.clipboard.writeText = async (text) => { last = text; };
-          for (const lane of [...document.querySelectorAll(".lane")]) {
+          navigator.clipboard.writeText = async (text) => {{ last = text; }};
+          for (const lane of [...document.querySelectorAll(".lane")]) {{
             document.getElementById(lane.id).click();
             await pause();
-            for (const button of document.querySelectorAll("#detail details button")) {
-              if (!/Copy as a (test|scenario)/.test(button.textContent)) continue;
-              const what = `${button.closest("details").querySelector("summary").textContent}: ${button.textContent}`;
+            for (const button of document.querySelectorAll("#detail details button")) {{
+              if (!new RegExp(wanted).test(button.textContent)) continue;
+              const what = `${{button.closest("details").querySelector("summary").textContent}}: ${{button.textContent}}`;
               button.click();
               await pause();
-              found[`${lane.id} ${what}`] = last;
-            }
-          }
+              found[`${{lane.id}} ${{what}}`] = last;
+            }}
+          }}
           return found;
-        })
+        }}, {wanted})
     """)
     return texts
 
@@ -456,6 +458,32 @@ def test_copied_tests_and_scenarios_run_unchanged(
     (tmp_path / "half.py").write_text(half)
     deaf = World(without=(("verification", "5/exact-amount"),))
     assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
+
+
+BUYS = ({}, {"wrong": "amount"}, {"buys": "market"}, {"buys": "session", "account": 3})
+
+
+@pytest.mark.parametrize("network", [TESTNET, BASE_SEPOLIA], ids=lambda it: it.name)
+def test_what_is_copied_with_viem_buys_the_same(
+    browser: Browser, network: Network, tmp_path: Path
+) -> None:
+    """From the account that paid, once, rightly, with published packages; a deposit cannot be paid so."""
+    with hosted(network=network) as server:
+        browser.open(f"{server.ready['control']}/ui")
+        for what in BUYS:
+            server.http.post("/_sim/ui/pay", json={"account": 2} | what)
+        browser.sees(".lane .what", "/api/sessions/create")
+        texts = {*copied(browser, "fetch with viem").values()}
+        assert len(texts) == 3, "a quote, the market, and a quote that nobody paid for"
+        before = [server.account(n).transfers for n in range(4)]
+        for number, text in enumerate(texts):
+            (folder := tmp_path / str(number)).mkdir()
+            program = programs.in_node(text, folder)
+            done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+            assert done.stdout.startswith("200 {"), (text, done.stdout, done.stderr)
+        more = [server.account(n).transfers - paid for n, paid in enumerate(before)]
+        assert more == [1, 0, 2, 0]
+        browser.do("goto", "about:blank")
 
 
 def test_paused_lanes_stay_and_cleared_ones_go(browser: Browser, server: Server) -> None:

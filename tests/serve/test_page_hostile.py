@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import npm
 from tests.serve.browser import EACH_LANE, Browser
 from tests.serve.driver import PAY, QUOTE, Server, exchange
 
@@ -254,6 +255,10 @@ def test_what_is_copied_sends_the_same_and_is_safe_to_paste(
     for each in copied:
         if each.startswith(("#", '"""', "import")):
             compile(each, what, "exec")
+        if each.startswith("//"):
+            checked = [str(npm.node()), "--input-type=module", "--check", "-"]
+            subprocess.run(checked, input=each, text=True, check=True)
+    assert any(each.startswith("//") for each in copied) is (target == QUOTE), "for node"
     programs = [["bash", "-c", curl], ["dash", "-c", curl], [sys.executable, "-c", python]]
     for program in programs:
         subprocess.run(program, check=True, capture_output=True, timeout=30, cwd=tmp_path)

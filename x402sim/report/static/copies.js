@@ -1,6 +1,6 @@
-// One exchange as text that runs: curl, Python, a test, a scenario; and many as a HAR file.
+// One exchange as text that runs: curl, Python, a test, a scenario, fetch with viem; and many as a HAR file.
 
-import { integer, iso, object, origin, own, parse, text, words } from "./dom.js";
+import { decoded, integer, iso, named, object, origin, own, parse, text, words } from "./dom.js";
 
 const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
 const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
@@ -167,6 +167,42 @@ export function test(lane, seen, model) {
   if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
     return `"""${copied.title}."""\n\n${top && `${top}\n\n`}${network}def test_${copied.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
   return `"""${copied.title}."""\n\n${copied.first}${top}from x402sim import ${[...copied.imports, "World"].sort().join(", ")}\n\n\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}\n\n${network}def test_${copied.name}(x402_server):\n    World(on=x402_server.url).play(${copied.name}).raise_for_failure()\n`;
+}
+
+// --- a program that buys the same, with packages that others publish -------------------------
+
+const NOT_SENT = /^(x-payment-id|x-session-id|expect|upgrade|keep-alive)$/i; // proofs, and what Node's fetch refuses
+const js = (value) => visible(JSON.stringify(value), false);
+const required = (seen) => object(parse(decoded(head(seen.answered, "payment-required") ?? "")));
+
+// It asks for what the lane asked for, and pays with its account, or with account 0 for one that is not the server's.
+export function viem(lane, seen) {
+  if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
+  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && each.path.startsWith("/api/"));
+  const network = asked && text(object(required(asked).accepts?.[0]).network);
+  if (!/^eip155:\d+$/.test(network ?? "") || (asked.sent.body && /^(GET|HEAD)$/.test(asked.method))) return undefined;
+  const { body, base64 } = asked.sent, account = /^account (\d+)$/.exec(named(lane.payer))?.[1] ?? 0;
+  const headers = sentHeaders(asked).filter(([name]) => !NOT_SENT.test(name)).map((pair) => `    [${pair.map(js).join(", ")}],\n`).join("");
+  const content = body ? `  body: ${base64 === undefined ? js(body) : `Buffer.from(${js(base64)}, "base64")`},\n` : "";
+  return `// npm install @x402/fetch @x402/evm viem; save it as buy.mjs, and: node buy.mjs
+import { ExactEvmScheme } from "@x402/evm";
+import { wrapFetchWithPaymentFromConfig } from "@x402/fetch";
+import { privateKeyToAccount } from "viem/accounts";
+
+const accounts = () => fetch(${js(`${origin}/_sim/accounts`)}).then((answer) => answer.json());
+const key = process.env.X402SIM_PRIVATE_KEY ?? (await accounts())[${account}].privateKey;
+const client = new ExactEvmScheme(privateKeyToAccount(key));
+const pay = wrapFetchWithPaymentFromConfig(fetch, {
+  schemes: [{ network: ${js(network)}, client }],
+  spendControls: false, // the packages know the tokens of few networks
+});
+const answer = await pay(${js(origin + asked.target)}, {
+  method: ${js(asked.method)},
+  headers: [
+${headers}  ],
+${content}});
+console.log(answer.status, await answer.text());
+`;
 }
 
 // --- HAR 1.2 -----------------------------------------------------------------------------------

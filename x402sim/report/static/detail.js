@@ -1,6 +1,6 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
-import { curl, har, python, scenario, test, visible } from "./copies.js";
+import { curl, har, python, scenario, test, viem, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
 import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
@@ -43,7 +43,7 @@ const requests = (lane, model) => [
   lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
     : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages.")];
 
-const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
+const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario], ["fetch with viem", viem]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
 // What the payment came to, as a program that does it again.
 function reproduced(lane, model) {

@@ -42,13 +42,13 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
     """Return the Markdown page of that name, or None where there is none (4.5/llms-txt).
 
     The name is as the index links it ("errors.md", "guide/index.md"), or without its ending. The
-    guide has a JSON schema, too.
+    guide has a JSON schema and a TypeScript file, too.
     `network` and `base`, the address of the service, are for the commands.
     """
     slug = name.removesuffix(".md")
     if slug.startswith("guide/"):
         file = slug.removeprefix("guide/")
-        wanted = file if file.endswith(".json") else file + ".md"
+        wanted = file if "." in file else file + ".md"
         return next((it.read_text("utf-8") for it in _GUIDE.iterdir() if it.name == wanted), None)
     if (found := PAGES.get(slug)) is None:
         return None

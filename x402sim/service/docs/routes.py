@@ -22,6 +22,9 @@ _CSP = {
     "form-action 'none'; frame-ancestors 'none'"
 }
 
+_FILES = {"json": "application/json", "ts": "text/plain"}
+"""The media types of what is no page, by the ending of its name."""
+
 
 def documentation(service: Service) -> list[Route]:
     """Return the routes of the documentation."""
@@ -55,8 +58,8 @@ async def markdown(service: Service, request: Request) -> Response:
     text = page(name, decisions, service.env.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
-    if name.endswith(".json"):
-        return Response(text, media_type="application/json")
+    if (media_type := _FILES.get(name.rpartition(".")[2])) is not None:
+        return Response(text, media_type=media_type)
     return text_page.answer(request, text, _links(request))
 
 

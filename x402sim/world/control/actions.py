@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
@@ -13,7 +12,6 @@ from x402sim.chain import contract
 from x402sim.chain.base import Call, ChainError, Controls, Log, LogFilter
 from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.reverts import cause
-from x402sim.events import IndexerRan
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, parse_address, to_hex
@@ -25,16 +23,32 @@ from x402sim.service.reconcile import reconcile
 from x402sim.text.suggest import unknown
 from x402sim.world.control.messages import (
     Account,
+    Automine,
+    Balance,
+    Base,
     ChainState,
+    Crashes,
     ExplorerQuery,
+    FacilitatorNow,
+    Height,
+    Indexed,
+    Lag,
+    MadeWallet,
+    Now,
+    ResetDone,
+    Reverted,
+    Reverts,
     Sent,
+    SnapshotTaken,
+    Standing,
     State,
     TokenInfo,
     Transfer,
+    Waiting,
     WorldInfo,
 )
 from x402sim.world.running_world import RunningWorld, ServiceProcess, Snapshot
-from x402sim.world.transport.faults import read_fault
+from x402sim.world.transport.faults import Fault, read_fault
 
 Read = TypeVar("Read")
 
@@ -100,7 +114,7 @@ def read(parse: Callable[..., Read], *given: Any) -> Read:
         raise bad_body(str(wrong)) from wrong
 
 
-async def who(world: RunningWorld) -> Any:
+async def who(world: RunningWorld) -> WorldInfo:
     """Describe the world: merchant, token, owner, network, capabilities."""
     return WorldInfo(
         pay_to=checksum(merchant(world)),
@@ -127,7 +141,7 @@ def token_info(network: Network) -> TokenInfo:
     )
 
 
-async def accounts(world: RunningWorld) -> Any:
+async def accounts(world: RunningWorld) -> list[Account]:
     """The funded accounts of `serve`, with their private keys and balances in base units."""
     decimals, found = world.network.decimals, []
     for wallet in world.accounts.funded:
@@ -143,20 +157,20 @@ async def accounts(world: RunningWorld) -> Any:
     return found
 
 
-async def queries(world: RunningWorld, since: int = 0) -> Any:
+async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
     """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
     made = world.index.queries
     later = (each for each in made if each.at_ms >= since)
     return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
-async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Any:
+async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Response:
     """What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."""
     entries = world.journal.ndjson(since)
     return Response(entries, media_type="application/x-ndjson")
 
 
-async def state(world: RunningWorld) -> Any:
+async def state(world: RunningWorld) -> State:
     """Show the state of the world: clock, chain, database and cache."""
     chain = world.chain
     head = await chain.block(await chain.height())
@@ -187,7 +201,7 @@ MAX_MINTED = 1_000_000_000
 """The most tokens that a faucet gives at once, if that is more than the service can store."""
 
 
-async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Any:
+async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Balance:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
     The transaction is mined before the answer, whatever the block time.
@@ -199,7 +213,7 @@ async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> A
         raise bad_body(f"cannot mint {amount_base} base units")
     await world.chain.fund(account, amount_base)
     await _mine(world)
-    return {"address": address, "balance": str(await world.chain.balance(account))}
+    return Balance(address=address, balance=str(await world.chain.balance(account)))
 
 
 async def _mine(world: RunningWorld) -> None:
@@ -208,21 +222,21 @@ async def _mine(world: RunningWorld) -> None:
         await mining(world).mine()
 
 
-async def wallet(world: RunningWorld, owner: str) -> Any:
+async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
     """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
     account = read(parse_address, owner)
     made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(world).set_code(made, contract.wallet_code(), slots)
-    return {"address": checksum(made)}
+    return MadeWallet(address=checksum(made))
 
 
-async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> Any:
+async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> list[Base]:
     """Read balances in base units: {"accounts": ["0x…"]}."""
     wanted = [read(parse_address, account) for account in accounts]
     return [str(await world.chain.balance(account)) for account in wanted]
 
 
-async def transfers(world: RunningWorld, account: str = "") -> Any:
+async def transfers(world: RunningWorld, account: str = "") -> list[Transfer]:
     """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
     party = (bytes(12) + read(parse_address, account),) if account else ()
     found = await _transfers(world, party)
@@ -246,7 +260,7 @@ async def _transfers(world: RunningWorld, *accounts: tuple[bytes, ...]) -> list[
     return await world.chain.logs(LogFilter(0, 2**63, (), topics))
 
 
-async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> Any:
+async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> Sent:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
 
     The account gets native currency for gas if it has none. With a block time, the transaction is
@@ -269,54 +283,56 @@ async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> A
     )
 
 
-async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Any:
+async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Height:
     """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
-    return {"height": await mining(world).mine(blocks)}
+    return Height(height=await mining(world).mine(blocks))
 
 
-async def set_mining(world: RunningWorld, automine: bool) -> Any:
+async def set_mining(world: RunningWorld, automine: bool) -> Automine:
     """Mine each transaction immediately, or only on demand: {"automine": false}.
 
     Blocks of a block time go on.
     """
     await mining(world).set_automine(automine)
-    return {"automine": automine}
+    return Automine(automine=automine)
 
 
 async def reorg(
     world: RunningWorld, depth: Annotated[int, Meta(ge=1)] = 1, drop: tuple[str, ...] = ()
-) -> Any:
+) -> Height:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
 
     Their transactions are mined again, except those in "drop".
     """
     lost = [Hash(read(from_hex, text, 32)) for text in drop]
     await rewinding(world).reorg(depth, lost)
-    return {"height": await world.chain.height()}
+    return Height(height=await world.chain.height())
 
 
-async def drop(world: RunningWorld) -> Any:
+async def drop(world: RunningWorld) -> Waiting:
     """Drop every transaction from the mempool."""
     await rewinding(world).drop()
-    return {"waiting": 0}
+    return Waiting(waiting=0)
 
 
-async def force_revert(world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1) -> Any:
+async def force_revert(
+    world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1
+) -> Reverts:
     """Make the next calls of the token revert when mined: {"calls": 1}."""
     await rewinding(world).force_revert(calls)
-    return {"calls": calls}
+    return Reverts(calls=calls)
 
 
-async def snapshot(world: RunningWorld) -> Any:
+async def snapshot(world: RunningWorld) -> SnapshotTaken:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     service = world.service
     chains = [await rewinding(each).snapshot() for each in world.networks]
     number = chains[0]
     world.snapshots[number] = Snapshot(service.store.copy(), service.entitlements.all(), chains)
-    return {"snapshot": number}
+    return SnapshotTaken(snapshot=number)
 
 
-async def revert(world: RunningWorld, snapshot: int) -> Any:
+async def revert(world: RunningWorld, snapshot: int) -> Reverted:
     """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
 
     The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
@@ -334,10 +350,10 @@ async def revert(world: RunningWorld, snapshot: int) -> Any:
         service.entitlements.add(entitlement)
     for number in [n for n in world.snapshots if n >= snapshot]:
         world.snapshots.pop(number).database.close()
-    return {"reverted": snapshot, "clockAdvancedSeconds": world.clock.offset_s}
+    return Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
 
 
-async def reset(world: RunningWorld, clock: bool = False) -> Any:
+async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     """Reset to block 0, an empty database and the initial balances.
 
     {"clock": true} also gives the clock back, which no other action does: the journal and clients
@@ -354,7 +370,7 @@ async def reset(world: RunningWorld, clock: bool = False) -> Any:
     for saved in world.snapshots.values():
         saved.database.close()
     world.snapshots.clear()
-    return {"reset": True, "clockAdvancedSeconds": world.clock.offset_s}
+    return ResetDone(reset=True, clock_advanced_seconds=world.clock.offset_s)
 
 
 LATEST_S = 221_845_392_000
@@ -363,7 +379,7 @@ TEN_YEARS_S = 10 * 366 * 86400
 Seconds = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 
 
-async def advance(world: RunningWorld, seconds: Seconds) -> Any:
+async def advance(world: RunningWorld, seconds: Seconds) -> Now:
     """Move the clock forward, then run what is due: {"seconds": 300}.
 
     With automine, a block is mined at the new time. The answer comes when expired sessions are
@@ -373,7 +389,7 @@ async def advance(world: RunningWorld, seconds: Seconds) -> Any:
     return await pass_time(world, seconds, mines=True)
 
 
-async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Any:
+async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Now:
     """Do the same, with a block or without."""
     if world.clock.now() + seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
@@ -389,7 +405,7 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
-    return {"now": world.clock.now_ms()}
+    return Now(now=world.clock.now_ms())
 
 
 async def _expire_and_reconcile(world: RunningWorld) -> None:
@@ -401,7 +417,7 @@ async def skew(
     world: RunningWorld,
     actor: str,
     seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
-) -> Any:
+) -> Now:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
     clocks = world.clocks
     if actor not in clocks:
@@ -409,7 +425,7 @@ async def skew(
     if actor == "service":
         require_service(world, 'a skew of "service"')
     clocks[actor].skew_s = seconds
-    return {"now": clocks[actor].now_ms()}
+    return Now(now=clocks[actor].now_ms())
 
 
 async def set_facilitator(
@@ -418,7 +434,7 @@ async def set_facilitator(
     receipt_timeout_s: Annotated[float, Meta(gt=0, le=TEN_YEARS_S)] | None = None,
     simulates: bool | None = None,
     simulates_verify: bool | None = None,
-) -> Any:
+) -> FacilitatorNow:
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
     What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
@@ -435,30 +451,30 @@ async def set_facilitator(
     changes = {key: value for key, value in given.items() if value is not None}
     for each in known[wanted]:
         each.settings = replace(each.settings, **changes)
-    return {"name": wanted, **asdict(known[wanted][0].settings)}
+    return FacilitatorNow(name=wanted, **asdict(known[wanted][0].settings))
 
 
-async def lag(world: RunningWorld, seconds: Seconds) -> Any:
+async def lag_explorer(world: RunningWorld, seconds: Seconds) -> Lag:
     """Make the explorer lag behind the chain: {"seconds": 600}."""
     world.index.lag_s = seconds
-    return {"lagSeconds": seconds}
+    return Lag(lag_seconds=seconds)
 
 
-async def faults(world: RunningWorld) -> Any:
+async def faults(world: RunningWorld) -> list[Fault]:
     """List the active faults."""
-    return [msgspec.to_builtins(fault) for fault in world.faults.active()]
+    return world.faults.active()
 
 
-async def add_fault(world: RunningWorld, fault: Any) -> Any:
+async def add_fault(world: RunningWorld, fault: Any) -> Standing:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
     new = read(read_fault, fault)
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
     read(world.faults.add, new)
-    return {"standing": len(world.faults.active())}
+    return Standing(standing=len(world.faults.active()))
 
 
-async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
+async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Standing:
     """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
     Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
@@ -474,22 +490,22 @@ async def clear(world: RunningWorld, keep: tuple[str, ...] = ()) -> Any:
     if chain.controls:
         await chain.controls.force_revert(0)
         await chain.controls.set_automine(world.options.block_time_s is None)
-    return {"standing": len(world.faults.active())}
+    return Standing(standing=len(world.faults.active()))
 
 
-async def crash(world: RunningWorld, service: str = "service") -> Any:
+async def crash(world: RunningWorld, service: str = "service") -> Crashes:
     """Kill the service; answers when it has restarted on its database, 1 second later."""
     process = _process(world, service, "/crash")
     process.crash()
     await process.runs()
-    return {"crashes": process.crashes}
+    return Crashes(crashes=process.crashes)
 
 
-async def run_indexer(world: RunningWorld, service: str = "service") -> Any:
+async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
     """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
     process = _process(world, service, "/indexer/run")
-    ran, names = await process.do(indexer.run), IndexerRan.__struct_fields__
-    return {name: getattr(ran, name, 0) for name in names if name != "actor"}
+    ran = await process.do(indexer.run)
+    return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
 
 
 def _process(world: RunningWorld, service: str, action: str) -> ServiceProcess:

@@ -55,14 +55,14 @@ TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("POST", "/reset", actions.reset, "Reset to block 0, an empty database and the initial balances."),
     ("GET", "/who", actions.who, "Describe the world: merchant, token, owner, network, capabilities."),
     ("GET", "/transfers", actions.transfers, "List the token's transfers, oldest first: ?account=0x… from or to this account only."),
-    ("GET", "/explorer/queries", actions.queries, "The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."),
+    ("GET", "/explorer/queries", actions.explorer_queries, "The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."),
     ("POST", "/balances", actions.balances, 'Read balances in base units: {"accounts": ["0x…"]}.'),
     ("POST", "/send", actions.send, 'Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.'),
     ("GET", "/faults", actions.faults, "List the active faults."),
     ("POST", "/faults", actions.add_fault, 'Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}.'),
-    ("POST", "/faults/clear", actions.clear, "Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators."),
+    ("POST", "/faults/clear", actions.clear_faults, "Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators."),
     ("POST", "/clock/skew", actions.skew, "Skew an actor's clock: {\"actor\": \"service\", \"seconds\": -30}."),
-    ("POST", "/explorer/lag", actions.lag, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
+    ("POST", "/explorer/lag", actions.lag_explorer, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
     ("POST", "/facilitator", actions.set_facilitator, "Change a facilitator's settings: {\"receipt_timeout_s\": 0.5}."),
     ("POST", "/crash", actions.crash, "Kill the service; answers when it has restarted on its database, 1 second later."),
     ("POST", "/force-revert", actions.force_revert, 'Make the next calls of the token revert when mined: {"calls": 1}.'),
@@ -155,10 +155,19 @@ def control_app(
     async def index(_: Request) -> Response:
         return PlainTextResponse(usage())
 
+    async def described(_: Request) -> Response:
+        return web.answer(openapi())
+
     routes = [route(*key, *action) for key, action in ACTIONS.items()]
-    return web.Application(
-        [Route("/", index, methods=["GET"]), *routes, *pages], {ChainError: _on_chain_error}
-    )
+    about = [Route("/", index, methods=["GET"]), Route("/openapi.json", described)]
+    return web.Application([*about, *routes, *pages], {ChainError: _on_chain_error})
+
+
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI document of the actions."""
+    from x402sim.world.control.openapi import document  # few ask for it
+
+    return document([(*row[:3], ACTIONS[row[:2]][1], row[3]) for row in TABLE])
 
 
 def usage() -> str:

@@ -63,7 +63,7 @@ class Development:
 
 
 async def _snapshot(dev: Development, _: RpcContext) -> Any:
-    return quantity((await dev.act("/snapshot"))["snapshot"])
+    return quantity((await dev.act("/snapshot")).snapshot)
 
 
 async def _revert(dev: Development, _: RpcContext, snapshot: Any) -> bool:

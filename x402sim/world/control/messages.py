@@ -6,6 +6,7 @@ Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from x402sim.protocol.crypto import parse_address
@@ -14,6 +15,7 @@ from x402sim.protocol.networks import Network
 
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
 Url = Annotated[str, Meta(pattern="^https?://")]
+Base = Annotated[str, Meta(pattern="^[0-9]+$", description="Base units.")]
 
 
 class TokenInfo(Wire, frozen=True):
@@ -69,7 +71,7 @@ class Account(Wire, frozen=True):
 
     address: Address
     private_key: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$")]
-    balance: Annotated[str, Meta(pattern="^[0-9]+$", description="Base units.")]
+    balance: Base
     balance_decimal: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+$", description="Tokens.")]
 
 
@@ -166,3 +168,108 @@ class Sent(Wire, frozen=True):
     mined: bool
     revert_reason: str | None
     cause: str | None
+
+
+# --- what the other actions answer -------------------------------------------------------
+
+
+class Balance(Wire, frozen=True):
+    """An address, and what it has now."""
+
+    address: Address
+    balance: Base
+
+
+class MadeWallet(Wire, frozen=True):
+    """A wallet that is a contract."""
+
+    address: Address
+
+
+class Height(Wire, frozen=True):
+    """The number of the chain's newest block."""
+
+    height: int
+
+
+class Automine(Wire, frozen=True):
+    """Whether each transaction is mined immediately."""
+
+    automine: bool
+
+
+class Waiting(Wire, frozen=True):
+    """How many transactions wait in the mempool."""
+
+    waiting: int
+
+
+class Reverts(Wire, frozen=True):
+    """How many calls of the token will revert."""
+
+    calls: int
+
+
+class SnapshotTaken(Wire, frozen=True):
+    """The id of a snapshot."""
+
+    snapshot: int
+
+
+class Reverted(Wire, frozen=True):
+    """The snapshot that the world is at again, and how far its clock is ahead of real time."""
+
+    reverted: int
+    clock_advanced_seconds: float
+
+
+class ResetDone(Wire, frozen=True):
+    """A world that began again, and how far its clock is ahead of real time."""
+
+    reset: bool
+    clock_advanced_seconds: float
+
+
+class Now(Wire, frozen=True):
+    """The time of the clock (epoch ms)."""
+
+    now: int
+
+
+class Lag(Wire, frozen=True):
+    """How far the explorer is behind the chain."""
+
+    lag_seconds: float
+
+
+class FacilitatorNow(msgspec.Struct, frozen=True):
+    """A facilitator and its settings, by the names that `FacilitatorSettings` has."""
+
+    name: str
+    receipt_timeout_s: float
+    simulates: bool
+    simulates_verify: bool
+    native: float | None
+
+
+class Standing(Wire, frozen=True):
+    """How many faults are active."""
+
+    standing: int
+
+
+class Crashes(Wire, frozen=True):
+    """How often the service was killed."""
+
+    crashes: int
+
+
+class Indexed(Wire, frozen=True):
+    """The counts of a run of the indexer, by result; `backlog` payments still have no block."""
+
+    asked: int
+    matched: int
+    reverted: int
+    unknown: int
+    unanswered: int
+    backlog: int

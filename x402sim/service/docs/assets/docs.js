@@ -165,14 +165,68 @@ function next(id, body, sent) {
 
 function payNext({ paymentId, paymentRequirements }) {
   const { description: _, ...requirements } = paymentRequirements; // not sent back (4.1)
-  fill("pay", "body", pretty({ paymentId, paymentHeader: "0x", paymentRequirements: requirements }));
+  const bar = el("div", { class: "bar" }, goTo("pay", "Go to POST /api/pay"));
+  const filled = (paymentHeader) => fill("pay", "body", pretty({ paymentId, paymentHeader, paymentRequirements: requirements }));
+  filled("0x");
+  offerToPay(bar, requirements, filled);
   return el("section", { class: "next", "aria-label": "What to do next" }, el("h4", {}, "What to do next"),
     el("ol", {},
       el("li", {}, ...inline(`Sign an EIP-3009 authorization of exactly \`${requirements.maxAmountRequired}\` base units to \`${requirements.payTo}\` with the payer's key: `),
         el("a", { href: "docs/payment-flow.md" }, "a script that does it"), "."),
       el("li", {}, ...inline("Send the payment header to `POST /api/pay`. Its form now holds this paymentId and these paymentRequirements.")),
       el("li", {}, ...inline("Repeat this request with `X-Payment-Id`."))),
-    goTo("pay", "Go to POST /api/pay"));
+    bar);
+}
+
+// --- a local mock server has accounts beside the service, which sign here by its JSON-RPC
+
+async function beside(path, body) {
+  const sent = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: pretty(body) };
+  const response = await fetch(new URL(path, root), sent);
+  if (!response.ok) throw new Error(`${path} answered ${response.status}`);
+  return response.json();
+}
+
+async function offerToPay(bar, requirements, filled) {
+  const who = await beside("_sim/who").catch(() => undefined); // a service alone, or one with a control token
+  if (!who) return;
+  const pay = async () => {
+    try {
+      filled(await signed(who, requirements));
+      show("pay");
+      document.querySelector("#pay form").requestSubmit();
+    } catch (error) {
+      bar.replaceChildren(el("span", { class: "status bad" }, `Not signed: ${error.message}`));
+    }
+  };
+  bar.prepend(el("button", { type: "button", class: "main", onclick: pay }, "Pay with account 0"));
+}
+
+const hex = (bytes) => `0x${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+
+// A payment header for these requirements, signed by account 0 of a world (2.3).
+async function signed({ token, now }, { scheme, network, asset, payTo, maxAmountRequired, maxTimeoutSeconds }) {
+  const [{ address }] = await beside("_sim/accounts");
+  const at = Math.floor(now / 1000);
+  const authorization = {
+    from: address, to: payTo, value: maxAmountRequired, validAfter: at - 60,
+    validBefore: at + Math.min(300, maxTimeoutSeconds), nonce: hex(crypto.getRandomValues(new Uint8Array(32))),
+  };
+  const typed = (text) => text.split(", ").map((each) => each.split(" ")).map(([type, name]) => ({ type, name }));
+  const message = {
+    types: {
+      EIP712Domain: typed("string name, string version, uint256 chainId, address verifyingContract"),
+      TransferWithAuthorization: typed("address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"),
+    },
+    primaryType: "TransferWithAuthorization",
+    domain: { name: token.name, version: token.version, chainId: token.chainId, verifyingContract: asset },
+    message: authorization,
+  };
+  const call = { jsonrpc: "2.0", id: 1, method: "eth_signTypedData_v4", params: [address, message] };
+  const { result, error } = await beside("rpc", call);
+  if (error) throw new Error(error.message);
+  const header = { x402Version: 1, scheme, network, payload: { ...authorization, signature: result, asset } };
+  return hex(new TextEncoder().encode(JSON.stringify(header)));
 }
 
 function doneNext(id, name, value, action) {
@@ -188,12 +242,14 @@ function fill(id, name, value) {
   forms[id].refresh();
 }
 
-const goTo = (id, text) => el("button", { type: "button", onclick: () => {
+function show(id) {
   const node = document.getElementById(id);
   node.querySelector("details").open = true;
   node.querySelector("form").scrollIntoView();
   forms[id].inputs.body?.focus({ preventScroll: true });
-} }, text);
+}
+
+const goTo = (id, text) => el("button", { type: "button", onclick: () => show(id) }, text);
 
 // --- the page
 
