@@ -28,7 +28,7 @@ export function curl(seen) {
   if (body && !headers.some((each) => /^content-type[:;]/i.test(each))) headers.push("Content-Type:"); // curl would add one
   const method = seen.method === "HEAD" ? "-I" : `-i -X ${/^[A-Z]+$/.test(seen.method) ? seen.method : quote(seen.method)}`;
   const data = !body ? [] : [isPlain ? `--data-raw ${quote(body)}` : "--data-binary @-"];
-  return [...(isPlain ? [] : [`${printed(bytesOf(seen.sent))} |`]), `curl -g --path-as-is ${method}`, quote(origin + seen.target), ...headers.map((each) => `-H ${quoteHeader(each)}`), ...data].join(" ");
+  return [...(isPlain ? [] : [`${printed(bytesOf(seen.sent))} |`]), `curl -g --path-as-is ${method}`, quote(origin() + seen.target), ...headers.map((each) => `-H ${quoteHeader(each)}`), ...data].join(" ");
 }
 
 // A value of JSON as Python writes it.
@@ -54,7 +54,7 @@ function bodyOf(seen, raw) {
 export function python(seen) {
   const header = (text) => (/^[\x20-\x7e]*$/.test(text) ? literal(text) : inBytes(Uint8Array.from(text, (each) => each.charCodeAt(0))));
   const headers = sentHeaders(seen).map(([name, value]) => `        (${header(name)}, ${header(value)}),\n`).join("");
-  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
+  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin() + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
 }
 
 // --- a story that does the same: it signs anew, with the same mistakes -----------------------
@@ -176,7 +176,7 @@ const version = "HTTP/1.1", rest = { cookies: [], headersSize: -1 };
 
 export function har(all) {
   const entry = (seen) => {
-    const url = origin + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
+    const url = origin() + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
     return {
       startedDateTime: iso(seen.at_ms), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
       request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body, ...(seen.sent.base64 ? { comment: `not UTF-8; in base64: ${seen.sent.base64}` } : {}), ...cut(seen.sent) } } : {}) },
