@@ -19,6 +19,7 @@ from x402sim.clock import Clock
 from x402sim.commands import common
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, choose_network, known_networks
@@ -258,15 +259,16 @@ class _Log:
         """Return what was offered, paid and refused, and what is wrong."""
         found, notes = seen.messages, []
         if not found.is_paying:
-            notes += [
+            offers = (
                 f"offers {self._money(way.amount, way.fields.get('network'))} "
                 f"to {short(str(way.fields.get('payTo')))}"
-                for way in found.ways[:5]
-            ]
+                for way in found.ways
+            )
+            notes += list(dict.fromkeys(offers))[:5]
         if found.signed is not None:
             auth = found.signed.authorization
             amount = self._money(str(auth.value), found.signed.network)
-            notes.append(f"signed {amount} to {short('0x' + auth.to.hex())}")
+            notes.append(f"signed {amount} to {short(checksum(auth.to))}")
         if found.settled:
             notes.append(f"settled, transaction {short(str(found.tx_hash))}")
         elif found.is_paying and found.refusal:

@@ -244,10 +244,9 @@ def findings_of(
     """Return what is wrong in an exchange; `offers` are those of the 402 that it pays."""
     in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
     texts = [_text(found.sent)] if in_body else [found.payment] if found.payment else []
+    receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
     texts += [
-        f"{name}: {found.answered.headers[name]}"
-        for name in RECEIPTS
-        if name in found.answered.headers
+        f"{name}: {found.answered.headers[name]}" for name in receipts[: 1 if found.tool else 2]
     ]
     findings = list[Finding]()
     for text in texts:
@@ -270,8 +269,9 @@ def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -
     response = httpx.Response(402, headers=found.answered.headers, content=found.answered.body)
     if "content-encoding" in response.headers:
         del response.headers["content-encoding"]
-    diagnosis = examine(request, response, known, now_s=now_s)
-    return [each for each in diagnosis.findings if not each.skipped]
+    wrong = examine(request, response, known, now_s=now_s).findings
+    of_http = ("URL", "resource") if found.tool else ()
+    return [each for each in wrong if not (each.skipped or each.about.startswith(of_http))]
 
 
 def _text(half: Half) -> str:

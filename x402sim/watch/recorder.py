@@ -21,6 +21,7 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
 from x402sim.events import (
+    AnswerReceived,
     Event,
     ExchangeEvent,
     FaultInjected,
@@ -124,7 +125,8 @@ class Recorder:
         for fault in faults:
             self.faults.add(fault)
             self._record(FaultInjected(**to_builtins(fault)))
-        self._orders = _Newest[tuple[str, str], _Order]()
+        self._orders = _Newest[str, _Order]()
+        self._followed = _Newest[str, bool]()
         self._examined = _Newest[bytes, tuple[Finding, ...]]()
         self.is_main: bool | None = None
         """Whether real money was seen; None as long as no network was named."""
@@ -177,11 +179,15 @@ class Recorder:
         found = messages_of(exchange, to)
         is_hidden, seq = self._hides(found), self._journal.length
         sent = self._sent.pop(exchange.number)
-        self._record(self._shown(self._end(exchange, found), is_hidden))
+        end = self._end(exchange, found)
+        self._record(self._shown(end, is_hidden))
         findings: tuple[Finding, ...] = ()
         payer = checksum(found.signed.authorization.from_) if found.signed else None
         if found.is_payment:
-            order = self._order(exchange, found)
+            payment_id = sent.payment_id
+            if isinstance(end, AnswerReceived) and found.ways:
+                payment_id = payment_id or end.payment_id
+            order = self._order(exchange, found, payment_id)
             offers = order.ways if order else []
             findings = (*self._of_402(found), *findings_of(found, self._known, self._now_s, offers))
             findings += tuple(self._of_order(found, order))
@@ -211,22 +217,26 @@ class Recorder:
 
     # --- what belongs together -------------------------------------------------------------
 
-    def _order(self, exchange: Exchange, found: Messages) -> _Order | None:
-        """Return the order that an exchange with the service belongs to."""
+    def _order(self, exchange: Exchange, found: Messages, payment_id: str | None) -> _Order | None:
+        """Return the order that an exchange with the service belongs to.
+
+        What names a payment id belongs to that. Else the payments of a client at one place pay what
+        it was offered there last.
+        """
         if found.to == "facilitator":
             return None
-        key = exchange.client, f"{found.method} {found.target}"
-        order = self._orders.get(key)
-        if not found.is_paying:
-            if not found.ways:
-                return None
-            # asked again, a 402 that nobody has paid is the same order
-            is_same = order is not None and order.nonce is None
-            lane = order.lane if order and is_same else f"offer {exchange.number}"
-            order = self._orders[key] = _Order(lane, found.ways)
+        place = payment_id or f"{exchange.client} {found.method} {found.target}"
+        order = self._orders.get(place)
+        if found.is_paying:
+            if order is None:
+                order = self._orders[place] = _Order(f"offer {exchange.number}", [])
             return order
-        if order is None:
-            order = self._orders[key] = _Order(f"offer {exchange.number}", [])
+        if not found.ways:
+            return None
+        # asked again, a 402 that nobody has paid is the same order
+        is_same = order is not None and order.nonce is None
+        lane = order.lane if order and is_same else f"offer {exchange.number}"
+        order = self._orders[place] = _Order(lane, found.ways)
         return order
 
     def _of_order(self, found: Messages, order: _Order | None) -> list[Finding]:
@@ -270,7 +280,8 @@ class Recorder:
             resource=clipped(found.resource),
         )
         self._record(self._shown(event, is_hidden=False))
-        if self._chain is not None:
+        if self._chain is not None and tx_hash not in self._followed:
+            self._followed[tx_hash] = True
             task = asyncio.get_running_loop().create_task(self._follow(tx_hash, found))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

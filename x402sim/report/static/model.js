@@ -341,7 +341,7 @@ export class Model {
   answered(asked, event, at) {
     if (!asked) return undefined;
     const isAsking = event.status === 402, nonce = asked.payment_id ? null : asked.authorization;
-    const lane = isAsking ? this.lane([event.payment_id], at) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
+    const lane = isAsking ? this.lane([event.payment_id], event.payment_id ? at : undefined) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
     if (!lane) return undefined;
     if (isAsking) { this.reach(lane, at, "402"); if (this.hasStory) this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
     else if (asked.path.endsWith("/verify") && event.ok) this.reach(lane, at, "verified");
@@ -363,7 +363,8 @@ export class Model {
     const shown = head(seen.sent, "x-payment-id"), offered = object(accepted.extra).paymentId;
     const isAsking = seen.status === 402; // its id is of another payment than the one it refuses
     const made = [offered, shown, body.paymentId], answers = [said.paymentId, head(seen.answered, "x-payment-id")];
-    const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
+    const offer = object(parse(decoded(head(seen.answered, "payment-required")) ?? "")), asked = said.paymentRequirements ?? said.accepts?.[0] ?? offer.accepts?.[0];
+    const keys = isAsking ? (payment ? made : [said.paymentId ?? object(object(asked).extra).paymentId]) : [...made, ...answers];
     const session = isAsking ? undefined : head(seen.sent, "x-session-id") ?? said.sessionId;
     keys.push(session);
     keys.push(seen.lane); // that `watch` saw to belong together
@@ -379,10 +380,9 @@ export class Model {
       if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
     lane.isOutside = isAside && (lane.isOutside ?? !this.hasStory);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
-    const offer = object(parse(decoded(head(seen.answered, "payment-required")) ?? "")); // of version 2
-    const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0] ?? offer.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
+    const [wanted, sent] = [asked, body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
-      lane.required = asked ?? lane.required;
+      lane.required = wanted ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
     lane.required ??= sent;
