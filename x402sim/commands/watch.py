@@ -36,7 +36,7 @@ from x402sim.world.transport.faults import Fault, read_fault
 from x402sim.world.ui import PATH, PageFeed
 
 MOST_ENTRIES = 4_000
-"""The events that are kept without --out: some hours of a payment a minute."""
+"""The events that are kept without --out: of about 500 payments."""
 
 
 def watch(
@@ -84,7 +84,14 @@ def watch(
             metavar="URL",
         ),
     ] = None,
-    network: common.NetworkName = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            help="Network whose token's units the recording states. [default: 6 decimals]",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     network_file: common.NetworkFile = None,
     allow_mainnet: Annotated[
         bool,

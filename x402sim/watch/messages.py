@@ -246,7 +246,7 @@ def findings_of(
     texts = [_text(found.sent)] if in_body else [found.payment] if found.payment else []
     receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
     texts += [
-        f"{name}: {found.answered.headers[name]}" for name in receipts[: 1 if found.tool else 2]
+        f"{name}: {found.answered.headers[name]}" for name in receipts[-1 if found.tool else 0 :]
     ]
     findings = list[Finding]()
     for text in texts:

@@ -133,6 +133,8 @@ class Recorder:
         self._tasks = set[asyncio.Task[None]]()
         self._sent = dict[int, RequestSent]()
         """The requests that wait for their answers."""
+        self._struck = dict[int, int]()
+        """The entries of the faults that struck them."""
 
     def to(self, part: Part) -> "Side":
         """Return what observes the proxy before the service, or before the facilitator."""
@@ -171,6 +173,7 @@ class Recorder:
         fault = self.faults.next_for(to, exchange.path, sent, paid)
         if fault is not None:
             data = {"victim": to, "does": fault.does, "path": exchange.path}
+            self._struck[exchange.number] = self._journal.length
             self._record(Note(name="fault struck", data={**data, "contains": fault.contains}))
         return fault
 
@@ -197,6 +200,7 @@ class Recorder:
             for each in () if is_hidden else findings:
                 data = {"exchange": exchange.number, **asdict(each), "mark": each.mark}
                 self._record(Note(name="finding", data=data))
+        self._journal.flush()
         self._log(Seen(exchange, found, findings, payer, is_hidden))
 
     def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
@@ -309,6 +313,7 @@ class Recorder:
         seen = list(receipt_events("chain", token, block, receipt))
         for event in seen:
             self._record(event)
+        self._journal.flush()
         nonces = [getattr(event, "authorization", None) for event in seen]
         if auth.nonce.hex() not in nonces:
             self._no_transfer(found, f"{tx_hash}, which does not use this authorization")
@@ -367,6 +372,7 @@ class Recorder:
                 for (headers, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
+        struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(
             found.method,
             f"/facilitator{path}" if found.to == "facilitator" else path,
@@ -380,7 +386,7 @@ class Recorder:
             halves[1][0],
             halves[0][1],
             halves[1][1],
-            entries=tuple(range(seq, self._journal.length)),
+            entries=(*struck, *range(seq, self._journal.length)),
         )
         data = exchange_of(exchange.number, request)
         for half, is_cut in (("sent", sent.is_cut), ("answered", answered.is_cut)):

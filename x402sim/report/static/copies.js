@@ -117,9 +117,29 @@ function paying(lane, seen, lines) {
   lines.push(`answer = await alice.pay(${options.join(", ")})`);
 }
 
+// What a payer of another's shop did, at the service of a world: its quote is bought as the goods were.
+function ofAnotherShop(lane, seen, model) {
+  const { error } = seen.refused, isOk = seen.status >= 200 && seen.status < 300, isPaying = canSign(seen), faults = struckOn(seen, model);
+  if (!isPaying && seen.status !== 402) return undefined;
+  const lines = ['alice = await world.payer("alice", balance="100.00")', ...faults.map(({ does, seconds }) => `await world.fault(Fault(victim="service", does=${literal(does)}, contains="payment"${does.startsWith("delay") ? `, seconds=${literal(seconds)}` : ""}))`), `${isPaying ? "required" : "answer"} = await alice.ask("/api/perp/quote")`];
+  const given = isPaying ? mistakes(lane, seen) : [], clause = isOk ? "4.1/receipt" : isPaying ? "4.1/validate" : "1/unpaid-402";
+  if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
+  if (isPaying) lines.push(`header = alice.sign(${["required", ...given].join(", ")})`, "answer = await alice.pay(required, header)");
+  if (seen.status === null) lines.push(`world.expect(answer.status is None or answer.status < 500, True, "${clause}")`);
+  else lines.push(isPaying && !isOk ? `world.expect(answer.status == 200, False, "${clause}")` : `world.expect(answer.status, ${isPaying ? 200 : 402}, "${clause}")`);
+  const name = `copied_${plain(error || (isPaying ? "payment" : "offer")).toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, "")}`;
+  const title = `${plain(seen.method)} ${plain(seen.path)} is answered ${seen.status ?? "not at all"}${isPaying && error ? `, ${plain(error)}` : ""}`;
+  return { name, title, why: "", lines: lines.map((line) => `    ${line}\n`).join(""), needs: faults.length ? "funds, faults" : "funds", covers: [clause], imports: ["LiveWorld", ...(faults.length ? ["Fault"] : [])], first: "", isForeign: true };
+}
+
+// The faults that struck an exchange, as they were injected.
+const struckOn = (seen, model) => seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck")
+  .map(({ data }) => ({ ...model.faults.findLast((each) => each.victim === data.victim && each.does === data.does), ...data }));
+
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
   if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
+  if (lane.isWatched && !seen.path.startsWith("/api/")) return ofAnotherShop(lane, seen, model);
   const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
@@ -164,7 +184,7 @@ export function test(lane, seen, model) {
   if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
-  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
+  if (!copied.isForeign && seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
     return `"""${copied.title}."""\n\n${top && `${top}\n\n`}${network}def test_${copied.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
   return `"""${copied.title}."""\n\n${copied.first}${top}from x402sim import ${[...copied.imports, "World"].sort().join(", ")}\n\n\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}\n\n${network}def test_${copied.name}(x402_server):\n    World(on=x402_server.url).play(${copied.name}).raise_for_failure()\n`;
 }
