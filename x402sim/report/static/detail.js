@@ -108,7 +108,7 @@ function refusal(lane) {
 }
 
 // What is wrong in what `watch` saw, by the rules of `decode` and `doctor`.
-const findings = (lane) => lane.findings.map(({ mark, about, seen, wanted, do: todo }) => el("div", { class: "refusal" },
+const findings = (lane) => [...new Map(lane.findings.map((each) => [`${each.about} ${each.seen}`, each])).values()].map(({ mark, about, seen, wanted, do: todo }) => el("div", { class: mark === "note" ? "note" : "refusal" },
   el("p", {}, el("strong", {}, `${mark}: ${about}`)), el("p", { class: "quiet" }, `seen: ${seen}; wanted: ${wanted}`), el("p", {}, el("strong", {}, "Do: "), marked(todo))));
 
 function compared(lane) {
