@@ -23,6 +23,7 @@ COMMANDS = {
     "pay": "pay.pay",
     "decode": "decode.decode",
     "doctor": "doctor.doctor",
+    "watch": "watch.watch",
     "list": "list.list_scenarios",
     "run": "run.run",
     "open": "open.open_run",

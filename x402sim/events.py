@@ -83,7 +83,7 @@ class Begin(_Story, frozen=True, kw_only=True):
     code; addresses are null for a deployment without a control API. `source` is what `run` needs to
     play a scenario of the user's own again, "FILE.py:function"; it is empty if the scenario is in
     no file, and null for one that is shipped. `services` and `facilitators` are the names that the
-    world gives them."""
+    world gives them. `upstream` is the URL that `watch` stood before: nothing was played."""
 
     scenario: str
     title: str
@@ -99,6 +99,7 @@ class Begin(_Story, frozen=True, kw_only=True):
     source: str | None = None
     services: tuple[str, ...] | UnsetType = UNSET
     facilitators: tuple[str, ...] | UnsetType = UNSET
+    upstream: str | UnsetType = UNSET
 
 
 class End(_Story, frozen=True, kw_only=True):

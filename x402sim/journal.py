@@ -309,6 +309,9 @@ class InMemory:
         for entry in self:
             yield line(entry) + b"\n"
 
+    def flush(self) -> None:
+        """Do nothing: there is no file."""
+
     def close(self) -> None:
         """Do nothing: there is no file."""
 
@@ -383,6 +386,11 @@ class OnDisk:
         for _, text in self._texts(0):
             yield text
 
+    def flush(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.flush()
+
     def close(self) -> None:
         """Write what is left, and close the file; it can still be read."""
         if self._writer is not None:
@@ -391,8 +399,7 @@ class OnDisk:
 
     def _texts(self, block: int) -> Iterator[tuple[int, bytes]]:
         """Yield the lines so far from a block of lines on, each with its number in the file."""
-        if self._writer is not None:
-            self._writer.flush()
+        self.flush()
         end, first = self._end, block * EVERY
         at = self._begins[block] if block < len(self._begins) else end
         with self.file.open("rb", buffering=_BUFFER) as reader:
@@ -540,6 +547,10 @@ class Journal:
         with file.open("wb") as writer:
             writer.writelines(self._storage.lines())
         write_maker(file, self.maker)
+
+    def flush(self) -> None:
+        """Write to the file what is recorded so far: a process that is killed has not lost it."""
+        self._storage.flush()
 
     def close(self) -> None:
         """End recording: what is left goes to the file, if there is one; it can still be read."""

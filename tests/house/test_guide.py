@@ -36,6 +36,7 @@ TESTED_ELSEWHERE = {
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
     "judging-facilitators": ["tests/suite_facilitator/test_judging.py"],
     "judging-servers": ["tests/suite_server/test_recipes.py"] * 2,
+    "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
     "experiments": ["below"] * 3,

@@ -59,6 +59,18 @@ Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
 Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
 """,
+    "watch": """Record the payments that pass to a service or a facilitator.
+
+A reverse proxy: requests and answers pass unchanged, but for `Host`. Each payment is a lane of
+the page, and a line of the log: what was offered, signed, settled and served, and what is wrong
+in it by the rules of `decode` and `doctor`.
+
+Example: x402sim watch --upstream http://127.0.0.1:8000, and pay at http://127.0.0.1:4030
+
+Give the shop `--facilitator`'s URL, and verify and settle are seen, too. Payments of real money
+are hidden without --allow-mainnet, and signatures are never kept. Faults strike once an offer or
+a payment has shown that the shop is on a test network.
+""",
     "list": """List the scenarios, or show some in full.
 
 Each scenario has a title, the clauses of the specification that it covers (see

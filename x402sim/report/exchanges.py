@@ -21,7 +21,7 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 """What an exchange came to, as its caller saw it:
 
 - served, paid: a 2xx answer; paid if it was to POST /api/pay
-- payment required: the 402 of section 2.2
+- payment required: the 402 of section 2.2, or one to a request that shows no payment
 - refused: any other 4xx, or a 2xx that says no, such as `{"isValid": false}`
 - error: 5xx
 - lost: the connection broke, or the caller's timeout passed
@@ -139,6 +139,16 @@ class Exchanges:
         """Whether the answer to each request is the 402 of section 2.2, which names a payment."""
         return (self.ended["status"] == 402) & (self.ended["payment_id"] != 0) & ~self.pays
 
+    @property
+    def _is_unpaid(self) -> Any:
+        """Whether each is a 402 to a request that shows nothing: one of a shop without ids, too."""
+        empty = self.sent.texts.get("", 0)
+        shown = [
+            ~np.isin(self.sent[name], (0, empty))
+            for name in ("payment_id", "session_id", "authorization")
+        ]
+        return (self.ended["status"] == 402) & ~self.pays & ~np.logical_or.reduce(shown)
+
     def _outcome(self) -> pa.Array:
         """Return which of `OUTCOMES` each exchange came to."""
         status = self.ended["status"]
@@ -147,7 +157,7 @@ class Exchanges:
             "open": ~self.is_ended,
             "lost": status == 0,
             "error": status >= 500,
-            "payment required": self.asks,
+            "payment required": self.asks | self._is_unpaid,
             "refused": (status >= 400) | says_no,
             "paid": self.pays,
         }

@@ -1,7 +1,7 @@
 """Records each new block's events in the journal when the block is mined."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from x402sim import events
@@ -57,50 +57,49 @@ class ChainRecorder:
                     break  # a reorg replaced it meanwhile and calls again
                 self._recorded.append(block)
                 for receipt in filter(None, receipts):
-                    self._record_receipt(block, receipt)
+                    for event in receipt_events(self._actor, self._chain.token, block, receipt):
+                        self._record(event)
                 for hook in self.on_block:
                     hook(block)
             self.supply_base = await self._chain.supply()
 
-    def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
-        self._record(
-            events.TransactionMined(
-                actor=self._actor,
-                tx_hash=to_hex(receipt.tx_hash),
-                block=block.number,
-                block_time_s=block.timestamp_s,
-                sender=checksum(receipt.call.sender),
-                call=abi.NAMES.get(receipt.call.data[:4], ""),
-                gas=receipt.gas_used,
-                gas_price_wei=str(receipt.gas_price),
-                revert_reason=receipt.revert_reason,
-            )
-        )
-        for log in receipt.logs:
-            if log.address != self._chain.token or not log.topics:
-                continue  # a log of another contract
-            account = checksum(Address(log.topics[1][12:])) if len(log.topics) > 1 else ""
-            if log.topics[0] == abi.TRANSFER_EVENT:
-                self._record(
-                    events.Transfer(
-                        actor=self._actor,
-                        tx_hash=to_hex(log.tx_hash),
-                        block=log.block_number,
-                        sender=account,
-                        to=checksum(Address(log.topics[2][12:])),
-                        amount_base=str(int.from_bytes(log.data)),
-                    )
-                )
-            elif log.topics[0] in _USES:
-                self._record(
-                    events.AuthorizationConsumed(
-                        actor=self._actor,
-                        tx_hash=to_hex(log.tx_hash),
-                        authorizer=account,
-                        authorization=log.topics[2].hex(),
-                        use=_USES[log.topics[0]],
-                    )
-                )
-
     def _record(self, event: events.ChainEvent) -> None:
         self._journal.record(self._clock.now_ms(), event)
+
+
+def receipt_events(
+    actor: str, token: Address, block: Block, receipt: TxReceipt
+) -> Iterator[events.ChainEvent]:
+    """Yield the events of a mined transaction: itself, and what it did to the token."""
+    yield events.TransactionMined(
+        actor=actor,
+        tx_hash=to_hex(receipt.tx_hash),
+        block=block.number,
+        block_time_s=block.timestamp_s,
+        sender=checksum(receipt.call.sender),
+        call=abi.NAMES.get(receipt.call.data[:4], ""),
+        gas=receipt.gas_used,
+        gas_price_wei=str(receipt.gas_price),
+        revert_reason=receipt.revert_reason,
+    )
+    for log in receipt.logs:
+        if log.address != token or not log.topics:
+            continue  # a log of another contract
+        account = checksum(Address(log.topics[1][12:])) if len(log.topics) > 1 else ""
+        if log.topics[0] == abi.TRANSFER_EVENT:
+            yield events.Transfer(
+                actor=actor,
+                tx_hash=to_hex(log.tx_hash),
+                block=log.block_number,
+                sender=account,
+                to=checksum(Address(log.topics[2][12:])),
+                amount_base=str(int.from_bytes(log.data)),
+            )
+        elif log.topics[0] in _USES:
+            yield events.AuthorizationConsumed(
+                actor=actor,
+                tx_hash=to_hex(log.tx_hash),
+                authorizer=account,
+                authorization=log.topics[2].hex(),
+                use=_USES[log.topics[0]],
+            )

@@ -129,7 +129,7 @@ _SAFE = "/:@!$&'()*+,;=~"
 """The characters that a path keeps unescaped."""
 _DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
 """Dot segments of a path, which a client would remove before it sends it."""
-_SECRET = (b"authorization", b"proxy-authorization", b"cookie")
+_SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
 
 
 class PageFeed:
@@ -273,15 +273,24 @@ class PageFeed:
 
 
 def _exchange(number: int, request: LoggedRequest) -> bytes:
-    """Return a request and its answer as JSON; no status is that of a broken connection.
+    """Return a request and its answer as JSON, without its headers if that is too long."""
+    exchange = exchange_of(number, request)
+    text = msgspec.json.encode(exchange)
+    if len(text) > MAX_EXCHANGE:
+        for half in (exchange["sent"], exchange["answered"]):
+            half["headers"], half["cut"] = [("(headers)", "too long")], True
+        text = msgspec.json.encode(exchange)
+    return text
+
+
+def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
+    """Return a request and its answer as the page reads it; no status is of a broken connection.
 
     `seen` are the numbers of the journal's entries that it caused. `target` is its path as it can
     be sent again; what is `cut` is not all that was sent.
     """
     query = f"?{request.query.decode('latin-1')}" if request.query else ""
-    sent = _as_text(request.headers, request.sent)
-    answered = _as_text(request.answer_headers, request.answered)
-    exchange = {
+    return {
         "n": number,
         "at_ms": int(request.at_s * 1000),
         "ms": int((request.ended - request.began) * 1000),
@@ -290,16 +299,10 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
         "path": request.path + query,
         "target": _DOTS.sub(_escaped, quote(request.path, safe=_SAFE)) + query,
         "status": request.status,
-        "sent": sent,
-        "answered": answered,
+        "sent": _as_text(request.headers, request.sent),
+        "answered": _as_text(request.answer_headers, request.answered),
         "seen": request.entries,
     }
-    text = msgspec.json.encode(exchange)
-    if len(text) > MAX_EXCHANGE:
-        sent["headers"] = answered["headers"] = [("(headers)", "too long")]
-        sent["cut"] = answered["cut"] = True
-        text = msgspec.json.encode(exchange)
-    return text
 
 
 def _escaped(dots: re.Match[str]) -> str:

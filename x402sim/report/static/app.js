@@ -39,7 +39,7 @@ async function follow() {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
         if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
-        if (name === "hello") tell(words.live ? "live" : "saved run", "live");
+        if (name === "hello") tell(words.live ? "live" : words.label ?? "saved run", "live");
         take(name, lines);
       }
       tell("not connected; trying again", "bad");
@@ -99,7 +99,7 @@ async function start() {
   byId("token").hidden = true;
   byId("title").textContent = words.title;
   document.title = `x402sim, ${words.title}`;
-  const command = `x402sim pay ${origin}/api/perp/market`;
+  const command = `x402sim pay ${origin()}/api/perp/market`;
   byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, "No payment is shown.")]));
   if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
   choose(location.hash);

@@ -28,7 +28,7 @@ export function curl(seen) {
   if (body && !headers.some((each) => /^content-type[:;]/i.test(each))) headers.push("Content-Type:"); // curl would add one
   const method = seen.method === "HEAD" ? "-I" : `-i -X ${/^[A-Z]+$/.test(seen.method) ? seen.method : quote(seen.method)}`;
   const data = !body ? [] : [isPlain ? `--data-raw ${quote(body)}` : "--data-binary @-"];
-  return [...(isPlain ? [] : [`${printed(bytesOf(seen.sent))} |`]), `curl -g --path-as-is ${method}`, quote(origin + seen.target), ...headers.map((each) => `-H ${quoteHeader(each)}`), ...data].join(" ");
+  return [...(isPlain ? [] : [`${printed(bytesOf(seen.sent))} |`]), `curl -g --path-as-is ${method}`, quote(origin() + seen.target), ...headers.map((each) => `-H ${quoteHeader(each)}`), ...data].join(" ");
 }
 
 // A value of JSON as Python writes it.
@@ -54,7 +54,7 @@ function bodyOf(seen, raw) {
 export function python(seen) {
   const header = (text) => (/^[\x20-\x7e]*$/.test(text) ? literal(text) : inBytes(Uint8Array.from(text, (each) => each.charCodeAt(0))));
   const headers = sentHeaders(seen).map(([name, value]) => `        (${header(name)}, ${header(value)}),\n`).join("");
-  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
+  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin() + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
 }
 
 // --- a story that does the same: it signs anew, with the same mistakes -----------------------
@@ -117,9 +117,29 @@ function paying(lane, seen, lines) {
   lines.push(`answer = await alice.pay(${options.join(", ")})`);
 }
 
+// What a payer of another's shop did, at the service of a world: its quote is bought as the goods were.
+function ofAnotherShop(lane, seen, model) {
+  const { error } = seen.refused, isOk = seen.status >= 200 && seen.status < 300, isPaying = canSign(seen), faults = struckOn(seen, model);
+  if (!isPaying && seen.status !== 402) return undefined;
+  const lines = ['alice = await world.payer("alice", balance="100.00")', ...faults.map(({ does, seconds }) => `await world.fault(Fault(victim="service", does=${literal(does)}, contains="payment"${does.startsWith("delay") ? `, seconds=${literal(seconds)}` : ""}))`), `${isPaying ? "required" : "answer"} = await alice.ask("/api/perp/quote")`];
+  const given = isPaying ? mistakes(lane, seen) : [], clause = isOk ? "4.1/receipt" : isPaying ? "4.1/validate" : "1/unpaid-402";
+  if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
+  if (isPaying) lines.push(`header = alice.sign(${["required", ...given].join(", ")})`, "answer = await alice.pay(required, header)");
+  if (seen.status === null) lines.push(`world.expect(answer.status is None or answer.status < 500, True, "${clause}")`);
+  else lines.push(isPaying && !isOk ? `world.expect(answer.status == 200, False, "${clause}")` : `world.expect(answer.status, ${isPaying ? 200 : 402}, "${clause}")`);
+  const name = `copied_${plain(error || (isPaying ? "payment" : "offer")).toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, "")}`;
+  const title = `${plain(seen.method)} ${plain(seen.path)} is answered ${seen.status ?? "not at all"}${isPaying && error ? `, ${plain(error)}` : ""}`;
+  return { name, title, why: "", lines: lines.map((line) => `    ${line}\n`).join(""), needs: faults.length ? "funds, faults" : "funds", covers: [clause], imports: ["LiveWorld", ...(faults.length ? ["Fault"] : [])], first: "", isForeign: true };
+}
+
+// The faults that struck an exchange, as they were injected.
+const struckOn = (seen, model) => seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck")
+  .map(({ data }) => ({ ...model.faults.findLast((each) => each.victim === data.victim && each.does === data.does), ...data }));
+
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
   if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
+  if (lane.isWatched && !seen.path.startsWith("/api/")) return ofAnotherShop(lane, seen, model);
   const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
@@ -164,7 +184,7 @@ export function test(lane, seen, model) {
   if (!copied) return undefined;
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
-  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
+  if (!copied.isForeign && seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && copied.imports.length < 2 && !head(seen.sent, "x-session-id"))
     return `"""${copied.title}."""\n\n${top && `${top}\n\n`}${network}def test_${copied.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
   return `"""${copied.title}."""\n\n${copied.first}${top}from x402sim import ${[...copied.imports, "World"].sort().join(", ")}\n\n\nasync def ${copied.name}(world: LiveWorld) -> None:\n${copied.lines}\n\n${network}def test_${copied.name}(x402_server):\n    World(on=x402_server.url).play(${copied.name}).raise_for_failure()\n`;
 }
@@ -212,7 +232,7 @@ const version = "HTTP/1.1", rest = { cookies: [], headersSize: -1 };
 
 export function har(all) {
   const entry = (seen) => {
-    const url = origin + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
+    const url = origin() + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
     return {
       startedDateTime: iso(seen.at_ms), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
       request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body, ...(seen.sent.base64 ? { comment: `not UTF-8; in base64: ${seen.sent.base64}` } : {}), ...cut(seen.sent) } } : {}) },

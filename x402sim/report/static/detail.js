@@ -16,7 +16,7 @@ export function showDetail(lane, model, close) {
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...[refusal, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
+    ...[refusal, findings, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
 
 // What a link names, and the page does not know.
@@ -106,6 +106,10 @@ function refusal(lane) {
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
   ...struck, ...notes];
 }
+
+// What is wrong in what `watch` saw, by the rules of `decode` and `doctor`.
+const findings = (lane) => [...new Map(lane.findings.map((each) => [`${each.about} ${each.seen}`, each])).values()].map(({ mark, about, seen, wanted, do: todo }) => el("div", { class: mark === "note" ? "note" : "refusal" },
+  el("p", {}, el("strong", {}, `${mark}: ${about}`)), el("p", { class: "quiet" }, `seen: ${seen}; wanted: ${wanted}`), el("p", {}, el("strong", {}, "Do: "), marked(todo))));
 
 function compared(lane) {
   const rows = rowsOf(lane), got = lane.signed;

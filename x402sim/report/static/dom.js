@@ -143,7 +143,7 @@ export function decoded(text) {
 // What a page that stands alone shows: its words, and what a server would stream.
 export const given = parse(byId("tape")?.textContent ?? "");
 const base = new URL("../", given ? given.words.page ?? "http://127.0.0.1:4020/_sim/ui/" : import.meta.url); // /_sim/
-export const origin = base.origin;
+export const origin = () => words.origin ?? base.origin; // where a payer sends its requests
 let token = "";
 export const setToken = (given) => { token = given; };
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});

@@ -3,6 +3,7 @@
 import { decoded, named, object, parse, text, texts } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
+const WATCHED = STAGES.slice(0, -1); // whether its shop has an index cannot be seen
 const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
 const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
@@ -14,7 +15,7 @@ export class Model {
   constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
 
   // Forget everything: a tape begins anew.
-  rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
+  rewind() { this.eras = [{ begun: 0, events: new Map(), kept: new Set() }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = this.isWatched = false; }
 
   // An era ends with a reset: what has the same keys afterwards is another payment.
   clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) { era.keys = new Map(); era.events = new Map(); } this.keys = this.eras.at(-1).keys; }
@@ -40,7 +41,7 @@ export class Model {
     if (!lane && at === undefined) return undefined;
     if (!lane) {
       const era = this.eras.findIndex(({ keys }) => keys === this.keys);
-      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], notes: [], struck: [], sessions: [], keys: new Set(), text: "", isGone: false };
+      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], notes: [], findings: [], struck: [], sessions: [], keys: new Set(), text: "", isGone: false, isWatched: this.isWatched };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -76,6 +77,7 @@ export class Model {
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.notes.push(...other.notes);
+    lane.findings.push(...other.findings);
     lane.struck.push(...other.struck);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
@@ -186,7 +188,7 @@ export class Model {
     let lane;
     this.keep(event, this.asked.get(event.exchange));
     switch (event.event) {
-      case "begin": this.hasStory = true; break;
+      case "begin": this.isWatched = event.upstream !== undefined; this.hasStory = !this.isWatched; break;
       case "payment settled":
         lane = this.lane([event.payment_id, event.tx_hash], at);
         lane.isOutside = false;
@@ -274,12 +276,22 @@ export class Model {
   mined(lane, tx) {
     if (!tx || tx.undone) return;
     lane.block = tx.block;
-    if (tx.revert_reason) this.stop(lane, "settled", "The transaction reverted", tx.revert_reason, null);
+    if (tx.revert_reason) this.stop(lane, tx.at_ms, "settled", "The transaction reverted", tx.revert_reason, null);
     else this.reach(lane, tx.at_ms, "block");
+  }
+
+  // What is wrong in an exchange that `watch` saw, or in what the chain made of a payment.
+  found(finding) {
+    const lane = this.lane([finding.authorization]) ?? this.lanes.findLast((each) => each.exchanges.some(({ n }) => n === finding.exchange));
+    if (!lane) return;
+    lane.findings.push(finding);
+    this.find(lane, finding.mark, finding.about, finding.seen);
   }
 
   note(event) {
     const at = event.at_ms;
+    if (event.name === "exchange") { this.exchange({ ...event.data, at_seq: event.seq }); return; } // that `watch` saw
+    if (event.name === "finding") { this.found(event.data); return; }
     if (event.name === "fault struck") {
       const struck = texts(event.data);
       const hit = ({ victim, does, path, contains, caller }) => victim === struck.victim && does === struck.does && caller === struck.caller && contains === (struck.contains ?? contains) && struck.path?.endsWith(path);
@@ -322,16 +334,16 @@ export class Model {
     const lane = this.lane(event.payment_id ? this.withNonce([event.payment_id], nonce) : [nonce], event.payment_id ? at : undefined);
     if (!lane || !event.authorization) return lane;
     this.reach(lane, at, "402", "signed", "sent");
-    if (event.to !== "facilitator") this.payer(lane, event.actor);
+    if (this.hasStory && event.to !== "facilitator") this.payer(lane, event.actor);
     return lane;
   }
 
   answered(asked, event, at) {
     if (!asked) return undefined;
     const isAsking = event.status === 402, nonce = asked.payment_id ? null : asked.authorization;
-    const lane = isAsking ? this.lane([event.payment_id], at) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
+    const lane = isAsking ? this.lane([event.payment_id], event.payment_id ? at : undefined) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
     if (!lane) return undefined;
-    if (isAsking) { this.reach(lane, at, "402"); this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
+    if (isAsking) { this.reach(lane, at, "402"); if (this.hasStory) this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
     else if (asked.path.endsWith("/verify") && event.ok) this.reach(lane, at, "verified");
     else if (event.status < 300 && event.to !== "facilitator" && !asked.path.endsWith("/api/pay")) this.reach(lane, at, "served");
     return lane;
@@ -351,9 +363,11 @@ export class Model {
     const shown = head(seen.sent, "x-payment-id"), offered = object(accepted.extra).paymentId;
     const isAsking = seen.status === 402; // its id is of another payment than the one it refuses
     const made = [offered, shown, body.paymentId], answers = [said.paymentId, head(seen.answered, "x-payment-id")];
-    const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
+    const offer = object(parse(decoded(head(seen.answered, "payment-required")) ?? "")), asked = said.paymentRequirements ?? said.accepts?.[0] ?? offer.accepts?.[0];
+    const keys = isAsking ? (payment ? made : [said.paymentId ?? object(object(asked).extra).paymentId]) : [...made, ...answers];
     const session = isAsking ? undefined : head(seen.sent, "x-session-id") ?? said.sessionId;
     keys.push(session);
+    keys.push(seen.lane); // that `watch` saw to belong together
     const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
     if (!all.some(Boolean)) return;
     const lane = this.lane(all, seen.at_ms), { at_ms: at } = seen, end = at + seen.ms;
@@ -366,9 +380,9 @@ export class Model {
       if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
     lane.isOutside = isAside && (lane.isOutside ?? !this.hasStory);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
-    const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
+    const [wanted, sent] = [asked, body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
-      lane.required = asked ?? lane.required;
+      lane.required = wanted ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
     lane.required ??= sent;
@@ -381,7 +395,8 @@ export class Model {
       this.paying(lane, seen, isAside, at, end);
     } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
     else if (seen.status >= 400 && seen.status !== 402) lane.notes.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
-    if (seen.status === null) lane.notes.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
+    if (seen.status === null) lane.notes.push([end, `${seen.method} ${seen.path}: ${seen.broke ?? "the connection broke before the answer"}`]);
+    if (seen.hidden) lane.notes.push([end, seen.hidden]);
   }
 
   paying(lane, seen, isAside, at, end) {
@@ -412,7 +427,7 @@ export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.erro
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
-export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : STAGES);
+export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : lane.isWatched ? WATCHED : STAGES);
 
 // How far a lane is at a stage: "no" is where it stopped, "unknown" what nobody knows any more.
 export function step(lane, stage, model) {

@@ -129,7 +129,7 @@ async function showScenarios(card, said) {
   card.append(field("scenario", name), story, el("button", {}, "Play it here"), el("a", { href: "#payments" }, "Watch its payments"));
   card.addEventListener("submit", async () => {
     said.className = ""; said.textContent = `Playing ${name.value}…`;
-    show([`x402sim run ${name.value} --on ${origin}`]);
+    show([`x402sim run ${name.value} --on ${origin()}`]);
     try {
       const { outcome, reason, checks, clockAheadSeconds } = await ask("ui/play", { scenario: name.value }), held = checks.filter((each) => each.ok).length;
       said.className = outcome === "failed" ? "bad" : "";

@@ -420,12 +420,7 @@ class ServerLog:
         return self._format(line)
 
     def _time(self, at_s: float) -> str:
-        """Return a moment in local time: with date, milliseconds and offset in JSON."""
-        second = int(at_s)
-        date, clock, zone = _second(second)
-        if not self._form.is_json:
-            return clock
-        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
+        return local_time(at_s, is_long=self._form.is_json)
 
     def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
         self._ahead_s += event.seconds
@@ -476,6 +471,13 @@ def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
     fields = kind.__struct_fields__
     who = next((name for name in ("authorizer", "payer") if name in fields), None)
     return who, tuple(name for name in ("session_id", "payment_id") if name in fields)
+
+
+def local_time(at_s: float, *, is_long: bool) -> str:
+    """Return a moment in local time: HH:MM:SS, or with date, milliseconds and offset."""
+    second = int(at_s)
+    date, clock, zone = _second(second)
+    return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}" if is_long else clock
 
 
 @lru_cache(maxsize=8)  # many requests end in one second

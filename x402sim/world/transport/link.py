@@ -190,13 +190,13 @@ class Link(Transport):
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
         exchange = request.extensions["exchange"] = next(self._exchanges)
-        self._record(self._sent(request, exchange))
+        self._record(request_event(self._caller, self._to, request, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
         why_not: str | None = "given up"
         try:
             crossing = self._cross(request, exchange)
             response = await (crossing if timeout_s is None else within(timeout_s, crossing))
-            self._record(self._received(response, exchange))
+            self._record(answer_event(self._caller, self._to, response, exchange))
             why_not = None
             return response
         except TimeoutError as error:
@@ -227,46 +227,48 @@ class Link(Transport):
             await self._clock.sleep_until(self._clock.now() + seconds)
         await self._turn(exchange)
 
-    def _sent(self, request: Request, exchange: int) -> RequestSent:
-        """Return the event of a request, with the ids that it carries."""
-        fields = _read(request.body) if request.body else _EMPTY
-        headers = _recorded(request.headers)
-        paid = _in_one_step(headers)
-        return RequestSent(
-            actor=self._caller,
-            exchange=exchange,
-            to=self._to,
-            method=request.method,
-            path=str(fields.method)[:60] if self._to == "rpc" else _path(request, self._to),
-            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")) or paid[1],
-            session_id=_text(headers.get("x-session-id")),
-            authorization=_authorization(fields.payment_header) or paid[0],
-        )
-
-    def _received(self, response: Response, exchange: int) -> AnswerReceived:
-        """Return the event of an answer, with its status and the recorded fields of its body."""
-        fields = _read(response.content)
-        headers = _recorded(response.headers)
-        error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
-        return AnswerReceived(
-            actor=self._caller,
-            exchange=exchange,
-            to=self._to,
-            status=response.status,
-            error=_text(error),
-            final=_flag(fields.final),
-            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")),
-            session_id=_text(fields.session_id),
-            tx_hash=_text(fields.tx_hash),
-            ok=_flag(fields.is_valid if fields.success is None else fields.success),
-        )
-
     def _record(self, event: ExchangeEvent) -> None:
         self._journal.record(self._clock.now_ms(), event)
 
     async def aclose(self) -> None:
         """Close the inner transport."""
         await self._inner.aclose()
+
+
+def request_event(caller: str, to: Part, request: Request, exchange: int) -> RequestSent:
+    """Return the event of a request, with the ids that it carries."""
+    fields = _read(request.body) if request.body else _EMPTY
+    headers = _recorded(request.headers)
+    paid = _in_one_step(headers)
+    return RequestSent(
+        actor=caller,
+        exchange=exchange,
+        to=to,
+        method=request.method,
+        path=str(fields.method)[:60] if to == "rpc" else _path(request, to),
+        payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")) or paid[1],
+        session_id=_text(headers.get("x-session-id")),
+        authorization=_authorization(fields.payment_header) or paid[0],
+    )
+
+
+def answer_event(caller: str, to: Part, response: Response, exchange: int) -> AnswerReceived:
+    """Return the event of an answer, with its status and the recorded fields of its body."""
+    fields = _read(response.content)
+    headers = _recorded(response.headers)
+    error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
+    return AnswerReceived(
+        actor=caller,
+        exchange=exchange,
+        to=to,
+        status=response.status,
+        error=_text(error),
+        final=_flag(fields.final),
+        payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")),
+        session_id=_text(fields.session_id),
+        tx_hash=_text(fields.tx_hash),
+        ok=_flag(fields.is_valid if fields.success is None else fields.success),
+    )
 
 
 class _Body(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,421 @@
+"""A proxy changes nothing: each message is heard as without it, by both sides."""
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import h11
+import pytest
+
+from tests.watch.wire import DEADLINE_S, Heard, Watcher, hear, proxied, send, upstream
+from x402sim import Fault
+from x402sim.watch.proxy import BadUpstream, Upstream
+
+T = TypeVar("T")
+
+
+def run(main: Awaitable[T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(DEADLINE_S):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+GET = b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n"
+SSE = b"data: one\n\ndata: two\n\n"
+ZIPPED = gzip.compress(b'{"paid": true}' * 40)
+
+
+def lengthy(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
+    head = b"".join(each + b"\r\n" for each in headers)
+    return b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b" % (status, head, len(body), body)
+
+
+REQUESTS = {
+    "plain": GET,
+    "no host": b"GET / HTTP/1.0\r\n\r\n",
+    "duplicates": b"GET / HTTP/1.1\r\nHost: shop\r\nX-A: 1\r\nx-a: 2\r\nCookie: a\r\nCookie: b\r\n\r\n",
+    "case and order": b"GET / HTTP/1.1\r\nX-PAYMENT: aGk=\r\nhOST: shop\r\naccept: */*\r\n\r\n",
+    "path tricks": b"GET //a/../%2e%2E/b%2fc;d?x=%20&&y=1 HTTP/1.1\r\nHost: shop\r\n\r\n",
+    "body": b"POST /pay HTTP/1.1\r\nHost: shop\r\nContent-Length: 5\r\n\r\nhello",
+    "chunks and trailers": b"POST /pay HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+    b"3\r\nhel\r\n2\r\nlo\r\n0\r\nX-Sum: 7\r\n\r\n",
+    "empty chunks": b"POST / HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "other method": b"PROPFIND / HTTP/1.1\r\nHost: shop\r\n\r\n",
+    "options star": b"OPTIONS * HTTP/1.1\r\nHost: shop\r\n\r\n",
+    "hop by hop": b"GET / HTTP/1.1\r\nHost: shop\r\nConnection: x-mine, close\r\nX-Mine: 1\r\nX-Ours: 2\r\n\r\n",
+    "binary value": b"GET / HTTP/1.1\r\nHost: shop\r\nX-Name: caf\xc3\xa9 \xff\r\n\r\n",
+}
+ANSWERS = {
+    "plain": lengthy(b"sold", b"Content-Type: text/plain"),
+    "another reason": lengthy(b"{}", status=b"402 Pay Me First"),
+    "no reason": lengthy(b"{}", status=b"402 "),
+    "duplicates": lengthy(b"", b"Set-Cookie: a=1", b"Set-Cookie: b=2", b"VARY: x"),
+    "zipped": lengthy(ZIPPED, b"Content-Encoding: gzip"),
+    "chunks and trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
+    b"4\r\nsold\r\n0\r\nX-Sum: 9\r\n\r\n",
+    "events": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + SSE,
+    "old": b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nsold",
+    "no content": b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n",
+    "not modified": b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 7\r\n\r\n",
+    "early hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+    + lengthy(b"sold"),
+    "hop by hop": lengthy(b"x", b"Connection: x-mine", b"X-Mine: 1", b"Keep-Alive: timeout=5"),
+    "cut": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nsold",
+    "cut chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsold\r\n",
+    "nothing": b"",
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+}
+
+
+def told(answer: bytes, heard: list[Heard]):
+    """Return an upstream that hears a request, answers so, and ends the connection."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await hear(reader, h11.SERVER))
+        writer.write(answer)
+        await writer.drain()
+
+    return script
+
+
+async def with_and_without(request: bytes, answer: bytes) -> list[tuple[Heard, Heard]]:
+    """Return what the service and the client heard, without the proxy, and with it."""
+    method, found = request.split(b" ")[0], []
+    heard: list[Heard] = []
+    async with upstream(told(answer, heard)) as port:
+        found.append((await send(port, request, method=method), heard.pop()))
+        async with proxied(port, Watcher()) as between:
+            found.append((await send(between, request, method=method), heard.pop()))
+    return found
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_passes_unchanged(name):
+    without, through = run(with_and_without(REQUESTS[name], ANSWERS["plain"]))
+    if name == "hop by hop":  # what the client's connection names is the connection's
+        without[1].headers.remove((b"X-Mine", b"1"))
+    assert through == without
+    assert through[0].ended == "whole"
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_passes_unchanged(name, method):
+    request = method + GET[3:] if method != b"POST" else REQUESTS["body"]
+    answer = ANSWERS[name]
+    if method == b"HEAD" and answer.startswith(b"HTTP"):
+        answer = answer[: answer.rindex(b"\r\n\r\n") + 4]
+        if name in ("events", "old"):
+            return  # without a length a HEAD's answer ends like any other
+    without, through = run(with_and_without(request, answer))
+    if name == "hop by hop":
+        without[0].headers.remove((b"X-Mine", b"1"))
+    if name in ("events", "old"):  # its end was the connection's: now it is a chunk
+        assert without[0].ended == "whole"
+    assert through == without
+
+
+@pytest.mark.parametrize("name", ["cut", "cut chunks", "nothing", "no HTTP"])
+def test_what_broke_is_reported(name):
+    async def main() -> str:
+        watcher = Watcher()
+        async with upstream(told(ANSWERS[name], [])) as port, proxied(port, watcher) as between:
+            await send(between, GET)
+        return watcher.seen[0].broke
+
+    where = "in the middle of its answer" if name.startswith("cut") else "without an answer"
+    assert where in run(main())
+
+
+def test_a_stream_passes_as_it_comes():
+    """The second event is sent only once the client has the first."""
+
+    async def main() -> None:
+        has_first = asyncio.Event()
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await hear(reader, h11.SERVER)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            writer.write(b"data: 1\n\n")
+            await writer.drain()
+            await has_first.wait()
+            writer.write(b"data: 2\n\n")
+
+        async with upstream(script) as port, proxied(port, Watcher()) as between:
+            reader, writer = await asyncio.open_connection("127.0.0.1", between)
+            writer.write(GET)
+            first = await reader.readuntil(b"data: 1\n\n")
+            has_first.set()
+            rest = await reader.readuntil(b"data: 2\n\n")
+            writer.close()
+        assert first.startswith(b"HTTP/1.1 200")
+        assert b"data: 2" in rest
+
+    run(main())
+
+
+def test_a_body_passes_as_it_comes_and_its_answer_may_come_first():
+    """The service answers before the client has sent its body: 402 needs no upload."""
+
+    async def main() -> bytes:
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(lengthy(b"pay", status=b"402 Payment Required"))
+            await writer.drain()
+            await reader.read()
+
+        async with upstream(script) as port, proxied(port, Watcher()) as between:
+            reader, writer = await asyncio.open_connection("127.0.0.1", between)
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+            answer = await reader.readuntil(b"pay")
+            writer.close()
+            return answer
+
+    assert run(main()).startswith(b"HTTP/1.1 402")
+
+
+def test_expect_100_continue_is_the_services_to_answer():
+    async def main() -> tuple[list[bytes], Heard]:
+        said: list[bytes] = []
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            said.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            said.append(await reader.readexactly(5))
+            writer.write(lengthy(b"sold"))
+
+        async with upstream(script) as port, proxied(port, Watcher()) as between:
+            reader, writer = await asyncio.open_connection("127.0.0.1", between)
+            writer.write(
+                b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+            )
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+            writer.write(b"hello")
+            sent = h11.Request(method="POST", target="/", headers=[("Host", "x")])
+            heard = await hear(reader, h11.CLIENT, sent=sent)
+            writer.close()
+        return said, heard
+
+    said, heard = run(main())
+    assert b"Expect: 100-continue" in said[0]
+    assert (said[1], heard.first, heard.body) == (b"hello", (200, b"OK"), b"sold")
+
+
+def test_after_an_upgrade_all_bytes_pass():
+    async def main() -> bytes:
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"Upgrade: ping" in head
+            writer.write(
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: ping\r\nConnection: Upgrade\r\n\r\nready"
+            )
+            while data := await reader.read(100):
+                writer.write(data.upper())
+            writer.write(b"bye")
+
+        watcher = Watcher()
+        async with upstream(script) as port, proxied(port, watcher) as between:
+            reader, writer = await asyncio.open_connection("127.0.0.1", between)
+            writer.write(
+                b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: ping\r\n\r\n"
+            )
+            head = await reader.readuntil(b"ready")
+            writer.write(b"\x00abc")
+            await reader.readuntil(b"\x00ABC")
+            writer.write_eof()
+            rest = await reader.read()
+            writer.close()
+            while not watcher.seen:
+                await asyncio.sleep(0.01)
+        assert (watcher.seen[0].status, watcher.seen[0].broke) == (101, "")
+        return head + rest
+
+    assert run(main()).endswith(b"readybye")
+
+
+def test_many_requests_on_one_connection_are_in_order():
+    async def main() -> list[bytes]:
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                writer.write(lengthy(head.split(b" ")[1]))
+                await writer.drain()
+
+        watcher, bodies = Watcher(), []
+        async with upstream(script) as port, proxied(port, watcher) as between:
+            reader, writer = await asyncio.open_connection("127.0.0.1", between)
+            for number in range(5):  # sent before the first is answered
+                writer.write(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number)
+            for number in range(5):
+                bodies.append((await reader.readuntil(b"/%d" % number))[-2:])
+            writer.close()
+        assert watcher.requests == [f"GET /{number}" for number in range(5)]
+        return bodies
+
+    assert run(main()) == [b"/%d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize("how", ["ends", "breaks"])
+def test_a_client_that_hangs_up_is_seen_by_the_service(how):
+    """Services undo a debit, or keep a payment good, when their client hangs up."""
+
+    async def main() -> tuple[str, str]:
+        left = asyncio.get_running_loop().create_future()
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            try:
+                left.set_result("ended" if await reader.read() == b"" else "more")
+            except ConnectionError:
+                left.set_result("broken")
+
+        watcher = Watcher()
+        async with upstream(script) as port, proxied(port, watcher) as between:
+            _, writer = await asyncio.open_connection("127.0.0.1", between)
+            writer.write(GET)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            if how == "ends":
+                writer.close()
+            else:
+                writer.transport.abort()
+            seen = await left
+            while not watcher.seen:
+                await asyncio.sleep(0.01)
+        return seen, watcher.seen[0].broke
+
+    seen, broke = run(main())
+    assert seen in ("ended", "broken")
+    assert "the client" in broke
+
+
+def test_a_client_that_only_sends_no_more_is_answered():
+    without, through = run(_half_closed())
+    assert through == without
+    assert through.ended == "whole"
+
+
+async def _half_closed() -> tuple[Heard, Heard]:
+    async with upstream(told(ANSWERS["plain"], [])) as port, proxied(port, Watcher()) as between:
+        return await send(port, GET, eof=True), await send(between, GET, eof=True)
+
+
+def test_an_upstream_that_refuses_is_named():
+    async def main() -> Heard:
+        async with upstream(told(b"", [])) as port:
+            pass
+        watcher = Watcher()
+        async with proxied(port, watcher) as between:
+            heard = await send(between, GET)
+        assert "nothing listens there" in watcher.seen[0].broke
+        return heard
+
+    heard = run(main())
+    assert heard.first[0] == 502
+    assert b"nothing listens there" in heard.body
+
+
+def test_a_path_of_the_upstream_comes_before_each_requests():
+    async def main() -> Heard:
+        heard: list[Heard] = []
+        async with (
+            upstream(told(ANSWERS["plain"], heard)) as port,
+            proxied(port, Watcher(), "/base/") as between,
+        ):
+            await send(between, b"GET /verify?x HTTP/1.1\r\nHost: x\r\n\r\n")
+        return heard[0]
+
+    assert run(main()).first == (b"GET", b"/base/verify?x")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("127.0.0.1:8000", "a URL is wanted"),
+        ("ftp://x", "a URL is wanted"),
+        ("http://", "a URL is wanted"),
+        ("http://x:99999", "Port out of range"),
+        ("http://me:pass@x", "without user"),
+        ("http://x/?a=1", "without user, query"),
+    ],
+)
+def test_a_url_that_cannot_be_an_upstream_is_refused(url, why):
+    with pytest.raises(BadUpstream, match=why):
+        Upstream.at(url)
+
+
+def test_an_upstream_by_https_is_verified():
+    assert Upstream.at("https://shop.example").port == 443
+    tls = Upstream.at("https://shop.example").tls
+    assert tls is not None
+    assert (tls.verify_mode, tls.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+# --- faults --------------------------------------------------------------------------------
+
+
+def struck(fault: Fault) -> tuple[Heard, list[Heard], Watcher]:
+    heard: list[Heard] = []
+    watcher = Watcher(fault)
+
+    async def main() -> Heard:
+        async with (
+            upstream(told(lengthy(b"0123456789"), heard)) as port,
+            proxied(port, watcher) as between,
+        ):
+            return await send(between, REQUESTS["body"], method=b"POST")
+
+    return run(main()), heard, watcher
+
+
+@pytest.mark.parametrize(
+    ("does", "answered", "reached"),
+    [
+        ("lose request", None, 0),
+        ("refuse", None, 0),
+        ("lose answer", None, 1),
+        ("truncate", b"01234", 1),
+        ("shorten", b"01234", 1),
+        ("duplicate", b"0123456789", 2),
+    ],
+)
+def test_a_fault_strikes(does, answered, reached):
+    answer, heard, watcher = struck(Fault(victim="service", does=does))
+    assert len(heard) == reached
+    assert answer.body == (answered or b"")
+    assert (answer.ended == "whole") == (does in ("shorten", "duplicate"))
+    assert all(each.body == b"hello" for each in heard)
+    assert watcher.seen[0].struck.does == does
+
+
+@pytest.mark.parametrize("work_done", [False, True])
+def test_a_made_up_answer(work_done):
+    fault = Fault(
+        victim="service", does="answer", status=503, body="busy", work_done=work_done,
+        headers={"Retry-After": "1"},
+    )  # fmt: skip
+    answer, heard, watcher = struck(fault)
+    assert (answer.first[0], answer.body, len(heard)) == (503, b"busy", int(work_done))
+    assert (b"retry-after", b"1") in answer.headers
+    assert watcher.seen[0].status == 503
+
+
+@pytest.mark.parametrize("does", ["delay request", "delay answer"])
+def test_a_delay(does):
+    async def main() -> float:
+        heard: list[Heard] = []
+        watcher = Watcher(Fault(victim="service", does=does, seconds=0.2))
+        loop = asyncio.get_running_loop()
+        async with (
+            upstream(told(lengthy(b"x"), heard)) as port,
+            proxied(port, watcher) as between,
+        ):
+            began = loop.time()
+            answer = await send(between, GET)
+        assert answer.ended == "whole"
+        return loop.time() - began
+
+    assert run(main()) >= 0.2

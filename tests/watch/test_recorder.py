@@ -1,0 +1,338 @@
+"""What is recorded of each payment: everything on a test network, nothing to spend of real money."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.watch.said import (
+    ALICE,
+    MAIN,
+    SHOP,
+    TX,
+    exchange,
+    offer,
+    packed,
+    paid,
+    required,
+    settled,
+    signed,
+    signed_v1,
+    terms,
+)
+from x402sim import Fault
+from x402sim.clock import Clock
+from x402sim.events import AnswerReceived, NoAnswer, Note, PaymentSettled, RequestSent
+from x402sim.journal import Journal
+from x402sim.protocol.networks import NETWORKS
+from x402sim.watch import secrets
+from x402sim.watch.proxy import Exchange
+from x402sim.watch.recorder import Recorder, Seen
+
+NOW_S = int(Clock().now())
+
+
+class Watch:
+    """A recorder, and what it has recorded."""
+
+    def __init__(self, **options: Any) -> None:
+        self.journal, self.seen = Journal(), list[Seen]()
+        self.recorder = Recorder(self.journal, NETWORKS, log=self.seen.append, **options)
+
+    def see(self, *exchanges: Exchange, to: str = "service") -> None:
+        for each in exchanges:
+            self.recorder.requested(each, to)
+            self.recorder.ended(each, to)
+
+    def notes(self, name: str) -> list[dict[str, Any]]:
+        return [each.data for each in self.journal.events(Note) if each.name == name]
+
+    @property
+    def wrong(self) -> list[str]:
+        return [f"{each['about']}: {each['seen']}" for each in self.notes("finding")]
+
+    @property
+    def text(self) -> str:
+        return self.journal.ndjson().decode()
+
+
+def nonce_of(header: str) -> str:
+    return json.loads(base64.b64decode(header))["payload"]["authorization"]["nonce"]
+
+
+def signature_of(header: str) -> str:
+    return json.loads(base64.b64decode(header))["payload"]["signature"]
+
+
+def test_a_payment_is_recorded_whole():
+    watch, header = Watch(), signed(NOW_S)
+    watch.see(offer(1), paid(2, header))
+    sent, answered = (list(watch.journal.events(kind)) for kind in (RequestSent, AnswerReceived))
+    assert [each.path for each in sent] == ["/w", "/w"]
+    assert [each.status for each in answered] == [402, 200]
+    assert sent[1].authorization == nonce_of(header)[2:]
+    (found,) = watch.journal.events(PaymentSettled)
+    assert (found.tx_hash, found.payer, found.amount_base) == (TX, ALICE.address, 10_000)
+    assert (found.resource, found.payment_id) == ("/w", sent[1].authorization)
+    first, second = watch.notes("exchange")
+    assert first["lane"] == second["lane"] == "offer 1"
+    assert ["PAYMENT-SIGNATURE", header] in map(list, second["sent"]["headers"])
+    assert second["answered"]["body"] == "sold"
+    assert watch.wrong == []
+
+
+def test_a_payment_of_version_1_is_recorded_too():
+    watch, (said, header) = Watch(), signed_v1(NOW_S)
+    receipt = {"X-PAYMENT-RESPONSE": packed({**settled(), "network": "base-sepolia"})}
+    watch.see(
+        exchange(1, status=402, answer=said),
+        exchange(2, sent={"X-PAYMENT": header}, answered=receipt, answer=b"sold"),
+    )
+    (found,) = watch.journal.events(PaymentSettled)
+    assert found.tx_hash == TX
+    assert watch.wrong == []
+
+
+def test_what_is_not_about_a_payment_is_only_counted():
+    watch = Watch()
+    watch.see(exchange(1, target="/style.css", answer=b"body { }"))
+    assert len(watch.journal) == 2
+    assert watch.notes("exchange") == []
+
+
+def test_what_the_facilitator_is_asked_is_of_the_same_payment():
+    watch, header = Watch(), signed(NOW_S)
+    asked = {
+        "x402Version": 2,
+        "paymentPayload": json.loads(base64.b64decode(header)),
+        "paymentRequirements": terms(),
+    }
+    watch.see(offer(1))
+    post = {"method": "POST", "body": asked}
+    verify = exchange(2, target="/verify", answer={"isValid": True, "payer": ALICE.address}, **post)
+    settle = exchange(3, target="/settle", answer=settled(), **post)
+    watch.see(verify, settle, to="facilitator")
+    watch.see(paid(4, header))
+    sent = list(watch.journal.events(RequestSent))
+    assert [(each.actor, each.to) for each in sent[1:3]] == [("service", "facilitator")] * 2
+    notes = watch.notes("exchange")
+    assert [each["path"] for each in notes] == [
+        "/w",
+        "/facilitator/verify",
+        "/facilitator/settle",
+        "/w",
+    ]
+    assert len(list(watch.journal.events(PaymentSettled))) == 1
+    assert watch.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "about"),
+    [({"value": 5_000}, "value: 5000"), ({"to": ALICE.address}, f"to: {ALICE.address}")],
+)
+def test_what_is_wrong_in_a_payment_is_found(wrong, about):
+    watch = Watch()
+    header = signed(NOW_S, **wrong)
+    refused = {"answered": {"PAYMENT-RESPONSE": packed(settled(success=False, errorReason="no"))}}
+    watch.see(offer(1), paid(2, header, status=402, **refused))
+    assert about in watch.wrong
+    (answer,) = [each for each in watch.journal.events(AnswerReceived) if each.exchange == 2]
+    assert answer.error == "no"
+    assert list(watch.journal.events(PaymentSettled)) == []
+
+
+def test_a_signature_of_another_is_found():
+    watch, header = Watch(), signed(NOW_S)
+    payment = json.loads(base64.b64decode(header))
+    payment["payload"]["authorization"]["from"] = SHOP
+    watch.see(offer(1), paid(2, packed(payment)))
+    assert any(each.startswith("signature") for each in watch.wrong)
+
+
+def test_an_offer_nobody_can_pay_is_examined_once():
+    watch, bad = Watch(), required()
+    del bad["accepts"][0]["payTo"]
+    for number in range(1, 4):
+        said = {"PAYMENT-REQUIRED": packed(bad)}
+        watch.see(exchange(number, status=402, answered=said, answer=b"{}"))
+    assert len(watch.recorder._examined) == 1
+    assert sum("payTo" in each for each in watch.wrong) >= 3
+
+
+OUTCOMES = {
+    "no receipt": ({"answered": {}}, "receipt: none"),
+    "paid and not served": ({"status": 500, "answer": b""}, "answer: 500, and a receipt"),
+    "served and not paid": (
+        {"answered": {"PAYMENT-RESPONSE": packed(settled(success=False))}},
+        "answer: 200, and not settled",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_an_answer_that_contradicts_itself_is_found(name):
+    watch, (how, wanted) = Watch(), OUTCOMES[name]
+    watch.see(offer(1), paid(2, signed(NOW_S), **how))
+    assert wanted in watch.wrong
+
+
+def test_what_is_paid_twice_for_one_answer_is_found():
+    watch = Watch()
+    watch.see(offer(1), paid(2, signed(NOW_S), status=502, answer=b""))
+    watch.see(paid(3, signed(NOW_S)))
+    assert any("a second payment" in each for each in watch.wrong)
+
+
+def test_what_is_bought_twice_was_paid_twice_rightly():
+    watch = Watch()
+    for number in (1, 3):
+        watch.see(offer(number), paid(number + 1, signed(NOW_S)))
+    assert watch.wrong == []
+
+
+def test_a_broken_exchange_has_no_answer():
+    watch = Watch()
+    watch.see(
+        offer(1), paid(2, signed(NOW_S), status=None, answered={}, answer=b"", broke="it ended")
+    )
+    (lost,) = watch.journal.events(NoAnswer)
+    assert lost.reason == "it ended"
+    assert watch.notes("exchange")[1]["status"] is None
+
+
+def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
+    watch, header = Watch(), signed(NOW_S)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "weather"}}
+    unpaid = {
+        "isError": True,
+        "structuredContent": required(url="mcp://tool/weather"),
+        "content": [],
+    }
+    receipt = {"_meta": {"x402/payment-response": settled()}, "content": []}
+    payment = json.loads(base64.b64decode(header))
+    pays = {**call, "params": {"name": "weather", "_meta": {"x402/payment": payment}}}
+    common = {"method": "POST", "target": "/mcp", "answered": {"Content-Type": "application/json"}}
+    watch.see(
+        exchange(1, body=call, answer={"jsonrpc": "2.0", "id": 1, "result": unpaid}, **common),
+        exchange(2, body=pays, answer={"jsonrpc": "2.0", "id": 1, "result": receipt}, **common),
+        exchange(3, body={**call, "method": "tools/list"}, **common),
+    )
+    notes = watch.notes("exchange")
+    assert [(each["path"], each["status"]) for each in notes] == [
+        ("mcp://tool/weather", 402),
+        ("mcp://tool/weather", 200),
+    ]
+    assert notes[0]["lane"] == notes[1]["lane"]
+    assert len(list(watch.journal.events(PaymentSettled))) == 1
+    assert watch.wrong == []
+
+
+# --- real money ----------------------------------------------------------------------------
+
+
+def test_a_payment_of_real_money_is_hidden():
+    watch, header = Watch(), signed(NOW_S, MAIN)
+    watch.see(offer(1, MAIN), paid(2, header, MAIN))
+    for secret in (header, signature_of(header), nonce_of(header)[2:], SHOP):
+        assert secret not in watch.text
+    assert all("--allow-mainnet" in each["hidden"] for each in watch.notes("exchange"))
+    assert all(each.is_hidden for each in watch.seen)
+    assert list(watch.journal.events(PaymentSettled)) == []
+    assert [each.status for each in watch.journal.events(AnswerReceived)] == [402, 200]
+
+
+def test_with_allow_mainnet_its_signature_is_not_recorded():
+    watch, header = Watch(allow_mainnet=True), signed(NOW_S, MAIN)
+    asked = {
+        "x402Version": 2,
+        "paymentPayload": json.loads(base64.b64decode(header)),
+        "paymentRequirements": terms(MAIN),
+    }
+    watch.see(offer(1, MAIN))
+    watch.see(
+        exchange(2, target="/settle", method="POST", body=asked, answer=settled(MAIN)),
+        to="facilitator",
+    )
+    watch.see(paid(3, header, MAIN))
+    assert signature_of(header) not in watch.text
+    assert header not in watch.text
+    assert nonce_of(header)[2:] in watch.text  # it is on the chain, for everybody to read
+    assert watch.wrong == []  # found before anything was hidden
+    assert len(list(watch.journal.events(PaymentSettled))) == 1
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_proofs_of_payment_are_not_recorded_where_money_is_real_or_not_known(allow):
+    watch, proof = Watch(allow_mainnet=allow), "pay_abcdefghijklmnopqrstuvwxyz"
+    watch.see(
+        exchange(1, sent={"X-Payment-Id": proof, "Cookie": "me=1"}, answer={"paymentId": proof})
+    )
+    assert proof not in watch.text
+    assert "me=1" not in watch.text
+    if allow:
+        (sent,) = watch.journal.events(RequestSent)
+        assert sent.payment_id == secrets.digest(proof)
+        assert sent.payment_id in watch.notes("exchange")[0]["answered"]["body"]
+
+
+def test_proofs_of_a_test_network_are_recorded():
+    watch, proof = Watch(), "pay_abcdefghijklmnopqrstuvwxyz"
+    watch.see(offer(1), exchange(2, sent={"X-Payment-Id": proof}))
+    assert proof in watch.text
+
+
+def test_what_another_scheme_can_spend_is_not_recorded():
+    watch = Watch(allow_mainnet=True)
+    payment = {
+        "x402Version": 2,
+        "accepted": {**terms(MAIN), "scheme": "permit2"},
+        "payload": {"permit": {"secret": "SPENDABLE"}, "transaction": "SPENDABLE"},
+    }
+    watch.see(offer(1, MAIN), paid(2, packed(payment), MAIN))
+    assert "SPENDABLE" not in watch.text
+    assert packed(payment) not in watch.text
+
+
+def test_a_body_that_is_cut_or_odd_hides_what_it_may_hold():
+    signature = "0x" + "5a" * 65
+    whole = json.dumps({"paymentPayload": {"payload": {"signature": signature}}}).encode()
+    for body, is_cut in ((whole, False), (whole[:-3], True), (b"[" * 300 + whole, False)):
+        assert signature.encode() not in secrets.hidden_body(body, is_cut=is_cut)
+    assert secrets.hidden_body(b"plain text", is_cut=False) == b"plain text"
+    assert secrets.hidden_message("not base64") == secrets.HIDDEN
+
+
+# --- faults --------------------------------------------------------------------------------
+
+LOSE = Fault(victim="service", does="lose answer", contains="payment")
+
+
+def test_a_fault_strikes_on_a_test_network_only():
+    watch, header = Watch(faults=(LOSE,)), signed(NOW_S)
+    assert watch.recorder.fault(offer(1), "service") is None  # it does not pay
+    assert watch.recorder.fault(paid(2, header), "service") == LOSE
+    (struck,) = watch.notes("fault struck")
+    assert (struck["victim"], struck["does"]) == ("service", "lose answer")
+    assert watch.recorder.fault(paid(3, header), "service") is None  # once
+
+
+def test_a_fault_never_strikes_beside_real_money():
+    watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),), allow_mainnet=True)
+    unknown = exchange(1, target="/other")
+    assert watch.recorder.fault(unknown, "service") is None  # nobody has said which network
+    assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN), "service") is None
+    assert (
+        watch.recorder.fault(paid(3, signed(NOW_S)), "service") is None
+    )  # the shop sells for both
+    assert watch.recorder.fault(unknown, "service") is None
+
+
+def test_an_unknown_network_counts_as_real():
+    watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),))
+    said = required()
+    said["accepts"][0]["network"] = "eip155:999999"
+    asked = exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}")
+    watch.see(asked)
+    assert watch.recorder.is_main is True
+    assert watch.recorder.fault(exchange(2), "service") is None

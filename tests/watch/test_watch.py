@@ -1,0 +1,152 @@
+"""`x402sim watch` as a program: before `serve`, from its ready line to the recording that it leaves."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.runner import assert_misuse, run as command
+from tests.house import blocks
+from tests.house.reference import GUIDE
+from tests.serve.driver import ORDER, QUOTE, Running, Server, started
+from x402sim import BASE_SEPOLIA, PaymentAuth, Wallet
+from x402sim.events import AuthorizationConsumed, Begin, End, Note, PaymentSettled, Transfer
+from x402sim.report.run import Run
+
+NO_PORTS = ("--port", "0", "--facilitator-port", "0", "--page-port", "0")
+FAULT = {"victim": "service", "does": "lose answer", "contains": "payment"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with started("--network", "base-sepolia", "--quiet") as running:
+        yield running
+
+
+class Watching(Running):
+    """A `watch` that is ready."""
+
+    def __init__(self, server: Server, *args: str) -> None:
+        base = str(server.http.base_url).rstrip("/")
+        super().__init__(
+            "watch", "--upstream", base, "--facilitator", f"{base}/facilitator", *NO_PORTS,
+            "--json", *args,
+        )  # fmt: skip
+        self.ready = json.loads(self.first_line())
+        self.url = self.ready["service"]
+
+    def stop(self) -> str:
+        """Stop it as a person does; return its log."""
+        assert self.end(signal.SIGINT) == 0, self.errors()
+        log = self.errors()
+        assert "Traceback" not in log, log
+        return log
+
+
+def payer_of(server: Server) -> PaymentAuth:
+    wallet = Wallet(server.ready["accounts"][1]["privateKey"])
+    return PaymentAuth(wallet, max_amount="0.05", network=BASE_SEPOLIA)
+
+
+def bought(url: str, payer: PaymentAuth) -> httpx.Response:
+    return httpx.post(f"{url}{QUOTE}", json=ORDER, auth=payer, trust_env=False)
+
+
+@pytest.fixture(scope="module")
+def recording(server: Server, tmp_path_factory) -> tuple[Path, str, dict[str, str]]:
+    """One payment, one request that is free, and one of nobody: the file, the log, the ready line."""
+    file = tmp_path_factory.mktemp("watch") / "shop.ndjson"
+    with Watching(server, "--out", str(file), "--rpc", server.ready["rpc"]) as watching:
+        assert bought(watching.url, payer_of(server)).status_code == 200
+        assert httpx.get(f"{watching.url}/healthz", trust_env=False).status_code == 200
+        assert httpx.get(f"{watching.ready['facilitator']}/supported", trust_env=False).is_success
+        page = httpx.get(watching.ready["page"], trust_env=False)
+        assert page.status_code == 200
+        while '"event":"transfer"' not in file.read_text():  # it asks the chain meanwhile
+            time.sleep(0.02)
+        return file, watching.stop(), watching.ready
+
+
+def test_its_recording_is_a_run(recording):
+    run = Run.load(recording[0])
+    (begin,), (end,) = run.journal.events(Begin), run.journal.events(End)
+    assert (begin.upstream, end.outcome) == (begin.title.removeprefix("What passed to "), "passed")
+    (settled,) = run.journal.events(PaymentSettled)
+    (used,), (moved,) = run.journal.events(AuthorizationConsumed), run.journal.events(Transfer)
+    assert settled.tx_hash == used.tx_hash == moved.tx_hash
+    assert moved.amount_base == "10000"
+    order = run.orders.iloc[0]
+    assert (order["charged"], order["served"], order["resource"]) == (True, True, QUOTE)
+    assert list(run.transfers["amount"]) == [0.01]
+    assert list(run.steps["outcome"])[:1] == ["payment required"]
+    assert "lanes" in run.show().page
+
+
+def test_its_log_says_what_was_offered_signed_and_settled(recording):
+    log = recording[1]
+    assert "offers 0.01 USDC on base-sepolia to 0x" in log
+    assert "signed 0.01 USDC on base-sepolia to 0x" in log
+    assert "settled, transaction 0x" in log
+    assert "/healthz" not in log  # a request that pays nothing
+    assert all(len(line) <= 80 for line in log.splitlines()), log
+
+
+def test_its_recording_has_every_message(recording):
+    notes = [each.data for each in Run.load(recording[0]).journal.events(Note)]
+    seen = [(each["method"], each["path"], each["status"]) for each in notes if "path" in each]
+    assert ("POST", QUOTE, 402) in seen
+    assert ("POST", QUOTE, 200) in seen
+    assert ("GET", "/facilitator/supported", 200) in seen
+    paid = next(each for each in notes if each.get("status") == 200 and each["path"] == QUOTE)
+    assert json.loads(paid["sent"]["body"]) == ORDER
+    assert "quote" in json.loads(paid["answered"]["body"])
+
+
+def test_the_program_of_the_guide_reads_it(recording, tmp_path):
+    (program,) = blocks((GUIDE / "watch.md").read_text(), "python")
+    (tmp_path / "monday.ndjson").write_bytes(recording[0].read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert QUOTE in done.stdout
+
+
+def test_diff_compares_two_recordings(recording):
+    file = recording[0]
+    assert command("diff", file, file).exit_code == 0
+
+
+def test_a_fault_strikes_between_a_payer_and_its_shop(server):
+    with Watching(server, "--fault", json.dumps(FAULT)) as watching:
+        before, payer = len(server.transfers()), payer_of(server)
+        with pytest.raises(httpx.RemoteProtocolError):
+            bought(watching.url, payer)
+        assert bought(watching.url, payer).status_code == 200
+        assert len(server.transfers()) == before + 1  # paid once, although its answer was lost
+        log = watching.stop()
+    assert 'fault: "lose answer"' in log
+
+
+BAD = {
+    ("--upstream", "ftp://x"): "a URL is wanted",
+    (): "--upstream URL or --facilitator URL",
+    ("--upstream", "http://x", "--fault", "{}"): "a fault needs 'victim'",
+    ("--upstream", "http://x", "--fault", '{"victim":"facilitator","does":"refuse"}'): (
+        "nothing stands before 'facilitator'"
+    ),
+    ("--upstream", "http://x", "--fault", '{"victim":"service","does":"crash before"}'): (
+        "ends a process, and watch runs none"
+    ),
+    ("--upstream", "http://x", "--out", "/nowhere/x.ndjson"): "--out /nowhere/x.ndjson: No such",
+}
+
+
+@pytest.mark.parametrize("args", BAD)
+def test_what_it_cannot_do_is_refused_in_one_line(args):
+    assert_misuse(command("watch", *args, *NO_PORTS), BAD[args])

@@ -1,0 +1,305 @@
+"""What an exchange says of a payment: the offer, the payment, the receipt, and what is wrong.
+
+A call of a paid tool over MCP is read as HTTP would say it (`protocol.mcp`).
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from x402sim.events import Part
+from x402sim.payer.diagnosis import examine
+from x402sim.protocol import mcp
+from x402sim.protocol.explain import explain
+from x402sim.protocol.findings import Finding, of_terms
+from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.messages import BadMessage, decoded, encode
+from x402sim.protocol.networks import TEST_CHAIN_IDS, Network, chain_id_of
+from x402sim.protocol.recognize import recognize, recognized
+from x402sim.protocol.ways import Way, network_called, ways_in
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
+from x402sim.watch.proxy import Exchange, Kept, RawHeaders
+
+MAX_PLAIN = 256 * 1024
+"""The bytes of a body after it was decompressed."""
+PROOFS = ("X-Payment-Id", "X-Session-Id")
+_OF_PAYMENTS = frozenset(
+    name.lower().encode()
+    for name in (
+        *PAYMENT_HEADERS.values(),
+        *RESPONSE_HEADERS.values(),
+        *PROOFS,
+        REQUIRED_HEADER,
+    )
+)
+_MARKS = (b'"paymentHeader"', b'"paymentPayload"', b'"paymentRequirements"', b'"x402/payment')
+_FORMS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+"""How zlib calls the encodings that it can stop in the middle of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A request or an answer, its body decompressed."""
+
+    headers: httpx.Headers
+    body: bytes
+    is_cut: bool = False
+
+    @classmethod
+    def of(cls, headers: RawHeaders, kept: Kept) -> "Half":
+        """Return a half as it passed."""
+        coding = next(
+            (value for name, value in headers if name.lower() == b"content-encoding"), b""
+        )
+        body, is_cut = kept.begin, kept.is_cut
+        if (form := _FORMS.get(coding.strip().lower())) is not None:
+            inflating = zlib.decompressobj(form)
+            try:
+                body = inflating.decompress(body, MAX_PLAIN)
+            except zlib.error:
+                body = b""
+            is_cut = is_cut or not inflating.eof
+        return cls(httpx.Headers(headers), body, is_cut)
+
+
+@dataclass(slots=True)
+class Messages:
+    """The messages of an exchange, as HTTP would say them."""
+
+    to: Part
+    url: str
+    """The URL that the upstream was asked for."""
+    method: str
+    target: str
+    status: int | None
+    sent: Half
+    answered: Half
+    is_payment: bool
+    """Whether it is about a payment at all."""
+    tool: str | None = None
+    """The tool of MCP that was called."""
+    ways: list[Way] = field(default_factory=list)
+    """What a 402 offers."""
+    payment: str | None = None
+    """The payment's header, as it was sent."""
+    signed: SignedPayment | None = None
+    receipt: dict[str, Any] | None = None
+    """What the answer says of the settlement."""
+
+    @property
+    def resource(self) -> str:
+        """What is paid for: in two steps, the body of the second says it."""
+        body = decoded(self.sent.body, dict[str, Any]) or {}
+        wanted = body.get("paymentRequirements")
+        named = wanted.get("resource") if isinstance(wanted, dict) else None
+        return named if isinstance(named, str) else self.target
+
+    @property
+    def is_paying(self) -> bool:
+        """Whether the request pays: in one step, or in the body of the second."""
+        return self.payment is not None
+
+    @property
+    def nonce(self) -> str | None:
+        """The nonce of the authorization, in hex."""
+        return self.signed.authorization.nonce.hex() if self.signed else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the answer says that the payment was settled."""
+        return self.receipt is not None and self.receipt.get("success") is True
+
+    @property
+    def tx_hash(self) -> str | None:
+        """The transaction that the answer names."""
+        named = self.receipt and (self.receipt.get("transaction") or self.receipt.get("txHash"))
+        return named if isinstance(named, str) else None
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the answer refuses, in its own words."""
+        body = decoded(self.answered.body, dict[str, Any]) or {}
+        words = (
+            (self.receipt or {}).get("errorReason"),
+            body.get("error"),
+            body.get("invalidReason"),
+        )
+        return next((each for each in words if isinstance(each, str) and each), None)
+
+
+def messages_of(exchange: Exchange, to: Part) -> Messages:
+    """Return what an exchange with a service or a facilitator says of a payment."""
+    sent = Half.of(exchange.headers, exchange.sent)
+    answered = Half.of(exchange.answer_headers, exchange.answered)
+    found = Messages(
+        to=to,
+        url=exchange.url,
+        method=exchange.method,
+        target=exchange.target,
+        status=exchange.status,
+        sent=sent,
+        answered=answered,
+        is_payment=exchange.status == 402 or to == "facilitator" or _is_marked(exchange, sent.body),
+    )
+    call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.body else None
+    if call is not None and call.get("method") == "tools/call":
+        _translate(found, call)
+    if found.is_payment:
+        _read(found)
+    return found
+
+
+def _is_marked(exchange: Exchange, body: bytes) -> bool:
+    named = (name.lower() for name, _ in (*exchange.headers, *exchange.answer_headers))
+    return not _OF_PAYMENTS.isdisjoint(named) or any(mark in body for mark in _MARKS)
+
+
+def _translate(found: Messages, call: Mapping[str, Any]) -> None:
+    """Say a call of a tool, and its result, as HTTP would."""
+    params = call.get("params")
+    if not isinstance(params, dict) or not isinstance(name := params.get("name"), str):
+        return
+    sent, answered = found.sent, found.answered
+    incoming = mcp.Incoming(answered.headers.get("content-type", ""), call.get("id"))
+    incoming.feed(answered.body)
+    incoming.end()
+    said = mcp.answered(incoming.response) if incoming.response else None
+    paid = mcp.payment_in(params)
+    if not paid and (said is None or (said.status != 402 and RECEIPTS.isdisjoint(said.headers))):
+        return  # a tool that is free, or an answer in which nothing can be read
+    body = encode({"name": name, "arguments": params.get("arguments", {})})
+    found.method, found.target, found.tool = "tools/call", mcp.RESOURCE + name, name
+    headers = [("host", sent.headers.get("host", "")), *paid.items()]
+    found.sent, found.is_payment = Half(httpx.Headers(headers), body, sent.is_cut), True
+    if said is not None:
+        found.status = said.status
+        found.answered = Half(httpx.Headers(said.headers), said.body, answered.is_cut)
+
+
+RECEIPTS = frozenset(RESPONSE_HEADERS.values())
+
+
+def _read(found: Messages) -> None:
+    """Find the offer, the payment and the receipt."""
+    sent, answered = found.sent, found.answered
+    body = decoded(sent.body, dict[str, Any]) or {}
+    if found.status == 402:
+        found.ways = ways_in(answered.headers, answered.body)
+    in_header = (sent.headers.get(name) for name in PAYMENT_HEADERS.values())
+    found.payment = next(filter(None, in_header), None)
+    if found.payment is None and isinstance(inner := body.get("paymentHeader"), str):
+        found.payment = inner
+    try:
+        if found.payment is not None:
+            found.signed = recognize(found.payment).signed
+        elif isinstance(inner := body.get("paymentPayload"), dict):
+            found.signed = recognized(inner).signed
+    except BadMessage:  # `findings_of` says what is wrong with it
+        pass
+    given = (json_in(answered.headers.get(name), dict[str, Any]) for name in RECEIPTS)
+    said = decoded(answered.body, dict[str, Any]) or {}
+    found.receipt = next((each for each in given if each), said if "success" in said else None)
+
+
+def networks_in(found: Messages) -> set[str]:
+    """Return the names of all networks in an exchange."""
+    named = {str(way.fields.get("network")) for way in found.ways}
+    if found.signed is not None:
+        named.add(found.signed.network)
+    for text in (found.payment, *(found.answered.headers.get(name) for name in RECEIPTS)):
+        named |= set(_named(json_in(text) if text else None))
+    for body in (found.sent.body, found.answered.body):
+        named |= set(_named(decoded(body, dict[str, Any])))
+    return named
+
+
+def _named(value: Any, depth: int = 6) -> Iterator[str]:
+    """Yield each `network` in a message of a payment."""
+    if isinstance(value, dict) and depth:
+        for name, each in value.items():
+            if name == "network" and isinstance(each, str):
+                yield each
+            elif name in _HOLDERS:
+                yield from _named(each, depth - 1)
+    elif isinstance(value, list) and depth:
+        for each in value[:20]:
+            yield from _named(each, depth - 1)
+
+
+_HOLDERS = ("accepts", "accepted", "paymentRequirements", "paymentPayload", "payload", "kinds")
+
+
+def is_test(network: str, known: Mapping[str, Network]) -> bool:
+    """Tell whether money on a network is worth nothing; of a network that nobody knows, it may."""
+    found = network_called(network, known)
+    return found.is_test if found is not None else chain_id_of(network) in TEST_CHAIN_IDS
+
+
+def findings_of(
+    found: Messages, known: Mapping[str, Network], now_s: int, offers: list[Way]
+) -> list[Finding]:
+    """Return what is wrong in an exchange; `offers` are those of the 402 that it pays."""
+    in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
+    texts = [_text(found.sent)] if in_body else [found.payment] if found.payment else []
+    receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
+    texts += [
+        f"{name}: {found.answered.headers[name]}" for name in receipts[-1 if found.tool else 0 :]
+    ]
+    findings = list[Finding]()
+    for text in texts:
+        try:
+            for part in explain(recognize(text), known, now_s):
+                findings += part.findings
+        except BadMessage as wrong:
+            do = "Send what the standard shows."
+            findings.append(Finding("message", str(wrong)[:300], "a message of a payment", do))
+    if found.signed is not None and (way := _paid_way(found.signed, offers)) is not None:
+        findings += of_terms(found.signed.authorization, way)
+    findings += _of_outcome(found)
+    return [each for each in dict.fromkeys(findings) if not each.skipped]
+
+
+def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -> list[Finding]:
+    """Return what is wrong in an unpaid 402, by the rules of `doctor`."""
+    url = "http://tool/" if found.tool else found.url
+    request = httpx.Request("POST" if found.tool else found.method, url)
+    response = httpx.Response(402, headers=found.answered.headers, content=found.answered.body)
+    if "content-encoding" in response.headers:
+        del response.headers["content-encoding"]
+    wrong = examine(request, response, known, now_s=now_s).findings
+    of_http = ("URL", "resource") if found.tool else ()
+    return [each for each in wrong if not (each.skipped or each.about.startswith(of_http))]
+
+
+def _text(half: Half) -> str:
+    return half.body.decode("utf-8", "replace")
+
+
+def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:
+    """Return the offer that a payment accepts, if one is for its scheme, network and token."""
+    for way in offers:
+        asset = str(way.fields.get("asset", "")).lower()
+        is_its = way.fields.get("scheme") == signed.scheme and signed.asset.lower() in ("", asset)
+        if is_its and way.fields.get("network") == signed.network:
+            return way
+    return None
+
+
+def _of_outcome(found: Messages) -> Iterator[Finding]:
+    """Yield where an answer contradicts itself about the money."""
+    is_served = found.status is not None and 200 <= found.status < 300
+    if not found.is_paying or found.to == "facilitator":
+        return
+    in_one_step = b'"paymentHeader"' not in found.sent.body
+    if in_one_step and is_served and found.receipt is None:
+        do = "Answer with the facilitator's answer as base64: a payer has no other receipt."
+        yield Finding("receipt", "none", "PAYMENT-RESPONSE in the answer", do, stops=False)
+    if found.settled and not is_served and found.status is not None:
+        do = "Serve what was paid for when the same payment comes again, or refund it."
+        yield Finding("answer", f"{found.status}, and a receipt", "what was paid for", do)
+    if found.receipt is not None and found.receipt.get("success") is False and is_served:
+        do = "Serve only what is settled, or say so: the payer keeps the money."
+        yield Finding("answer", f"{found.status}, and not settled", "402", do)

@@ -1,0 +1,666 @@
+"""A reverse proxy that changes nothing: HTTP/1.1 from clients to one upstream.
+
+Bodies, trailers, 1xx answers, duplicate fields, the case of names and what follows an upgrade pass
+as they are, as they come. Only `Host` and the fields of one connection (RFC 9110, 7.6.1) are the
+proxy's own. What one side does to its connection is done to the other: its end is passed on, and a
+break breaks the other, so a client that hangs up is seen by the service as without the proxy.
+
+A client's connection has one upstream connection. It is opened anew once the service has closed it,
+but no request is ever sent twice: it could pay twice.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import h11
+import msgspec
+
+from x402sim.clock import Clock, real_now
+from x402sim.world.transport.faults import Fault, answer_messages, value_of
+
+MAX_BODY = 64 * 1024
+"""The bytes of a body that are kept for the recording."""
+MAX_HEAD = 64 * 1024
+"""The bytes of a head; a payment in a header has a few thousand."""
+_READ = 64 * 1024
+_LINGER_S = 2.0
+"""How long a client may go on sending after it was answered."""
+_OF_ONE_CONNECTION = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
+)
+RawHeaders = list[tuple[bytes, bytes]]
+Event = Any
+"""What h11 calls an event: a head, a part of a body, or its end."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A body: how long it was, and its beginning."""
+
+    size: int = 0
+    begin: bytes = b""
+
+    def add(self, data: bytes) -> None:
+        """Count a part, and keep what there is room for."""
+        self.size += len(data)
+        if len(self.begin) < MAX_BODY:
+            self.begin += data[: MAX_BODY - len(self.begin)]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there was more than is kept."""
+        return self.size > len(self.begin)
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """A request and its answer as they passed; times are real, in Unix seconds."""
+
+    number: int
+    client: str
+    method: str
+    target: str
+    url: str
+    """The whole URL, as the upstream is asked."""
+    headers: RawHeaders
+    began: float
+    sent: Kept = field(default_factory=Kept)
+    ended: float = 0.0
+    interim: list[int] = field(default_factory=list)
+    """The statuses of 1xx answers."""
+    status: int | None = None
+    """None if the client got no answer."""
+    answer_headers: RawHeaders = field(default_factory=list)
+    answered: Kept = field(default_factory=Kept)
+    broke: str = ""
+    """Why it is not whole: who ended it, and where."""
+    struck: Fault | None = None
+
+    @property
+    def path(self) -> str:
+        """The path, as it was sent."""
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        """The query, as it was sent."""
+        return self.target.partition("?")[2]
+
+
+class Observer(Protocol):
+    """What a proxy reports to."""
+
+    @property
+    def can_strike(self) -> bool:
+        """Whether there are faults: then a request is read to its end before it is passed on."""
+
+    def requested(self, exchange: Exchange) -> None:
+        """A request was sent, to its end unless it was answered before."""
+
+    def fault(self, exchange: Exchange) -> Fault | None:
+        """Return the fault that strikes a request."""
+
+    def ended(self, exchange: Exchange) -> None:
+        """A request was answered, or its connection broke."""
+
+
+class BadUpstream(ValueError):
+    """A URL that no proxy can stand before."""
+
+
+class _Ended(OSError):
+    """The upstream has ended its connection too early, so the client's is ended, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where requests are passed on to; raises `BadUpstream` for another URL than http or https."""
+
+    url: str
+    host: str
+    port: int
+    netloc: bytes
+    prefix: bytes
+    """The path of the URL, which comes before each request's."""
+    tls: ssl.SSLContext | None
+
+    @classmethod
+    def at(cls, url: str) -> "Upstream":
+        """Return the upstream at a URL such as https://shop.example/base."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as wrong:
+            raise BadUpstream(f"{url!r} is no URL: {wrong}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadUpstream(f"a URL is wanted, such as http://127.0.0.1:8000, not {url!r}")
+        if parts.query or parts.fragment or parts.username is not None:
+            raise BadUpstream(f"{url!r}: a URL without user, query and fragment is wanted")
+        is_tls = parts.scheme == "https"
+        netloc = parts.netloc.encode("idna" if not parts.netloc.isascii() else "ascii")
+        return cls(
+            url=url,
+            host=parts.hostname,
+            port=port or (443 if is_tls else 80),
+            netloc=netloc,
+            prefix=parts.path.rstrip("/").encode(),
+            tls=ssl.create_default_context() if is_tls else None,
+        )
+
+
+class _Peer:
+    """One side: its connection, and the state of HTTP on it."""
+
+    def __init__(
+        self,
+        role: type[h11.CLIENT] | type[h11.SERVER],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.http = h11.Connection(role, max_incomplete_event_size=MAX_HEAD)
+        self.reader, self.writer = reader, writer
+
+    async def next(self) -> Event:
+        """Return the next event; raises `OSError`, and `h11.RemoteProtocolError`."""
+        event: Event = self.http.next_event()
+        while event is h11.NEED_DATA:
+            self.http.receive_data(await self.reader.read(_READ))
+            event = self.http.next_event()
+        return event
+
+    async def send(self, event: Event) -> None:
+        """Send an event; raises `OSError`."""
+        data: bytes | None = self.http.send(event)
+        if data:
+            self.writer.write(data)
+            await self.writer.drain()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may follow on this connection."""
+        is_open = not self.reader.at_eof() and not self.writer.is_closing()
+        return is_open and self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
+
+    def abort(self) -> None:
+        """Break the connection."""
+        self.writer.transport.abort()
+
+    def end(self) -> None:
+        """Pass on that the other side sends nothing more; TLS cannot say so, and ends."""
+        if self.writer.is_closing():
+            return
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        else:
+            self.writer.close()
+
+
+class Proxy:
+    """Passes requests on to an upstream, and reports them to an observer."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        observer: Observer,
+        *,
+        number: Callable[[], int],
+        keep_host: bool = False,
+    ) -> None:
+        """`number` counts the exchanges; `keep_host` passes `Host` on as it came."""
+        self._upstream, self._observer = upstream, observer
+        self._number, self._keep_host = number, keep_host
+        self._clock = Clock()
+        self._peers, self._tasks = set[_Peer](), set[asyncio.Task[None]]()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, sock: socket.socket) -> None:
+        """Accept connections on a socket that listens."""
+        self._server = await asyncio.start_server(self._serve, sock=sock, limit=_READ)
+
+    async def close(self) -> None:
+        """Accept no more, break what is open, and wait until its ends are reported."""
+        if self._server:
+            self._server.close()
+        for peer in list(self._peers):
+            peer.abort()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LINGER_S)
+            for task in self._tasks:  # such as one that a fault delays
+                task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        client, upstream = _Peer(h11.SERVER, reader, writer), None
+        self._peers.add(client)
+        try:
+            while type(request := await self._head(client)) is h11.Request:
+                upstream = await _Passing(self, client, upstream, request).run()
+                if not client.is_reusable:
+                    break
+                client.http.start_next_cycle()
+        except _Ended:
+            pass
+        except OSError:
+            client.abort()  # it has left, or was left: there is nobody to tell
+        finally:
+            self._tasks.discard(task)
+            for peer in filter(None, (client, upstream)):
+                self.leave(peer)
+
+    def leave(self, peer: _Peer) -> None:
+        """End a connection, once what was written has left."""
+        peer.writer.close()
+        self._peers.discard(peer)
+
+    async def _head(self, client: _Peer) -> Event:
+        try:
+            return await client.next()
+        except h11.RemoteProtocolError as wrong:
+            with suppress(h11.LocalProtocolError):
+                await self.answer(client, wrong.error_status_hint, f"no request of HTTP: {wrong}")
+            return None
+
+    async def answer(self, client: _Peer, status: int, why: str) -> None:
+        """Answer in the proxy's own name, and end the connection."""
+        body = msgspec.json.encode({"error": "x402sim watch", "reason": why})
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        await client.send(h11.Response(status_code=status, headers=headers))
+        await client.send(h11.Data(data=body))
+        await client.send(h11.EndOfMessage())
+
+    async def connected(self, before: _Peer | None) -> _Peer:
+        """Return a connection to the upstream, the earlier one if that is still open."""
+        if before is not None:
+            await self._clock.sleep(0)  # a turn of the loop, which sees that it was ended meanwhile
+            if before.is_reusable:
+                before.http.start_next_cycle()
+                return before
+            self.leave(before)
+        to = self._upstream
+        reader, writer = await asyncio.open_connection(
+            to.host, to.port, ssl=to.tls, server_hostname=to.host if to.tls else None, limit=_READ
+        )
+        peer = _Peer(h11.CLIENT, reader, writer)
+        self._peers.add(peer)
+        return peer
+
+
+class _Passing:
+    """One request on its way, and its answer."""
+
+    def __init__(
+        self, proxy: Proxy, client: _Peer, upstream: _Peer | None, request: h11.Request
+    ) -> None:
+        self._proxy, self._client, self._before, self._request = proxy, client, upstream, request
+        self._observer, self._upstream = proxy._observer, proxy._upstream
+        peer = client.writer.get_extra_info("peername")
+        self.exchange = Exchange(
+            number=proxy._number(),
+            client=str(peer[0]) if isinstance(peer, tuple) else "?",
+            method=request.method.decode("ascii"),
+            target=request.target.decode("latin-1"),
+            url=self._url(request),
+            headers=list(request.headers.raw_items()),
+            began=real_now(),
+        )
+        self._is_reported = False
+        self._sending: asyncio.Future[None] | None = None
+
+    def _url(self, request: h11.Request) -> str:
+        host = next((value for name, value in request.headers if name == b"host"), b"")
+        netloc = host if self._proxy._keep_host and host else self._upstream.netloc
+        scheme = b"https" if self._upstream.tls else b"http"
+        target = self._upstream.prefix + request.target
+        return (b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1")
+
+    async def run(self) -> _Peer | None:
+        """Pass it; return the upstream connection. Raises `OSError` if the client must be left."""
+        try:
+            if not self._observer.can_strike:
+                return await self._pass(self._parts())
+            # a fault may look at the body, so the request is read before it is passed on
+            whole = [part async for part in self._parts()]
+            self._report()
+            self.exchange.struck = fault = self._observer.fault(self.exchange)
+            return await (self._pass(_each(whole)) if fault is None else self._strike(fault, whole))
+        except h11.ProtocolError as error:
+            raise ConnectionAbortedError(str(error)) from error
+        finally:
+            self._report()
+            self.exchange.ended = real_now()
+            self._observer.ended(self.exchange)
+
+    async def _pass(self, parts: AsyncIterator[Event]) -> _Peer | None:
+        """Pass the request and its answer on, as they come."""
+        upstream = await self._connect()
+        if upstream is None:
+            return None
+        self._sending = asyncio.ensure_future(self._pass_on(upstream, parts))
+        try:
+            await self._answer(upstream)
+            if self._client.http.their_state is h11.SEND_BODY:
+                await asyncio.wait([self._sending], timeout=_LINGER_S)
+        except BaseException:
+            self._proxy.leave(upstream)
+            upstream.abort()
+            raise
+        finally:
+            await self._stop_sending()
+        return upstream
+
+    async def _stop_sending(self) -> None:
+        """Pass nothing more of the client's on: what it sends stays in its connection."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+
+    def _report(self) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._observer.requested(self.exchange)
+
+    async def _connect(self) -> _Peer | None:
+        """Return a connection to the upstream; without one, answer 502 and return None."""
+        try:
+            return await self._proxy.connected(self._before)
+        except OSError as error:
+            why = f"cannot connect to {self._upstream.url}: {_in_words(error)}"
+            self.exchange.broke, self.exchange.status = why, 502
+            await self._proxy.answer(self._client, 502, why)
+            return None
+
+    # --- the request ---------------------------------------------------------------------
+
+    async def _parts(self) -> AsyncIterator[Event]:
+        """Yield the parts of the request's body, and its end."""
+        while True:
+            part = await self._client.next()
+            if type(part) is h11.Data:
+                self.exchange.sent.add(bytes(part.data))
+            elif type(part) is not h11.EndOfMessage:
+                return
+            yield part
+            if type(part) is h11.EndOfMessage:
+                return
+
+    async def _pass_on(self, upstream: _Peer, parts: AsyncIterator[Event]) -> None:
+        """Pass the request on; then, until it is answered, the end of the client's stream."""
+        try:
+            await upstream.send(self._head())
+            async for part in parts:
+                await upstream.send(part)
+        except h11.RemoteProtocolError as left:  # of the client
+            self.exchange.broke = f"the client ended in the middle of its request: {left}"
+            upstream.abort()
+            return
+        except (ConnectionError, h11.LocalProtocolError) as error:
+            # The client is gone; or the service reads no more, and may have answered nevertheless.
+            if self._client.writer.is_closing():
+                self.exchange.broke = f"the client hung up: {_in_words(error)}"
+                upstream.abort()
+            return
+        self._report()
+        with suppress(ConnectionError):
+            data = await self._client.reader.read(_READ)
+            self._client.http.receive_data(data)  # its next request, which waits
+            if data:
+                return
+            self.exchange.broke = "the client ended its connection before the answer was whole"
+            upstream.end()
+            return
+        self.exchange.broke = "the client broke the connection before the answer was whole"
+        upstream.abort()
+
+    def _head(self) -> h11.Request:
+        """Return the request's head as it is passed on."""
+        request, to = self._request, self._upstream
+        named, own = _of_connection(request.headers), RawHeaders()
+        headers, has_host = RawHeaders(), False
+        for raw, value in request.headers.raw_items():
+            name = raw.lower()
+            if name == b"host":
+                has_host = True
+                headers.append((raw, value if self._proxy._keep_host else to.netloc))
+            elif name == b"transfer-encoding":
+                own.append((raw, value))  # h11 reads and writes "chunked", and nothing else
+            elif name == b"upgrade" and b"upgrade" in named:
+                own += [(b"Connection", b"Upgrade"), (raw, value)]
+            elif name == b"te" and value.strip().lower() == b"trailers":
+                own += [(b"Connection", b"TE"), (raw, value)]
+            elif name not in _OF_ONE_CONNECTION and name not in named:
+                headers.append((raw, value))
+        if not has_host:  # HTTP/1.0 may lack it
+            headers.append((b"Host", to.netloc))
+        target = request.target
+        return h11.Request(
+            method=request.method,
+            target=to.prefix + target if target.startswith(b"/") else target,
+            headers=headers + own,
+        )
+
+    # --- the answer ----------------------------------------------------------------------
+
+    async def _answer(self, upstream: _Peer) -> None:
+        """Pass the answer on as it comes; raises `OSError` if the client cannot have it whole."""
+        while True:
+            try:
+                event = await upstream.next()
+            except (OSError, h11.RemoteProtocolError) as error:
+                raise self._broken(error) from error
+            match event:
+                case h11.InformationalResponse(status_code=status):
+                    self.exchange.interim.append(status)
+                    if status == 101:
+                        await self._tunnel(upstream, event)
+                        return
+                    await self._client.send(_passed(event))
+                case h11.Response():
+                    self._report()
+                    self._note_head(event)
+                    await self._client.send(_passed(event))
+                    if upstream.http.their_state is h11.SWITCHED_PROTOCOL:  # of CONNECT
+                        await self._pipe(upstream)
+                        return
+                case h11.Data():
+                    data = bytes(event.data)
+                    self.exchange.answered.add(data)
+                    await self._client.send(h11.Data(data=data))
+                case h11.EndOfMessage():
+                    self.exchange.broke = (
+                        ""  # a client that sends no more was answered all the same
+                    )
+                    await self._client.send(event)
+                    return
+                case _:
+                    raise self._broken(_Ended("it ended the connection"))
+
+    def _note_head(self, event: h11.Response) -> None:
+        self.exchange.status = event.status_code
+        self.exchange.answer_headers = list(event.headers.raw_items())
+
+    def _broken(self, error: Exception) -> OSError:
+        """Note that the upstream broke off, and return the error that breaks the client's."""
+        exchange = self.exchange
+        if not exchange.broke:
+            where = "in the middle of its answer" if exchange.status else "without an answer"
+            exchange.broke = f"{self._upstream.url} broke off {where}: {_in_words(error)}"
+        has_reset = isinstance(error, OSError) and not isinstance(error, _Ended)
+        kind = ConnectionResetError if has_reset else _Ended
+        return kind(exchange.broke)
+
+    async def _tunnel(self, upstream: _Peer, event: h11.InformationalResponse) -> None:
+        """Pass a change of protocol on, and then all bytes in both directions."""
+        self._report()
+        self.exchange.status = event.status_code
+        self.exchange.answer_headers = list(event.headers.raw_items())
+        await self._client.send(event)
+        await self._pipe(upstream)
+
+    async def _pipe(self, upstream: _Peer) -> None:
+        await self._stop_sending()
+        one, other = self._client, upstream
+        await asyncio.gather(_copy(one, other), _copy(other, one))
+        self.exchange.broke = ""
+
+    # --- faults --------------------------------------------------------------------------
+
+    async def _strike(self, fault: Fault, request: list[Event]) -> _Peer | None:
+        """Do what a fault does to this exchange."""
+        does = fault.does
+        if does in ("lose request", "refuse"):
+            raise self._lost(does)
+        if does == "delay request":
+            await self._sleep(fault)
+        if does == "answer" and not value_of(fault, "work_done"):
+            await self._send(_made(fault))
+            return None
+        upstream = await self._connect()
+        if upstream is None:
+            return None
+        try:
+            if does == "duplicate":
+                await self._pass_whole(upstream, request)
+                await self._whole(upstream)
+                self._proxy.leave(upstream)
+                self._before = None
+                upstream = await self._connect()
+                if upstream is None:
+                    return None
+            await self._pass_whole(upstream, request)
+            await self._answer_struck(fault, await self._whole(upstream))
+        except BaseException:
+            if upstream is not None:
+                self._proxy.leave(upstream)
+                upstream.abort()
+            raise
+        return upstream
+
+    async def _answer_struck(self, fault: Fault, answer: list[Event]) -> None:
+        """Pass an answer on as a fault leaves it."""
+        does, (head, *body) = fault.does, answer
+        if does == "lose answer":
+            raise self._lost(does)
+        if does == "delay answer":
+            await self._sleep(fault)
+        elif does == "answer":
+            answer = _made(fault)
+        elif does in ("truncate", "shorten"):
+            content = b"".join(part.data for part in body if type(part) is h11.Data)
+            half = content[: len(content) // 2]
+            if does == "truncate":
+                await self._send([head, h11.Data(data=half)] if content else [])
+                self.exchange.broke = f'fault: "{does}"'
+                raise _Ended(self.exchange.broke)
+            answer = _with_body(head, half)
+        await self._send(answer)
+
+    def _lost(self, does: str) -> OSError:
+        self.exchange.status, self.exchange.broke = None, f'fault: "{does}"'
+        return ConnectionAbortedError(self.exchange.broke)
+
+    async def _sleep(self, fault: Fault) -> None:
+        await self._proxy._clock.sleep(value_of(fault, "seconds"))
+
+    async def _pass_whole(self, upstream: _Peer, request: list[Event]) -> None:
+        for part in (self._head(), *request):
+            await upstream.send(part)
+
+    async def _whole(self, upstream: _Peer) -> list[Event]:
+        """Return the answer, read to its end."""
+        found = list[Event]()
+        while not found or type(found[-1]) is not h11.EndOfMessage:
+            try:
+                event = await upstream.next()
+            except (OSError, h11.RemoteProtocolError) as error:
+                raise self._broken(error) from error
+            if type(event) is h11.InformationalResponse:
+                continue
+            if not isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
+                raise self._broken(ConnectionResetError("it ended the connection"))
+            found.append(event)
+        return found
+
+    async def _send(self, answer: Iterable[Event]) -> None:
+        """Send an answer that is whole, and note it."""
+        for event in answer:
+            if type(event) is h11.Response:
+                self._note_head(event)
+                await self._client.send(_passed(event))
+            else:
+                if type(event) is h11.Data:
+                    self.exchange.answered.add(bytes(event.data))
+                await self._client.send(event)
+
+
+async def _each(parts: list[Event]) -> AsyncIterator[Event]:
+    for part in parts:
+        yield part
+
+
+async def _copy(source: _Peer, to: _Peer) -> None:
+    """Copy bytes until the source ends, beginning with what was read too far."""
+    data, _ = source.http.trailing_data
+    with suppress(ConnectionError):
+        while data or (data := await source.reader.read(_READ)):
+            to.writer.write(data)
+            await to.writer.drain()
+            data = b""
+    to.end()
+
+
+def _of_connection(headers: Any) -> set[bytes]:
+    """Return the names in the fields `Connection`: they are of this connection, too."""
+    listed = b",".join(value for name, value in headers if name == b"connection")
+    return {name.strip().lower() for name in listed.split(b",")} - {b""}
+
+
+def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
+    """Return the head of an answer as it is passed on; h11 adds how its body is framed."""
+    named = _of_connection(event.headers) | _OF_ONE_CONNECTION
+    headers = [each for each in event.headers.raw_items() if each[0].lower() not in named]
+    return type(event)(status_code=event.status_code, headers=headers, reason=event.reason)
+
+
+def _made(fault: Fault) -> list[Event]:
+    """Return the answer that a fault makes up."""
+    given = (value_of(fault, name) for name in ("status", "body", "content_type", "headers"))
+    start, content = answer_messages(*given)
+    head = h11.Response(status_code=start["status"], headers=start["headers"])
+    return [head, h11.Data(data=content["body"]), h11.EndOfMessage()]
+
+
+def _with_body(head: h11.Response, body: bytes) -> list[Event]:
+    """Return an answer with another body, of which its head tells the length."""
+    length = [(b"Content-Length", b"%d" % len(body))]
+    kept = [each for each in head.headers.raw_items() if each[0].lower() != b"content-length"]
+    changed = h11.Response(status_code=head.status_code, headers=kept + length, reason=head.reason)
+    return [changed, h11.Data(data=body), h11.EndOfMessage()]
+
+
+def _in_words(error: Exception) -> str:
+    """Return what an error of a connection is."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"TLS failed: {error.reason}"
+        case socket.gaierror():
+            return f"its name is not known: {error.strerror}"
+        case ConnectionRefusedError():
+            return "it refuses the connection: nothing listens there"
+        case h11.RemoteProtocolError():
+            return f"it is no HTTP: {error}"
+        case _:
+            return str(getattr(error, "strerror", None) or error or type(error).__name__)

@@ -1,0 +1,469 @@
+"""Records what a proxy saw as a journal: each request and answer, and each payment whole.
+
+Every exchange is `request sent` and `answer received` or `no answer`. One that is about a payment
+is also a note "exchange", as the page reads it, and a note "finding" for each thing that is wrong
+in it, by the rules of `decode` and `doctor`. What moves real money is recorded with `allow_mainnet`
+only, and without what could be spent (`watch.secrets`).
+"""
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+from msgspec import structs, to_builtins
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.node.evm_chain import EvmChain
+from x402sim.clock import Clock
+from x402sim.events import (
+    AnswerReceived,
+    Event,
+    ExchangeEvent,
+    FaultInjected,
+    NoAnswer,
+    Note,
+    Part,
+    PaymentSettled,
+    RequestSent,
+    clipped,
+)
+from x402sim.http.exchange import Headers, Request, Response, Url
+from x402sim.journal import Journal
+from x402sim.protocol.crypto import Hash, checksum, from_hex, parse_address
+from x402sim.protocol.findings import Finding
+from x402sim.protocol.messages import encode
+from x402sim.protocol.networks import Network
+from x402sim.protocol.ways import Way
+from x402sim.rng import Rng
+from x402sim.watch import secrets
+from x402sim.watch.messages import (
+    Half,
+    Messages,
+    findings_of,
+    findings_of_402,
+    is_test,
+    messages_of,
+    networks_in,
+)
+from x402sim.watch.proxy import Exchange
+from x402sim.world.chain_recorder import receipt_events
+from x402sim.world.transport.faults import Fault, Faults
+from x402sim.world.transport.link import answer_event, request_event
+from x402sim.world.transport.requests import LoggedRequest
+from x402sim.world.ui import exchange_of
+
+MOST_KEPT = 4096
+"""The orders, and the 402s examined, that are remembered: the newest."""
+RECEIPT_WITHIN_S = 120.0
+_POLL_S = 1.0
+HIDDEN = (
+    "a payment on a main network, or on one that is not known: --allow-mainnet records it, without "
+    "its signature"
+)
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T", bound=ExchangeEvent | PaymentSettled)
+
+
+class _Newest(OrderedDict[K, V], Generic[K, V]):
+    """A dict that forgets its oldest entry when it is full."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > MOST_KEPT:
+            self.popitem(last=False)
+
+
+@dataclass(slots=True)
+class _Order:
+    """What a client was offered at one place, and what became of it."""
+
+    lane: str
+    ways: list[Way]
+    nonce: str | None = None
+    settled_tx: str | None = None
+    is_served: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An exchange that has ended, for a log: `payer` is who signed, if somebody did."""
+
+    exchange: Exchange
+    messages: Messages
+    findings: tuple[Finding, ...]
+    payer: str | None
+    is_hidden: bool
+
+
+class Recorder:
+    """Records the exchanges of one or two proxies to one journal."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        known: Mapping[str, Network],
+        *,
+        allow_mainnet: bool = False,
+        faults: tuple[Fault, ...] = (),
+        seed: int = 0,
+        chain: EvmChain | None = None,
+        log: Callable[[Seen], None] = lambda _: None,
+    ) -> None:
+        self._journal, self._known, self._log = journal, known, log
+        self._allow_mainnet, self._chain = allow_mainnet, chain
+        self._clock = Clock()
+        self.number = partial(next, itertools.count(1))
+        """Counts the exchanges of all proxies."""
+        self.faults = Faults(Rng(seed).stream("faults"))
+        for fault in faults:
+            self.faults.add(fault)
+            self._record(FaultInjected(**to_builtins(fault)))
+        self._orders = _Newest[str, _Order]()
+        self._followed = _Newest[str, bool]()
+        self._examined = _Newest[bytes, tuple[Finding, ...]]()
+        self.is_main: bool | None = None
+        """Whether real money was seen; None as long as no network was named."""
+        self._tasks = set[asyncio.Task[None]]()
+        self._sent = dict[int, RequestSent]()
+        """The requests that wait for their answers."""
+        self._struck = dict[int, int]()
+        """The entries of the faults that struck them."""
+
+    def to(self, part: Part) -> "Side":
+        """Return what observes the proxy before the service, or before the facilitator."""
+        return Side(self, part)
+
+    async def close(self) -> None:
+        """Wait no longer for the chain."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _record(self, event: Event) -> None:
+        self._journal.record(self._clock.now_ms(), event)
+
+    # --- one exchange --------------------------------------------------------------------
+
+    def requested(self, exchange: Exchange, to: Part) -> None:
+        """Record a request."""
+        found = messages_of(exchange, to)
+        event = request_event(_caller(exchange, to), to, _request(found), exchange.number)
+        self._sent[exchange.number] = event
+        self._record(self._shown(event, self._hides(found)))
+
+    def fault(self, exchange: Exchange, to: Part) -> Fault | None:
+        """Return the fault that strikes a request: never one of, or beside, real money."""
+        found = messages_of(exchange, to)
+        if self._is_main(found) is not False:
+            return None
+        target = exchange.path.encode() + b"?" + exchange.query.encode("latin-1")
+        paid = b"".join(
+            b"%b: %b\n" % (name.lower(), value)
+            for name, value in exchange.headers
+            if name.lower() in _PROOFS
+        )
+        sent = target + b"\n" + found.sent.body
+        fault = self.faults.next_for(to, exchange.path, sent, paid)
+        if fault is not None:
+            data = {"victim": to, "does": fault.does, "path": exchange.path}
+            self._struck[exchange.number] = self._journal.length
+            self._record(Note(name="fault struck", data={**data, "contains": fault.contains}))
+        return fault
+
+    def ended(self, exchange: Exchange, to: Part) -> None:
+        """Record an answer, or that there was none; of a payment, everything."""
+        found = messages_of(exchange, to)
+        is_hidden, seq = self._hides(found), self._journal.length
+        sent = self._sent.pop(exchange.number)
+        end = self._end(exchange, found)
+        self._record(self._shown(end, is_hidden))
+        findings: tuple[Finding, ...] = ()
+        payer = checksum(found.signed.authorization.from_) if found.signed else None
+        if found.is_payment:
+            payment_id = sent.payment_id
+            if isinstance(end, AnswerReceived) and found.ways:
+                payment_id = payment_id or end.payment_id
+            order = self._order(exchange, found, payment_id)
+            offers = order.ways if order else []
+            findings = (*self._of_402(found), *findings_of(found, self._known, self._now_s, offers))
+            findings += tuple(self._of_order(found, order))
+            if found.settled and to == "service" and not is_hidden:
+                self._settled(found, sent.payment_id)
+            self._note(exchange, found, order, is_hidden, seq)
+            for each in () if is_hidden else findings:
+                data = {"exchange": exchange.number, **asdict(each), "mark": each.mark}
+                self._record(Note(name="finding", data=data))
+        self._journal.flush()
+        self._log(Seen(exchange, found, findings, payer, is_hidden))
+
+    def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
+        caller, to = _caller(exchange, found.to), found.to
+        if exchange.broke or found.status is None:
+            why = clipped(exchange.broke or "no answer")
+            return NoAnswer(actor=caller, exchange=exchange.number, to=to, reason=why)
+        half = found.answered
+        answer = Response(found.status, _lowered(half), half.body)
+        event = answer_event(caller, to, answer, exchange.number)
+        if found.is_paying and found.status >= 400 and found.refusal:
+            event = structs.replace(event, error=clipped(found.refusal))
+        return event
+
+    @property
+    def _now_s(self) -> int:
+        return int(self._clock.now())
+
+    # --- what belongs together -------------------------------------------------------------
+
+    def _order(self, exchange: Exchange, found: Messages, payment_id: str | None) -> _Order | None:
+        """Return the order that an exchange with the service belongs to.
+
+        What names a payment id belongs to that. Else the payments of a client at one place pay what
+        it was offered there last.
+        """
+        if found.to == "facilitator":
+            return None
+        place = payment_id or f"{exchange.client} {found.method} {found.target}"
+        order = self._orders.get(place)
+        if found.is_paying:
+            if order is None:
+                order = self._orders[place] = _Order(f"offer {exchange.number}", [])
+            return order
+        if not found.ways:
+            return None
+        # asked again, a 402 that nobody has paid is the same order
+        is_same = order is not None and order.nonce is None
+        lane = order.lane if order and is_same else f"offer {exchange.number}"
+        order = self._orders[place] = _Order(lane, found.ways)
+        return order
+
+    def _of_order(self, found: Messages, order: _Order | None) -> list[Finding]:
+        """Return whether an order was paid twice, and note what became of it."""
+        if order is None or not found.is_paying:
+            return []
+        findings = []
+        is_other = found.nonce != order.nonce and order.nonce is not None
+        if found.settled and is_other and order.settled_tx and not order.is_served:
+            seen = f"a second payment, transaction {found.tx_hash}"
+            wanted = f"what was paid with transaction {order.settled_tx}"
+            do = "Send the same payment again until it is answered; the shop must accept that."
+            findings.append(Finding("order", seen, wanted, do))
+        order.nonce = found.nonce
+        if found.settled:
+            order.settled_tx = found.tx_hash
+        order.is_served |= found.status is not None and 200 <= found.status < 300
+        return findings
+
+    def _of_402(self, found: Messages) -> tuple[Finding, ...]:
+        """Return what is wrong in an offer; the same offer is examined once."""
+        if found.status != 402 or found.is_paying or not found.ways:
+            return ()
+        key = encode(
+            [found.target, [[way.dialect.value, _lasting(way.fields)] for way in found.ways]]
+        )
+        if key not in self._examined:
+            self._examined[key] = tuple(findings_of_402(found, self._known, self._now_s))
+        return self._examined[key]
+
+    def _settled(self, found: Messages, payment_id: str | None) -> None:
+        """Record that an answer has a receipt; follow its transaction, if there is a chain."""
+        if found.signed is None:
+            return
+        auth, tx_hash = found.signed.authorization, found.tx_hash or ""
+        event = PaymentSettled(
+            payment_id=payment_id or auth.nonce.hex(),
+            tx_hash=clipped(tx_hash),
+            payer=checksum(auth.from_),
+            amount_base=min(auth.value, (1 << 63) - 1),
+            resource=clipped(found.resource),
+        )
+        self._record(self._shown(event, is_hidden=False))
+        if self._chain is not None and tx_hash not in self._followed:
+            self._followed[tx_hash] = True
+            task = asyncio.get_running_loop().create_task(self._follow(tx_hash, found))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    # --- the chain -------------------------------------------------------------------------
+
+    async def _follow(self, tx_hash: str, found: Messages) -> None:
+        """Record the transaction that a receipt names, once it is mined."""
+        assert self._chain is not None
+        assert found.signed is not None
+        try:
+            wanted = Hash(from_hex(tx_hash, 32))
+            async with asyncio.timeout(RECEIPT_WITHIN_S):
+                while (receipt := await self._chain.receipt(wanted)) is None:
+                    await self._clock.sleep(_POLL_S)
+                block = await self._chain.block(receipt.block_number)
+        except (ValueError, ChainError, TimeoutError) as wrong:
+            why = str(wrong) or f"not mined within {RECEIPT_WITHIN_S:g} s"
+            self._no_transfer(found, f"{tx_hash}: {why}")
+            return
+        if block is None:
+            return
+        asset, auth = found.signed.asset, found.signed.authorization
+        token = parse_address(asset) if asset else self._chain.token
+        seen = list(receipt_events("chain", token, block, receipt))
+        for event in seen:
+            self._record(event)
+        self._journal.flush()
+        nonces = [getattr(event, "authorization", None) for event in seen]
+        if auth.nonce.hex() not in nonces:
+            self._no_transfer(found, f"{tx_hash}, which does not use this authorization")
+
+    def _no_transfer(self, found: Messages, seen: str) -> None:
+        do = "Do not serve what is not paid: ask the facilitator and the chain what became of it."
+        finding = Finding("transaction", seen, "a transaction that uses the authorization", do)
+        data = {"authorization": found.nonce, **asdict(finding), "mark": finding.mark}
+        self._record(Note(name="finding", data=data))
+
+    # --- real money ------------------------------------------------------------------------
+
+    def _is_main(self, found: Messages) -> bool | None:
+        """Tell whether real money may be moved; None as long as no network was named."""
+        named = networks_in(found) if found.is_payment else set()
+        if named:
+            is_main = not all(is_test(name, self._known) for name in named)
+            if found.to == "facilitator" and not found.is_paying and found.signed is None:
+                return self.is_main  # a list of all that a facilitator could settle
+            self.is_main = bool(self.is_main) or is_main
+            return is_main or self.is_main
+        return self.is_main
+
+    def _hides(self, found: Messages) -> bool:
+        """Tell whether an exchange may only be counted."""
+        is_main = self._is_main(found)
+        carries = found.is_payment and (found.is_paying or bool(found.ways) or _has_proof(found))
+        return carries and is_main is not False and not self._allow_mainnet
+
+    def _shown(self, event: T, is_hidden: bool) -> T:
+        """Return an event without proofs of real payments."""
+        if self.is_main is False:
+            return event
+        change = (lambda _: None) if is_hidden else secrets.digest
+        ids = {
+            name: change(value)
+            for name in ("payment_id", "session_id")
+            if (value := getattr(event, name, None))
+        }
+        if is_hidden and getattr(event, "authorization", None):
+            ids["authorization"] = None
+        return structs.replace(event, **ids) if ids else event
+
+    def _note(
+        self, exchange: Exchange, found: Messages, order: _Order | None, is_hidden: bool, seq: int
+    ) -> None:
+        """Record an exchange as the page reads it."""
+        sent, answered = found.sent, found.answered
+        halves = [(_raw(sent), sent.body), (_raw(answered), answered.body)]
+        if is_hidden:
+            halves = [([], b""), ([], b"")]
+        elif self.is_main is not False:
+            cut = (sent.is_cut, answered.is_cut)
+            halves = [
+                (secrets.hidden_headers(headers), secrets.hidden_body(body, is_cut=is_cut))
+                for (headers, body), is_cut in zip(halves, cut, strict=True)
+            ]
+        path, _, query = found.target.partition("?")
+        struck = filter(None, [self._struck.pop(exchange.number, None)])
+        request = LoggedRequest(
+            found.method,
+            f"/facilitator{path}" if found.to == "facilitator" else path,
+            query.encode("latin-1", "replace"),
+            exchange.client,
+            halves[0][0],
+            exchange.began,
+            exchange.began,
+            exchange.ended,
+            None if exchange.broke and not found.tool else found.status,
+            halves[1][0],
+            halves[0][1],
+            halves[1][1],
+            entries=(*struck, *range(seq, self._journal.length)),
+        )
+        data = exchange_of(exchange.number, request)
+        for half, is_cut in (("sent", sent.is_cut), ("answered", answered.is_cut)):
+            data[half]["cut"] |= is_cut
+        if order is not None:
+            data["lane"] = order.lane
+        for name, said in (("broke", exchange.broke), ("hidden", HIDDEN if is_hidden else "")):
+            if said:
+                data[name] = said
+        self._record(Note(name="exchange", data=data))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The observer of one proxy."""
+
+    recorder: Recorder
+    part: Part
+
+    @property
+    def can_strike(self) -> bool:
+        """Whether a fault may strike."""
+        return not self.recorder.faults.is_empty
+
+    def requested(self, exchange: Exchange) -> None:
+        """Record a request."""
+        self.recorder.requested(exchange, self.part)
+
+    def fault(self, exchange: Exchange) -> Fault | None:
+        """Return the fault that strikes a request."""
+        return self.recorder.fault(exchange, self.part)
+
+    def ended(self, exchange: Exchange) -> None:
+        """Record the end of an exchange."""
+        self.recorder.ended(exchange, self.part)
+
+
+_PROOFS = frozenset({b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature"})
+_VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
+
+
+def _caller(exchange: Exchange, to: Part) -> str:
+    """Return who sends a request: what is between a shop and its facilitator is the shop's."""
+    return "service" if to == "facilitator" else exchange.client
+
+
+def _request(found: Messages) -> Request:
+    path, _, query = found.target.partition("?")
+    url = Url(
+        text=found.url,
+        scheme="http",
+        host="",
+        port=None,
+        netloc=b"",
+        path=unquote(path),
+        raw_path=path.encode("latin-1"),
+        query=query.encode("latin-1"),
+    )
+    return Request(found.method, url, _lowered(found.sent), found.sent.body)
+
+
+def _raw(half: Half) -> Headers:
+    return list(half.headers.raw)
+
+
+def _lowered(half: Half) -> Headers:
+    return [(name.lower(), value) for name, value in half.headers.raw]
+
+
+def _has_proof(found: Messages) -> bool:
+    return any(name in found.sent.headers for name in ("X-Payment-Id", "X-Session-Id"))
+
+
+def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an offer without what is new in each 402."""
+    extra = fields.get("extra")
+    kept = {name: each for name, each in fields.items() if name not in _VOLATILE}
+    if isinstance(extra, dict):
+        kept["extra"] = {name: each for name, each in extra.items() if name not in _VOLATILE}
+    return kept
