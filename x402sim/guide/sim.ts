@@ -8,6 +8,8 @@ import { createInterface } from "node:readline";
 /** What `serve --json` prints first: the URLs, the addresses and the funded accounts. */
 export interface Ready {
   event: "ready";
+  /** This schema's $id; it changes when a field goes, or means another. */
+  schema: "urn:x402sim:serve:1";
   /** Null with --no-service. */
   service: string | null;
   /** The x402 standard's, and Cronos' dialect. */

@@ -393,7 +393,12 @@ class Recorder:
             data[half]["cut"] |= is_cut
         if order is not None:
             data["lane"] = order.lane
-        for name, said in (("broke", exchange.broke), ("hidden", HIDDEN if is_hidden else "")):
+        more = {
+            "broke": exchange.broke,
+            "hidden": HIDDEN if is_hidden else "",
+            "endpoint": exchange.path if found.tool else "",
+        }
+        for name, said in more.items():
             if said:
                 data[name] = said
         self._record(Note(name="exchange", data=data))

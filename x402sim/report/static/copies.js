@@ -24,6 +24,10 @@ export const quote = (text) => (isSeen(text) ? `'${text.replaceAll("'", `'\\''`)
 const quoteHeader = (text) => (/^[\x20-\x7e]*$/.test(text) ? quote(text) : `"$(${printed(Uint8Array.from(text, (each) => each.charCodeAt(0)))})"`);
 
 export function curl(seen) {
+  if (seen.endpoint) { // a tool of MCP
+    const { name, arguments: given } = object(parse(seen.sent.body));
+    return `x402sim pay ${quote(origin() + seen.endpoint)} --tool ${quote(text(name) ?? "")} --arguments ${quote(JSON.stringify(given ?? {}))}`;
+  }
   const { body, base64 } = seen.sent, isPlain = base64 === undefined && isSeen(body), headers = sentHeaders(seen).map(([name, value]) => (value.trim() ? `${name}: ${value}` : `${name};`));
   if (body && !headers.some((each) => /^content-type[:;]/i.test(each))) headers.push("Content-Type:"); // curl would add one
   const method = seen.method === "HEAD" ? "-I" : `-i -X ${/^[A-Z]+$/.test(seen.method) ? seen.method : quote(seen.method)}`;
@@ -198,7 +202,7 @@ const required = (seen) => object(parse(decoded(head(seen.answered, "payment-req
 // It asks for what the lane asked for, and pays with its account, or with account 0 for one that is not the server's.
 export function viem(lane, seen) {
   if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
-  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && each.path.startsWith("/api/"));
+  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.sent.cut && (lane.isWatched ? !each.endpoint : each.path.startsWith("/api/")));
   const network = asked && text(object(required(asked).accepts?.[0]).network);
   if (!/^eip155:\d+$/.test(network ?? "") || (asked.sent.body && /^(GET|HEAD)$/.test(asked.method))) return undefined;
   const { body, base64 } = asked.sent, account = /^account (\d+)$/.exec(named(lane.payer))?.[1] ?? 0;
@@ -209,14 +213,14 @@ import { ExactEvmScheme } from "@x402/evm";
 import { wrapFetchWithPaymentFromConfig } from "@x402/fetch";
 import { privateKeyToAccount } from "viem/accounts";
 
-const accounts = () => fetch(${js(`${origin}/_sim/accounts`)}).then((answer) => answer.json());
-const key = process.env.X402SIM_PRIVATE_KEY ?? (await accounts())[${account}].privateKey;
+${lane.isWatched ? "const key = process.env.X402SIM_PRIVATE_KEY;" : `const accounts = () => fetch(${js(`${origin()}/_sim/accounts`)}).then((answer) => answer.json());
+const key = process.env.X402SIM_PRIVATE_KEY ?? (await accounts())[${account}].privateKey;`}
 const client = new ExactEvmScheme(privateKeyToAccount(key));
 const pay = wrapFetchWithPaymentFromConfig(fetch, {
   schemes: [{ network: ${js(network)}, client }],
   spendControls: false, // the packages know the tokens of few networks
 });
-const answer = await pay(${js(origin + asked.target)}, {
+const answer = await pay(${js(origin() + asked.target)}, {
   method: ${js(asked.method)},
   headers: [
 ${headers}  ],
@@ -232,7 +236,7 @@ const version = "HTTP/1.1", rest = { cookies: [], headersSize: -1 };
 
 export function har(all) {
   const entry = (seen) => {
-    const url = origin() + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
+    const url = seen.endpoint ? seen.target : origin() + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
     return {
       startedDateTime: iso(seen.at_ms), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
       request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body, ...(seen.sent.base64 ? { comment: `not UTF-8; in base64: ${seen.sent.base64}` } : {}), ...cut(seen.sent) } } : {}) },

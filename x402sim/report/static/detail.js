@@ -172,7 +172,7 @@ export function session(found) {
 function exchange(lane, seen, model) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, indented(seen.decoded)));
-  return folded(`${seen.n}`, title, el("p", { class: "bar" }, seen.sent.cut ? el("span", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : [copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)]), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, seen.sent.cut ? el("span", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : [copy(() => curl(seen), seen.endpoint ? "Copy as a command" : "Copy as curl"), seen.endpoint ? "" : copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)]), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {
