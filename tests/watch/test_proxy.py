@@ -102,6 +102,14 @@ def test_a_request_passes_unchanged(name):
     assert through[0].ended == "whole"
 
 
+def test_two_lengths_become_one():
+    """With both, the next one might find another end of the request (RFC 9112, 6.3)."""
+    both = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+    _, (_, heard) = run(with_and_without(both + b"2\r\nhi\r\n0\r\n\r\n", ANSWERS["plain"]))
+    assert heard.body == b"hi"
+    assert b"Content-Length" not in dict(heard.headers)
+
+
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
 @pytest.mark.parametrize("name", ANSWERS)
 def test_an_answer_passes_unchanged(name, method):

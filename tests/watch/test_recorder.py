@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from tests.watch.said import (
     ALICE,
@@ -31,6 +32,45 @@ from x402sim.watch.proxy import Exchange
 from x402sim.watch.recorder import Recorder, Seen
 
 NOW_S = int(Clock().now())
+ODD_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "accepts",
+                    "accepted",
+                    "network",
+                    "payload",
+                    "signature",
+                    "x402Version",
+                    "success",
+                    "paymentPayload",
+                    "paymentHeader",
+                    "paymentRequirements",
+                    "method",
+                    "params",
+                    "extra",
+                    "result",
+                    "error",
+                    "isError",
+                    "structuredContent",
+                    "_meta",
+                    "transaction",
+                    "amount",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+"""JSON with the names that messages have, and any values."""
+ODD = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12) | ODD_JSON.map(
+    packed
+)
 
 
 class Watch:
@@ -226,6 +266,36 @@ def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
     assert notes[0]["lane"] == notes[1]["lane"]
     assert len(list(watch.journal.events(PaymentSettled))) == 1
     assert watch.wrong == []
+
+
+def test_a_defect_of_the_recording_ends_no_traffic(monkeypatch):
+    told = list[str]()
+    watch = Watch(on_defect=told.append)
+    side = watch.recorder.to("service")
+    monkeypatch.setattr("x402sim.watch.recorder.messages_of", lambda *_: 1 / 0)
+    for number in (1, 2):
+        side.requested(exchange(number))
+        assert side.fault(exchange(number)) is None
+        side.ended(exchange(number))
+    assert len(watch.notes("not recorded")) == 6
+    assert all("ZeroDivisionError" in each for each in told)
+
+
+@given(
+    sent=st.dictionaries(st.sampled_from(["PAYMENT-SIGNATURE", "X-PAYMENT", "X-Payment-Id"]), ODD),
+    answered=st.dictionaries(st.sampled_from(["PAYMENT-REQUIRED", "PAYMENT-RESPONSE"]), ODD),
+    body=ODD_JSON | st.binary(max_size=80),
+    answer=ODD_JSON | st.binary(max_size=80),
+    status=st.sampled_from([None, 200, 402, 500]),
+    allow=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_message_is_a_defect_of_the_recording(sent, answered, body, answer, status, allow):
+    watch = Watch(allow_mainnet=allow)
+    more = {"body": body, "answered": answered, "answer": answer, "status": status}
+    for to in ("service", "facilitator"):
+        watch.see(exchange(1, sent=sent, **more), to=to)
+    Journal.load(watch.journal.ndjson())
 
 
 # --- real money ----------------------------------------------------------------------------

@@ -154,6 +154,7 @@ def watch(
         seed=seed,
         chain=chain,
         log=lines.add if lines else lambda _: None,
+        on_defect=lambda text: typer.echo(f"x402sim: {printable(text)}", err=True),
     )
     feed = PageFeed(journal)
     page = watched_page(journal, feed, title=first[0].url, origin=first[2])

@@ -28,6 +28,7 @@ MAX_BODY = 64 * 1024
 """The bytes of a body that are kept for the recording."""
 MAX_HEAD = 64 * 1024
 """The bytes of a head; a payment in a header has a few thousand."""
+BACKLOG = 512
 _READ = 64 * 1024
 _LINGER_S = 2.0
 """How long a client may go on sending after it was answered."""
@@ -221,7 +222,9 @@ class Proxy:
 
     async def start(self, sock: socket.socket) -> None:
         """Accept connections on a socket that listens."""
-        self._server = await asyncio.start_server(self._serve, sock=sock, limit=_READ)
+        self._server = await asyncio.start_server(
+            self._serve, sock=sock, limit=_READ, backlog=BACKLOG
+        )
 
     async def close(self) -> None:
         """Accept no more, break what is open, and wait until its ends are reported."""
@@ -403,7 +406,7 @@ class _Passing:
                 await upstream.send(part)
         except h11.RemoteProtocolError as left:  # of the client
             self.exchange.broke = f"the client ended in the middle of its request: {left}"
-            upstream.abort()
+            upstream.end()
             return
         except (ConnectionError, h11.LocalProtocolError) as error:
             # The client is gone; or the service reads no more, and may have answered nevertheless.
@@ -427,6 +430,8 @@ class _Passing:
         """Return the request's head as it is passed on."""
         request, to = self._request, self._upstream
         named, own = _of_connection(request.headers), RawHeaders()
+        if any(name == b"transfer-encoding" for name, _ in request.headers):
+            named.add(b"content-length")  # with both, the next one might find another end of it
         headers, has_host = RawHeaders(), False
         for raw, value in request.headers.raw_items():
             name = raw.lower()

@@ -8,6 +8,7 @@ only, and without what could be spent (`watch.secrets`).
 
 import asyncio
 import itertools
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -115,8 +116,10 @@ class Recorder:
         seed: int = 0,
         chain: EvmChain | None = None,
         log: Callable[[Seen], None] = lambda _: None,
+        on_defect: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._journal, self._known, self._log = journal, known, log
+        self._on_defect = on_defect
         self._allow_mainnet, self._chain = allow_mainnet, chain
         self._clock = Clock()
         self.number = partial(next, itertools.count(1))
@@ -181,7 +184,9 @@ class Recorder:
         """Record an answer, or that there was none; of a payment, everything."""
         found = messages_of(exchange, to)
         is_hidden, seq = self._hides(found), self._journal.length
-        sent = self._sent.pop(exchange.number)
+        sent = self._sent.pop(exchange.number, None)
+        if sent is None:
+            return  # its request could not be recorded, which is said
         end = self._end(exchange, found)
         self._record(self._shown(end, is_hidden))
         findings: tuple[Finding, ...] = ()
@@ -202,6 +207,13 @@ class Recorder:
                 self._record(Note(name="finding", data=data))
         self._journal.flush()
         self._log(Seen(exchange, found, findings, payer, is_hidden))
+
+    def not_recorded(self, exchange: Exchange, why: str) -> None:
+        """Record that an exchange could not be, by a defect of this program."""
+        self._sent.pop(exchange.number, None)
+        self._struck.pop(exchange.number, None)
+        self._record(Note(name="not recorded", data={"exchange": exchange.number, "why": why}))
+        self._on_defect(f"exchange {exchange.number} is not recorded: {why}")
 
     def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
         caller, to = _caller(exchange, found.to), found.to
@@ -418,15 +430,23 @@ class Side:
 
     def requested(self, exchange: Exchange) -> None:
         """Record a request."""
-        self.recorder.requested(exchange, self.part)
+        self._do(self.recorder.requested, exchange)
 
     def fault(self, exchange: Exchange) -> Fault | None:
         """Return the fault that strikes a request."""
-        return self.recorder.fault(exchange, self.part)
+        return self._do(self.recorder.fault, exchange)
 
     def ended(self, exchange: Exchange) -> None:
         """Record the end of an exchange."""
-        self.recorder.ended(exchange, self.part)
+        self._do(self.recorder.ended, exchange)
+
+    def _do(self, work: Callable[[Exchange, Part], K], exchange: Exchange) -> K | None:
+        """Do it; a defect of the recording is recorded, and what passes goes on."""
+        try:
+            return work(exchange, self.part)
+        except Exception:  # noqa: BLE001 - the traffic of others must not end by a defect of ours
+            self.recorder.not_recorded(exchange, traceback.format_exc(limit=-3))
+            return None
 
 
 _PROOFS = frozenset({b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature"})
