@@ -42,13 +42,15 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name what does not apply, too.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="List the ids that do not apply, too.")
+]
 Known = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
         metavar="FILE",
-        help="JSON report of an earlier run: what failed there does not count, only what is new.",
+        help="JSON report of an earlier run: only new failures count.",
     ),
 ]
 AsJson = Annotated[

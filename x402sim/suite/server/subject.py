@@ -184,8 +184,8 @@ class ServerOptions:
         read=item_in,
     )
     facilitator: int | None = flag(
-        "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
-        "facilitator. The judge serves it there.",
+        "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
+        "judge serves one there.",
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
@@ -201,7 +201,7 @@ class ServerOptions:
         read=_yes,
     )
     shared_store: bool = flag(
-        "Two of it with one X402SIM_STATE_DIR share what they keep: judge them as one deployment.",
+        "Two servers with one X402SIM_STATE_DIR share a store: judge them as one deployment.",
         kind=bool,
         unset=False,
         default=False,
