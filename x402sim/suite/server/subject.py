@@ -361,11 +361,11 @@ def _why_not(answer: Answer) -> str:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
-    if answer.said and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
+    if answer.rpc and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
         return "its result holds an offer, and isError is not true: clients do not see it"
     if answer.is_2xx and "kinds" in body:
         return f"it is a facilitator: {instead('facilitator')}"
-    what = "tool" if answer.said else "path"
+    what = "tool" if answer.rpc else "path"
     return f"it asks for no payment, and is no paid {what}: {answer.how}"
 
 
