@@ -46,6 +46,9 @@ GENERATED = {
         "x402sim/guide/*.md x402sim/guide/*.json x402sim/guide/*.ts",
         "-m tests.house.reference",
     ),
+    "public": Generated(
+        "the list of what is public", 0.1, "tests/house/public.txt", "-m tests.house.public"
+    ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),
     "costs": Generated(
         "what each check costs", 2.5, "conformance/service/costs.json", "-m tests.suite.costs"

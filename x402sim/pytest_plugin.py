@@ -76,8 +76,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         flags = mark.kwargs if mark else {}
         if subject == "server" and not mark:
             raise pytest.UsageError('x402_server_case: @pytest.mark.x402_server(sells="/weather")')
-        if subject == "payer" and "ways" in flags:
-            raise pytest.UsageError("@pytest.mark.x402_payer: ways=... is flows=... now")
         plays = import_module(f"x402sim.suite.{subject}.fixture").plays(**flags)
         metafunc.parametrize(fixture, plays, ids=lambda play: play.name, indirect=True)
 

@@ -31,19 +31,19 @@ def _network(play: Play) -> str:
     return x402.network_name(play.dialect.version, play.room.network)
 
 
-def _settled_form(play: Play, seen: Settled) -> Violation | None:
-    fields = seen.settled.fields
+def _settled_form(play: Play, observed: Settled) -> Violation | None:
+    fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
-        return Violation(expected=f"network {wanted}", actual=seen.settled.how)
+        return Violation(expected=f"network {wanted}", actual=observed.settled.how)
     if not is_hash(fields.get("transaction"), wanted):
-        return Violation(expected="transaction, a hash", actual=seen.settled.how)
+        return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
 
 
-def _payer(answer: Answer, seen: Settled, *, is_required: bool) -> Violation | None:
+def _payer(answer: Answer, observed: Settled, *, is_required: bool) -> Violation | None:
     payer = answer.fields.get("payer")
-    mine = seen.draft.wallet.address
+    mine = observed.draft.wallet.address
     if payer is None and not is_required:
         return None
     if isinstance(payer, str) and payer.lower() == mine.lower():
@@ -51,9 +51,9 @@ def _payer(answer: Answer, seen: Settled, *, is_required: bool) -> Violation | N
     return Violation(expected=f"payer {mine}", actual=answer.how)
 
 
-def _names_payer(play: Play, seen: Settled) -> Violation | None:
-    return _payer(seen.verified, seen, is_required=False) or _payer(
-        seen.settled, seen, is_required=play.dialect is Dialect.V1
+def _names_payer(play: Play, observed: Settled) -> Violation | None:
+    return _payer(observed.verified, observed, is_required=False) or _payer(
+        observed.settled, observed, is_required=play.dialect is Dialect.V1
     )
 
 
@@ -69,13 +69,13 @@ async def _wrong(play: Play) -> list[Refusal]:
         await refusal(play, good.signed(valid_before=play.wall_s - 100), "expired"),
         await refusal(play, good.signed(valid_after=play.wall_s + 100), "early"),
         await refusal(play, good.demanding("scheme", "upto"), "another scheme"),
-        await refusal(play, good.unsaid("signature"), "no signature"),
+        await refusal(play, good.without("signature"), "no signature"),
         await refusal(play, await play.draft(poor), "no money"),
     ]
 
 
-def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Violation | None:
-    for each in seen:
+def _invalid_form(_: Play, observed: Sequence[Refusal]) -> Violation | None:
+    for each in observed:
         answer = each.verified
         if answer.status // 100 == 2 and not isinstance(answer.fields.get("isValid"), bool):
             return Violation(
@@ -84,8 +84,8 @@ def _invalid_form(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _failed_form(play: Play, seen: Sequence[Refusal]) -> Violation | None:
-    for each in seen:
+def _failed_form(play: Play, observed: Sequence[Refusal]) -> Violation | None:
+    for each in observed:
         answer, fields = each.settled, each.settled.fields
         if answer.status // 100 != 2 or answer.succeeded:
             continue
@@ -98,8 +98,8 @@ def _failed_form(play: Play, seen: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Violation | None:
-    for each in seen:
+def _has_reasons(_: Play, observed: Sequence[Refusal]) -> Violation | None:
+    for each in observed:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Violation(
@@ -110,9 +110,9 @@ def _has_reasons(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _words(_: Play, seen: Sequence[Refusal]) -> Violation | None:
+def _words(_: Play, observed: Sequence[Refusal]) -> Violation | None:
     own: dict[str, str] = {}
-    for each in seen:
+    for each in observed:
         for answer in (each.verified, each.settled):
             if answer.reason and answer.reason not in STANDARD_REASONS:
                 own.setdefault(answer.reason, each.about)
@@ -125,10 +125,10 @@ def _words(_: Play, seen: Sequence[Refusal]) -> Violation | None:
     )
 
 
-def _status(_: Play, seen: Sequence[Refusal]) -> str:
+def _status(_: Play, observed: Sequence[Refusal]) -> str:
     found = {
         f"{name} {answer.status}"
-        for each in seen[:-2]
+        for each in observed[:-2]
         for name, answer in (("verify", each.verified), ("settle", each.settled))
     }
     return ", ".join(sorted(found))
@@ -150,18 +150,18 @@ async def _verified(play: Play) -> Verified:
     return Verified(answers, money, await settlement(play, draft))
 
 
-def _without_effect(_: Play, seen: Verified) -> Violation | None:
-    if seen.money.moved or seen.money.sent:
+def _without_effect(_: Play, observed: Verified) -> Violation | None:
+    if observed.money.moved or observed.money.sent:
         return Violation(
             expected="nothing on the chain after verify",
-            actual=f"{seen.answers[-1].how}; {seen.money.told}",
+            actual=f"{observed.answers[-1].how}; {observed.money.summary}",
         )
-    if not all(each.is_valid for each in seen.answers):
+    if not all(each.is_valid for each in observed.answers):
         return Violation(
             expected="isValid true, however often it is asked",
-            actual="; ".join(each.how for each in seen.answers),
+            actual="; ".join(each.how for each in observed.answers),
         )
-    return is_settled(seen.settled.money, seen.settled.draft, seen.settled.settled)
+    return is_settled(observed.settled.money, observed.settled.draft, observed.settled.settled)
 
 
 async def _written_otherwise(play: Play) -> Settled:
@@ -182,10 +182,10 @@ async def _written_otherwise(play: Play) -> Settled:
     return Settled(draft=draft, verified=verified, settled=done, money=money)
 
 
-def _is_paid(_: Play, seen: Settled) -> Violation | None:
-    if not seen.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {seen.verified.how}")
-    return is_settled(seen.money, seen.draft, seen.settled)
+def _is_paid(_: Play, observed: Settled) -> Violation | None:
+    if not observed.verified.is_valid:
+        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
+    return is_settled(observed.money, observed.draft, observed.settled)
 
 
 ROWS = [

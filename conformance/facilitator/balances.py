@@ -9,12 +9,12 @@ from x402sim.suite.facilitator.payment import PRICE_BASE
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    Seen,
+    Observed,
     drained,
     is_not_valid,
     must_not_settle,
     no_server_errors,
-    seen,
+    observe,
     success_is_this_transfer,
     unmined,
     until_sent,
@@ -25,29 +25,29 @@ from x402sim.suite.facilitator.truth import (
 DRAINS = "a payment that nobody can make costs who signs it nothing, and the relayer gas (SR5, SR6)"
 
 
-async def _with(play: Play, balance_base: int) -> Seen:
+async def _with(play: Play, balance_base: int) -> Observed:
     draft = await play.draft(await play.room.payer(balance_base))
     verified = await play.verify(draft)
     answer = await play.settle(draft)
-    return replace(await seen(play, (draft, answer)), verified=verified)
+    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
-async def _none(play: Play) -> Seen:
+async def _none(play: Play) -> Observed:
     return await _with(play, 0)
 
 
-async def _too_little(play: Play) -> Seen:
+async def _too_little(play: Play) -> Observed:
     return await _with(play, PRICE_BASE - 1)
 
 
-async def _gone(play: Play) -> Seen:
+async def _gone(play: Play) -> Observed:
     draft = await play.draft()
     await valid_first(play, draft)
     await drained(play, draft, play.payee())
-    return await seen(play, (draft, await play.settle(draft)))
+    return await observe(play, (draft, await play.settle(draft)))
 
 
-async def _gone_in_the_pool(play: Play) -> Seen:
+async def _gone_in_the_pool(play: Play) -> Observed:
     draft = await play.draft()
     async with unmined(play):
         await drained(play, draft, play.payee())
@@ -55,7 +55,7 @@ async def _gone_in_the_pool(play: Play) -> Seen:
         await until_sent(play, task)
         await play.room.controls.mine()
         answer = await task
-    return await seen(play, (draft, answer))
+    return await observe(play, (draft, answer))
 
 
 async def _back(play: Play) -> str:

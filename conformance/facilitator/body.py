@@ -89,7 +89,7 @@ _PARTS: dict[str, Made] = {
 
 
 def _inner(draft: Draft, name: str, value: Any) -> bytes:
-    return draft.said(name, value).content
+    return draft.with_value(name, value).content
 
 
 _INNER: dict[str, Made] = {
@@ -101,7 +101,9 @@ _INNER: dict[str, Made] = {
 _ODD: dict[str, Made] = {
     "a lone surrogate": lambda draft: draft.content.replace(b'"exact"', b'"\\ud800"'),
     "a NUL in a text": lambda draft: draft.content.replace(b'"exact"', b'"ex\\u0000act"'),
-    "a text of 100 kB": lambda draft: draft.said("requirements.network", "x" * 100_000).content,
+    "a text of 100 kB": lambda draft: (
+        draft.with_value("requirements.network", "x" * 100_000).content
+    ),
     "a number of 5000 digits": lambda draft: draft.content.replace(
         b'"paymentRequirements"', b'"n": ' + b"9" * 5000 + b', "paymentRequirements"'
     ),
@@ -109,7 +111,7 @@ _ODD: dict[str, Made] = {
         b'"paymentRequirements"', b'"n": NaN, "paymentRequirements"'
     ),
     "1000 fields": lambda draft: (
-        draft.said("requirements.extra", {f"f{n}": n for n in range(1000)}).content
+        draft.with_value("requirements.extra", {f"f{n}": n for n in range(1000)}).content
     ),
     "the scheme in another alphabet": lambda draft: draft.demanding("scheme", "\u0435xact").content,
 }
@@ -158,7 +160,7 @@ async def _deep(play: Play) -> list[Sent]:
 
 
 async def _large(play: Play) -> list[Sent]:
-    body = (await play.draft()).said("requirements.description", "x" * (4 << 20)).content
+    body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
     answers = [
         await play.post(path, body) for path in (play.dialect.verify_path, play.dialect.settle_path)
     ]
@@ -189,16 +191,16 @@ async def _methods(play: Play) -> list[Sent]:
     return found
 
 
-def _no_error(_: Play, seen: Sequence[Sent]) -> Violation | None:
-    for each in seen:
+def _no_error(_: Play, observed: Sequence[Sent]) -> Violation | None:
+    for each in observed:
         for name, answer in zip(("verify", "settle"), each.answers, strict=True):
             if fault := no_server_error(answer, f"{each.about}: {name}"):
                 return fault
     return None
 
 
-def _no_success(_: Play, seen: Sequence[Sent]) -> Violation | None:
-    for each in seen:
+def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
+    for each in observed:
         verified, settled = each.answers
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
@@ -210,8 +212,8 @@ def _no_success(_: Play, seen: Sequence[Sent]) -> Violation | None:
     return None
 
 
-def _answers_or_closes(play: Play, seen: Sequence[Sent]) -> Violation | None:
-    for each in seen:
+def _answers_or_closes(play: Play, observed: Sequence[Sent]) -> Violation | None:
+    for each in observed:
         for answer in each.answers:
             if answer.is_server_error or (not answer.status and "within" in answer.failure):
                 return no_server_error(answer, each.about)

@@ -12,10 +12,10 @@ from x402sim.suite.facilitator.case import (
     Change,
     Demand,
     Row,
+    as_observed,
     each_agrees,
     looks_at,
     must_refuse,
-    observed,
     only,
     refuses_each,
 )
@@ -115,7 +115,7 @@ ROWS = [
                 ground=texts.silent(
                     texts.DOMAIN_NAME, why="the payment is good, and its requirements are wrong"
                 ),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="Whatever name the requirements say, what is called valid settles",

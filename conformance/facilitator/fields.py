@@ -13,11 +13,11 @@ from x402sim.suite.facilitator.case import (
     Demand,
     Row,
     agrees,
+    as_observed,
     each_agrees,
     each_is_paid,
     looks_at,
     must_refuse,
-    observed,
     only,
     refuses,
     refuses_each,
@@ -36,10 +36,10 @@ def _lacks(name: str) -> dict[str, Change]:
     """Return the changes that take a field away, or put what is none in its place."""
 
     def put(value: Any) -> Change:
-        return lambda draft: draft.said(name, value)
+        return lambda draft: draft.with_value(name, value)
 
     return {
-        f"{name} is missing": lambda draft: draft.unsaid(name),
+        f"{name} is missing": lambda draft: draft.without(name),
         **{f"{name} is {word}": put(value) for word, value in _EMPTY.items()},
     }
 
@@ -75,7 +75,7 @@ def _scheme(name: str) -> Change:
 
 def _version(value: Any) -> Change:
     def change(draft: Draft) -> Draft:
-        return draft.said("body.x402Version", value).said("payment.x402Version", value)
+        return draft.with_value("body.x402Version", value).with_value("payment.x402Version", value)
 
     return change
 
@@ -115,7 +115,7 @@ ROWS = [
                 ground=texts.silent(
                     texts.AMOUNT_V1, why="it may be, and no text says that it must"
                 ),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="What is called valid of a payment that exceeds settles as it was signed",
@@ -137,7 +137,7 @@ ROWS = [
                     why="it is worth nothing and costs the relayer its gas (SR5), and it is what "
                     "was asked for",
                 ),
-                test=observed,
+                test=as_observed,
             )
         ],
     ),
@@ -188,7 +188,7 @@ ROWS = [
     Row(
         section="fields",
         slug="network-of-payment",
-        play=refuses(lambda draft: draft.said("accepted.network", _another(draft)[0])),
+        play=refuses(lambda draft: draft.with_value("accepted.network", _another(draft)[0])),
         demands=must_refuse(
             "A payment that names another network than the requirements is refused",
             texts.TOKEN_AND_NETWORK,
@@ -208,7 +208,7 @@ ROWS = [
     Row(
         section="fields",
         slug="scheme-of-payment",
-        play=refuses(lambda draft: draft.said("accepted.scheme", "upto")),
+        play=refuses(lambda draft: draft.with_value("accepted.scheme", "upto")),
         demands=must_refuse(
             "A payment in another scheme than the requirements' is refused",
             texts.PAIRS,
@@ -228,9 +228,9 @@ ROWS = [
         play=looks_at(
             {
                 "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
-                "not in the request": lambda draft: draft.unsaid("body.x402Version"),
-                "not in the payment": lambda draft: draft.unsaid("payment.x402Version"),
-                "another in the request": lambda draft: draft.said(
+                "not in the request": lambda draft: draft.without("body.x402Version"),
+                "not in the payment": lambda draft: draft.without("payment.x402Version"),
+                "another in the request": lambda draft: draft.with_value(
                     "body.x402Version", 3 - draft.dialect.version
                 ),
             }
@@ -241,7 +241,7 @@ ROWS = [
                 ground=texts.silent(
                     texts.INVALID_VERSION, why="no text says which of the two counts"
                 ),
-                test=observed,
+                test=as_observed,
             )
         ],
     ),
@@ -283,10 +283,10 @@ ROWS = [
         slug="timeout",
         play=looks_at(
             {
-                "missing": lambda draft: draft.unsaid("requirements.maxTimeoutSeconds"),
-                "0": lambda draft: draft.said("requirements.maxTimeoutSeconds", 0),
-                "-1": lambda draft: draft.said("requirements.maxTimeoutSeconds", -1),
-                "a text": lambda draft: draft.said("requirements.maxTimeoutSeconds", "300"),
+                "missing": lambda draft: draft.without("requirements.maxTimeoutSeconds"),
+                "0": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", 0),
+                "-1": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", -1),
+                "a text": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", "300"),
             }
         ),
         demands=[
@@ -295,7 +295,7 @@ ROWS = [
                 ground=texts.silent(
                     why="the field is required; nothing that is compared depends on it"
                 ),
-                test=observed,
+                test=as_observed,
             )
         ],
     ),
@@ -304,11 +304,13 @@ ROWS = [
         slug="copies-differ",
         play=looks_at(
             {
-                "accepted.payTo": lambda draft: draft.said("accepted.payTo", "0x" + THIEF.hex()),
-                "accepted.amount": lambda draft: draft.said("accepted.amount", "1"),
-                "accepted.asset": lambda draft: draft.said("accepted.asset", OTHER_TOKEN),
-                "accepted.extra": lambda draft: draft.said("accepted.extra", {"name": "x"}),
-                "accepted.maxTimeoutSeconds": lambda draft: draft.said(
+                "accepted.payTo": lambda draft: draft.with_value(
+                    "accepted.payTo", "0x" + THIEF.hex()
+                ),
+                "accepted.amount": lambda draft: draft.with_value("accepted.amount", "1"),
+                "accepted.asset": lambda draft: draft.with_value("accepted.asset", OTHER_TOKEN),
+                "accepted.extra": lambda draft: draft.with_value("accepted.extra", {"name": "x"}),
+                "accepted.maxTimeoutSeconds": lambda draft: draft.with_value(
                     "accepted.maxTimeoutSeconds", 1
                 ),
             }
@@ -320,7 +322,7 @@ ROWS = [
                 ground=texts.silent(
                     texts.PARAMETERS, why="the text speaks of the authorization only"
                 ),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="Whatever counts of two copies, what is called valid settles as it was "
@@ -336,9 +338,9 @@ ROWS = [
         slug="unknown",
         play=looks_at(
             {
-                "in the request": lambda draft: draft.said("body.trace", "a1"),
-                "in the payment": lambda draft: draft.said("payment.trace", "a1"),
-                "in the requirements": lambda draft: draft.said("requirements.trace", "a1"),
+                "in the request": lambda draft: draft.with_value("body.trace", "a1"),
+                "in the payment": lambda draft: draft.with_value("payment.trace", "a1"),
+                "in the requirements": lambda draft: draft.with_value("requirements.trace", "a1"),
             }
         ),
         demands=[
@@ -356,7 +358,7 @@ ROWS = [
         section="fields",
         slug="extension",
         play=settles(
-            lambda draft: draft.said(
+            lambda draft: draft.with_value(
                 "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
             )
         ),
@@ -367,7 +369,7 @@ ROWS = [
                 ground=texts.ours(
                     because="payers echo whatever a shop offers, as the text demands of them"
                 ),
-                test=lambda play, seen: each_is_paid(play, [("with an extension", seen)]),
+                test=lambda play, observed: each_is_paid(play, [("with an extension", observed)]),
             )
         ],
     ),
@@ -380,7 +382,7 @@ ROWS = [
             Demand(
                 title="A method of transfer is named that the payment has not: what is made of it?",
                 ground=texts.silent(texts.METHOD, why="it binds who writes the requirements"),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="Whatever method is named, what is called valid settles as it was signed",

@@ -8,9 +8,9 @@ from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, Floor
 from x402sim.suite.facilitator.truth import (
-    Seen,
+    Observed,
     everything_settles,
-    seen,
+    observe,
     success_is_this_transfer,
     wastes_no_gas,
 )
@@ -27,21 +27,21 @@ COLLIDES = (
 )
 
 
-async def _at_once(play: Play, count: int) -> Seen:
+async def _at_once(play: Play, count: int) -> Observed:
     drafts = [await play.draft() for _ in range(count)]
     answers = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
-    return await seen(play, *zip(drafts, answers, strict=True))
+    return await observe(play, *zip(drafts, answers, strict=True))
 
 
-async def _eight(play: Play) -> Seen:
+async def _eight(play: Play) -> Observed:
     return await _at_once(play, 8)
 
 
-async def _sixty(play: Play) -> Seen:
+async def _sixty(play: Play) -> Observed:
     return await _at_once(play, 60)
 
 
-async def _one_reverts(play: Play) -> Seen:
+async def _one_reverts(play: Play) -> Observed:
     """One of the relayer's transactions reverts when it is mined; then good ones come."""
     await play.room.controls.force_revert(1)
     drafts = [await play.draft() for _ in range(5)]
@@ -51,12 +51,12 @@ async def _one_reverts(play: Play) -> Seen:
     for _ in range(AFTER):  # in turn: nonces that collide are another case
         draft = await play.draft()
         pairs.append((draft, await play.settle(draft, patience_s=PATIENCE_S)))
-    told = await seen(play, *pairs)
-    play.say(f"{len(told.money.reverted)} of the relayer's transactions reverted")
-    return told
+    observed = await observe(play, *pairs)
+    play.say(f"{len(observed.money.reverted)} of the relayer's transactions reverted")
+    return observed
 
 
-async def _after_refusals(play: Play) -> Seen:
+async def _after_refusals(play: Play) -> Observed:
     """Payments that are refused in many ways, each before anything is sent; then good ones."""
     for number in range(6):
         draft = await play.draft()
@@ -65,17 +65,17 @@ async def _after_refusals(play: Play) -> Seen:
             draft.sealed(bytes(65)),
             draft.signed(value=auth.value - 1),
             draft.signed(valid_before=auth.valid_after + 1),
-            draft.said("from", f"0x{auth.from_.hex()}"),
+            draft.with_value("from", f"0x{auth.from_.hex()}"),
             await play.draft(await play.room.payer(0)),
-            draft.said("requirements.asset", "0x" + "11" * 20),
+            draft.with_value("requirements.asset", "0x" + "11" * 20),
         ]
         await play.settle(wrong[number])
     drafts = [await play.draft() for _ in range(AFTER)]
-    return await seen(play, *[(each, await play.settle(each)) for each in drafts])
+    return await observe(play, *[(each, await play.settle(each)) for each in drafts])
 
 
-def _late_ones(play: Play, told: Seen) -> Violation | None:
-    last = Seen(pairs=told.pairs[-AFTER:], money=told.money)
+def _late_ones(play: Play, observed: Observed) -> Violation | None:
+    last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
     return everything_settles(play, last)
 
 

@@ -12,17 +12,17 @@ from x402sim.report import results
 from x402sim.suite.facilitator import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS
 from x402sim.suite.facilitator.case import Demand, Row, only
-from x402sim.suite.facilitator.node import Asked, Go, Twist, breaks, fails, hangs, late, on
+from x402sim.suite.facilitator.node import Call, Go, Twist, breaks, fails, hangs, late, on
 from x402sim.suite.facilitator.payment import STANDARD
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
     LONG_S,
-    Seen,
-    hash_is_said,
+    Observed,
+    hash_is_named,
     is_final_no,
     must_not_settle,
-    seen,
+    observe,
     success_is_this_transfer,
     truthful,
     unmined,
@@ -40,7 +40,7 @@ SAME = "in the dialect of Cronos verify looks at no chain, and the settlement is
 BOUND_S = 60.0
 """How long an answer may take when no node answers."""
 
-Plays = Callable[[Play], Awaitable[Seen]]
+Plays = Callable[[Play], Awaitable[Observed]]
 
 
 # --- verify ----------------------------------------------------------------------------------
@@ -49,17 +49,17 @@ Plays = Callable[[Play], Awaitable[Seen]]
 def _verified(twist: Twist) -> Plays:
     """Verify a payment that cannot be made, while the node does not say so."""
 
-    async def play_it(play: Play) -> Seen:
+    async def play_it(play: Play) -> Observed:
         draft = await play.draft(await play.room.payer(0))
         with play.room.node.twisted(twist):
             verified = await play.verify(draft)
-        return replace(await seen(play), verified=verified)
+        return replace(await observe(play), verified=verified)
 
     return play_it
 
 
-def _fails_closed(_: Play, told: Seen) -> Violation | None:
-    answer = told.verified
+def _fails_closed(_: Play, observed: Observed) -> Violation | None:
+    answer = observed.verified
     if answer is None or not answer.is_valid:
         return None
     return Violation(
@@ -89,19 +89,19 @@ def _closed(title: str) -> list[Demand]:
 def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
     """Settle a good payment while the node does this; then it is itself again."""
 
-    async def play_it(play: Play) -> Seen:
+    async def play_it(play: Play) -> Observed:
         draft = await play.draft()
         with play.room.node.twisted(twist):
             answer = await play.settle(draft, patience_s=patience_s)
             early = await play.money()
         await play.room.tidy()
-        return await seen(play, (draft, answer), early=early)
+        return await observe(play, (draft, answer), early=early)
 
     return play_it
 
 
-def _bounded(_: Play, told: Seen) -> Violation | None:
-    for answer in told.said:
+def _bounded(_: Play, observed: Observed) -> Violation | None:
+    for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
             return Violation(
                 expected=f"an answer within {BOUND_S:g} s",
@@ -121,13 +121,13 @@ _BOUND = Demand(
 )
 
 
-def _late_is_found(_: Play, told: Seen) -> Violation | None:
-    answer = told.said[0]
+def _late_is_found(_: Play, observed: Observed) -> Violation | None:
+    answer = observed.all_answers[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
     return Violation(
         expected="success, or pending by its hash",
-        actual=told.told,
+        actual=observed.summary,
         why="the payment is made, and refused",
     )
 
@@ -136,31 +136,31 @@ def _receipt_comes(after: int) -> Twist:
     """Return a twist that hides receipts until so many looks were taken."""
     looks = 0
 
-    async def twist(asked: Asked, _: Go) -> dict[str, object] | None:
+    async def twist(call: Call, _: Go) -> dict[str, object] | None:
         nonlocal looks
-        if asked.method not in RECEIPT:
+        if call.method not in RECEIPT:
             return None
         looks += 1
-        return asked.result(None) if looks <= after else None
+        return call.result(None) if looks <= after else None
 
     return twist
 
 
-async def _late_receipt(play: Play) -> Seen:
+async def _late_receipt(play: Play) -> Observed:
     return await _settled(_receipt_comes(3))(play)
 
 
-async def _receipt_lies(play: Play) -> Seen:
+async def _receipt_lies(play: Play) -> Observed:
     """Nothing is mined, and the node says that it is: a receipt without the transfer's event."""
     head = await play.room.chain.block(await play.room.chain.height())
     assert head is not None
 
-    async def twist(asked: Asked, _: Go) -> dict[str, object] | None:
-        if asked.method not in RECEIPT or not asked.params:
+    async def twist(call: Call, _: Go) -> dict[str, object] | None:
+        if call.method not in RECEIPT or not call.params:
             return None
-        return asked.result(
+        return call.result(
             {
-                "transactionHash": asked.params[0],
+                "transactionHash": call.params[0],
                 "transactionIndex": "0x0",
                 "blockHash": to_hex(head.hash),
                 "blockNumber": hex(head.number),
@@ -182,13 +182,13 @@ async def _receipt_lies(play: Play) -> Seen:
         with play.room.node.twisted(twist):
             answer = await play.settle(draft, patience_s=LONG_S)
             early = await play.money()
-    return await seen(play, (draft, answer), early=early)
+    return await observe(play, (draft, answer), early=early)
 
 
 # --- what is not mined -----------------------------------------------------------------------
 
 
-async def _not_mined(play: Play) -> Seen:
+async def _not_mined(play: Play) -> Observed:
     """Nothing is mined until it has answered; then it is, and the same payment is asked again."""
     draft = await play.draft()
     async with unmined(play):
@@ -197,19 +197,19 @@ async def _not_mined(play: Play) -> Seen:
     if not play.room.node.sent[play.sent_before :]:
         raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
     again = await play.settle(draft)
-    told = await seen(play, (draft, answer), (draft, again))
-    return replace(told, early=early)
+    observed = await observe(play, (draft, answer), (draft, again))
+    return replace(observed, early=early)
 
 
-def _pending_is_said(_: Play, told: Seen) -> Violation | None:
-    answer = told.said[0]
+def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
+    answer = observed.all_answers[0]
     if not answer.status:
         return Violation(
             expected="an answer, with the hash of what it has sent",
             actual=answer.how,
             why="nobody can find out whether the payment was made",
         )
-    sent = {each.tx_hash for each in told.money.sent}
+    sent = {each.tx_hash for each in observed.money.sent}
     is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
     if answer.transaction in sent and not is_failed:  # a word of its own may mean that it waits
         return None
@@ -234,7 +234,7 @@ def _says_pending(title: str) -> Demand:
     )
 
 
-async def _dropped(play: Play) -> Seen:
+async def _dropped(play: Play) -> Observed:
     """The node loses what it was sent, and then works again; the same payment is asked again."""
     draft = await play.draft()
     async with unmined(play):
@@ -245,10 +245,10 @@ async def _dropped(play: Play) -> Seen:
         answer = await task
         early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    return replace(await seen(play, (draft, answer), (draft, again)), early=early)
+    return replace(await observe(play, (draft, answer), (draft, again)), early=early)
 
 
-async def _replaced(play: Play) -> Seen:
+async def _replaced(play: Play) -> Observed:
     """Another transaction of the relayer's key takes the place of what it has sent."""
     room, draft = play.room, await play.draft()
     async with unmined(play):
@@ -260,33 +260,33 @@ async def _replaced(play: Play) -> Seen:
         await room.controls.mine()
         answer = await task
         early = await play.money()
-    return await seen(play, (draft, answer), early=early)
+    return await observe(play, (draft, answer), early=early)
 
 
-async def _reverted(play: Play) -> Seen:
+async def _reverted(play: Play) -> Observed:
     """The token refuses when it is mined, though it did not when it was asked."""
     draft = await play.draft()
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
     await play.room.controls.force_revert(0)
-    return await seen(play, (draft, answer))
+    return await observe(play, (draft, answer))
 
 
-def _reverted_is_no_success(play: Play, told: Seen) -> Violation | None:
-    if not told.money.reverted:
+def _reverted_is_no_success(play: Play, observed: Observed) -> Violation | None:
+    if not observed.money.reverted:
         raise Inconclusive("no transaction of the relayer reverted")
-    return must_not_settle(play, told)
+    return must_not_settle(play, observed)
 
 
-def _hash_of_reverted(_: Play, told: Seen) -> str:
-    says = [answer.transaction or "none" for answer in told.said]
+def _hash_of_reverted(_: Play, observed: Observed) -> str:
+    says = [answer.transaction or "none" for answer in observed.all_answers]
     return f"a transaction that reverted is told with the hash: {', '.join(says)}"
 
 
 # --- reorganisations -------------------------------------------------------------------------
 
 
-async def _undone(play: Play) -> Seen:
+async def _undone(play: Play) -> Observed:
     """The block of a settled payment is replaced by one without it; it is asked again."""
     draft = await play.draft()
     first = await play.settle(draft)
@@ -301,18 +301,18 @@ async def _undone(play: Play) -> Seen:
     play.say("the block was replaced by one without this payment")
     early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    told = await seen(play, (draft, again))
-    return replace(told, note=first.transaction, more={"before": len(early.moved)})
+    observed = await observe(play, (draft, again))
+    return replace(observed, note=first.transaction, more={"before": len(early.moved)})
 
 
-def _undone_observed(_: Play, told: Seen) -> str:
-    (draft, answer) = told.pairs[0]
-    moved = "it is on the chain again" if told.moved(draft) else "it is not on the chain"
+def _undone_observed(_: Play, observed: Observed) -> str:
+    (draft, answer) = observed.pairs[0]
+    moved = "it is on the chain again" if observed.moved(draft) else "it is not on the chain"
     says = "settled" if answer.succeeded else "pending" if answer.is_pending else "refused"
     return f"asked again after its block was undone: {says}; {moved}"
 
 
-async def _elsewhere_in_the_chain(play: Play) -> Seen:
+async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """The block of a settled payment is replaced by another that has it, too."""
     draft = await play.draft()
     first = await play.settle(draft)
@@ -324,7 +324,7 @@ async def _elsewhere_in_the_chain(play: Play) -> Seen:
         raise Inconclusive("what it calls settled is not on the chain")
     await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
     again = await play.settle(draft, patience_s=LONG_S)
-    return await seen(play, (draft, first), (draft, again))
+    return await observe(play, (draft, first), (draft, again))
 
 
 def _hash(text: str) -> Hash:
@@ -338,15 +338,15 @@ async def _dear(play: Play) -> str:
     """The node says that gas costs a million times as much."""
     price = 10**15
 
-    async def twist(asked: Asked, go: Go) -> dict[str, object] | None:
-        match asked.method:
+    async def twist(call: Call, go: Go) -> dict[str, object] | None:
+        match call.method:
             case "eth_gasPrice" | "eth_maxPriorityFeePerGas":
-                return asked.result(hex(price))
+                return call.result(hex(price))
             case "eth_feeHistory":
                 answer = await go()
                 found = dict(answer["result"])
                 found["baseFeePerGas"] = [hex(price)] * len(found["baseFeePerGas"])
-                return asked.result(found)
+                return call.result(found)
             case _:
                 return None
 
@@ -373,7 +373,7 @@ def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) 
         waits_s=waits_s,
         demands=[
             success_is_this_transfer(f"{title}: what is said of the settlement is true"),
-            hash_is_said(f"{title}: the hash of what it has sent is said"),
+            hash_is_named(f"{title}: the hash of what it has sent is said"),
             *more,
         ],
     )
@@ -412,7 +412,7 @@ ROWS = [
         floor=ROUGH,
         absent=only(STANDARD, SAME),
         demands=[
-            hash_is_said(
+            hash_is_named(
                 "The node takes the transaction, and answers with an error: its hash is said"
             )
         ],
@@ -519,7 +519,7 @@ ROWS = [
             success_is_this_transfer(
                 "A transaction that the node has dropped: what is said of the settlement is true"
             ),
-            hash_is_said("A transaction that the node has dropped: its hash is said"),
+            hash_is_named("A transaction that the node has dropped: its hash is said"),
         ],
     ),
     Row(

@@ -15,13 +15,13 @@ from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    Seen,
+    Observed,
     cancelled,
-    hash_is_said,
+    hash_is_named,
     is_not_valid,
     must_not_settle,
     no_server_errors,
-    seen,
+    observe,
     settled_once,
     success_is_this_transfer,
     unmined,
@@ -38,47 +38,47 @@ AGAIN = "a request that is sent twice is one payment: another transaction can on
 # --- used and cancelled ----------------------------------------------------------------------
 
 
-async def _after(play: Play, draft: Draft) -> Seen:
+async def _after(play: Play, draft: Draft) -> Observed:
     """Verify and settle what the token takes no more."""
     verified = await play.verify(draft)
     answer = await play.settle(draft)
-    return replace(await seen(play, (draft, answer)), verified=verified)
+    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
-async def _used_elsewhere(play: Play) -> Seen:
+async def _used_elsewhere(play: Play) -> Observed:
     draft = await play.draft()
     await used_by_another(play, draft)
     return await _after(play, draft)
 
 
-async def _used_for_another(play: Play) -> Seen:
+async def _used_for_another(play: Play) -> Observed:
     first = await play.draft()
     await used_by_another(play, first)
     other = await play.draft(first.wallet)
     return await _after(play, other.signed(nonce=first.auth.nonce))
 
 
-async def _cancelled(play: Play) -> Seen:
+async def _cancelled(play: Play) -> Observed:
     draft = await play.draft()
     await cancelled(play, draft)
     return await _after(play, draft)
 
 
-async def _used_between(play: Play) -> Seen:
+async def _used_between(play: Play) -> Observed:
     draft = await play.draft()
     await valid_first(play, draft)
     await used_by_another(play, draft)
-    return await seen(play, (draft, await play.settle(draft)))
+    return await observe(play, (draft, await play.settle(draft)))
 
 
-async def _cancelled_between(play: Play) -> Seen:
+async def _cancelled_between(play: Play) -> Observed:
     draft = await play.draft()
     await valid_first(play, draft)
     await cancelled(play, draft)
-    return await seen(play, (draft, await play.settle(draft)))
+    return await observe(play, (draft, await play.settle(draft)))
 
 
-async def _used_in_the_pool(play: Play) -> Seen:
+async def _used_in_the_pool(play: Play) -> Observed:
     """A stranger's transaction is before the relayer's in the same block."""
     draft = await play.draft()
     async with unmined(play):
@@ -87,7 +87,7 @@ async def _used_in_the_pool(play: Play) -> Seen:
         await until_sent(play, task)
         await play.room.controls.mine()
         answer = await task
-    return await seen(play, (draft, answer))
+    return await observe(play, (draft, answer))
 
 
 def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
@@ -125,37 +125,37 @@ def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
 # --- the same payment again ------------------------------------------------------------------
 
 
-async def _again(play: Play) -> Seen:
+async def _again(play: Play) -> Observed:
     draft = await play.draft()
     first = await settled_once(play, draft)
     verified = await play.verify(draft)
     second, third = await play.settle(draft), await play.settle(draft)
-    told = await seen(play, (draft, first), (draft, second), (draft, third))
-    return replace(told, verified=verified)
+    observed = await observe(play, (draft, first), (draft, second), (draft, third))
+    return replace(observed, verified=verified)
 
 
-async def _at_once(play: Play) -> Seen:
+async def _at_once(play: Play) -> Observed:
     draft = await play.draft()
     answers = await asyncio.gather(*(play.settle(draft) for _ in range(5)))
-    return await seen(play, *((draft, answer) for answer in answers))
+    return await observe(play, *((draft, answer) for answer in answers))
 
 
 def _spelled(draft: Draft) -> list[Draft]:
     """Return the same payment in other letters: its signature is the same, and so is its nonce."""
 
     def large(name: str) -> Draft:
-        return draft.said(name, "0x" + str(draft.get(name))[2:].upper())
+        return draft.with_value(name, "0x" + str(draft.get(name))[2:].upper())
 
-    return [draft, large("nonce"), large("signature"), draft.said("body.note", "again")]
+    return [draft, large("nonce"), large("signature"), draft.with_value("body.note", "again")]
 
 
-async def _at_once_reworded(play: Play) -> Seen:
+async def _at_once_reworded(play: Play) -> Observed:
     drafts = _spelled(await play.draft())
     answers = await asyncio.gather(*(play.settle(each) for each in drafts))
-    return await seen(play, *zip(drafts, answers, strict=True))
+    return await observe(play, *zip(drafts, answers, strict=True))
 
 
-async def _under_way(play: Play) -> Seen:
+async def _under_way(play: Play) -> Observed:
     """The first is sent and not mined when the second comes."""
     draft = await play.draft()
     async with unmined(play):
@@ -166,23 +166,23 @@ async def _under_way(play: Play) -> Seen:
         await until_sent(play, second, count=2)
         await play.room.controls.mine()
         answers = await asyncio.gather(first, second)
-    return await seen(play, *((draft, answer) for answer in answers))
+    return await observe(play, *((draft, answer) for answer in answers))
 
 
-def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Seen]]:
-    async def play_it(play: Play) -> Seen:
+def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Observed]]:
+    async def play_it(play: Play) -> Observed:
         draft = await play.draft()
         first = await settled_once(play, draft)
         other = await play.settle(change(play, draft))
-        return replace(await seen(play, (draft, other)), note=first.transaction)
+        return replace(await observe(play, (draft, other)), note=first.transaction)
 
     return play_it
 
 
-def _observed(_: Play, told: Seen) -> str:
+def _observed(_: Play, observed: Observed) -> str:
     says = {
         "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
-        for answer in told.said[1:]
+        for answer in observed.all_answers[1:]
     }
     return f"the same payment again is answered: {', '.join(sorted(says))}"
 
@@ -291,7 +291,7 @@ ROWS = [
         floor=ROUGH,
         demands=[
             *_once("The same payment while the first is under way"),
-            hash_is_said("The same payment while the first is under way: its hash is said"),
+            hash_is_named("The same payment while the first is under way: its hash is said"),
         ],
     ),
     Row(

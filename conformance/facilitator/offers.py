@@ -9,8 +9,8 @@ LONG = "A report about the weather of tomorrow, hour by hour. " * 40
 
 def _described(draft: Draft) -> Draft:
     if draft.dialect is Dialect.V2:
-        return draft.said("payment.resource", {"url": RESOURCE, "description": LONG})
-    return draft.said("requirements.description", LONG)
+        return draft.with_value("payment.resource", {"url": RESOURCE, "description": LONG})
+    return draft.with_value("requirements.description", LONG)
 
 
 ROWS = [

@@ -9,10 +9,10 @@ from x402sim.suite.facilitator.case import (
     Demand,
     Refusal,
     Row,
+    as_observed,
     each_agrees,
     looks_at,
     must_refuse,
-    observed,
     refusal,
     refuses_each,
 )
@@ -99,11 +99,11 @@ ROWS = [
         slug="length",
         play=refuses_each(
             {
-                "empty": lambda draft: draft.said("signature", "0x"),
+                "empty": lambda draft: draft.with_value("signature", "0x"),
                 "1 byte": lambda draft: draft.sealed(b"\x1b"),
                 "32 bytes": lambda draft: draft.sealed(draft.signature[:32]),
-                "no hex": lambda draft: draft.said("signature", "0x" + "zz" * 65),
-                "words": lambda draft: draft.said("signature", "signed by me"),
+                "no hex": lambda draft: draft.with_value("signature", "0x" + "zz" * 65),
+                "words": lambda draft: draft.with_value("signature", "signed by me"),
                 "1000 zeros": lambda draft: draft.sealed(bytes(1000)),
                 "100 kB": lambda draft: draft.sealed(b"\x5a" * 100_000),
             }
@@ -127,7 +127,9 @@ ROWS = [
                 "a chain id in v": lambda draft: draft.sealed(
                     draft.signature[:64] + bytes([draft.signature[64] + 8])
                 ),
-                "without 0x": lambda draft: draft.said("signature", draft.get("signature")[2:]),
+                "without 0x": lambda draft: draft.with_value(
+                    "signature", draft.get("signature")[2:]
+                ),
             }
         ),
         demands=[
@@ -145,7 +147,7 @@ ROWS = [
             Demand(
                 title="A signature in another form than the token takes: what is made of it?",
                 ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
-                test=observed,
+                test=as_observed,
                 suffix="taken",
             ),
         ],

@@ -13,11 +13,11 @@ from x402sim.suite.facilitator.case import (
     Change,
     Demand,
     Row,
+    as_observed,
     each_agrees,
     each_is_paid,
     looks_at,
     must_refuse,
-    observed,
     only,
     refused,
     refuses_each,
@@ -57,7 +57,7 @@ OPEN: dict[str, Callable[[int], Any]] = {
 
 
 def _signed_value(spelt: Callable[[int], Any]) -> Change:
-    return lambda draft: draft.said("value", spelt(draft.auth.value))
+    return lambda draft: draft.with_value("value", spelt(draft.auth.value))
 
 
 def _required(spelt: Callable[[int], Any]) -> Change:
@@ -90,8 +90,8 @@ def _lenient(name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what
 
 def _lower(draft: Draft) -> Draft:
     return (
-        draft.said("from", draft.get("from").lower())
-        .said("to", draft.get("to").lower())
+        draft.with_value("from", draft.get("from").lower())
+        .with_value("to", draft.get("to").lower())
         .demanding("payTo", draft.get("requirements.payTo").lower())
         .demanding("asset", draft.get("requirements.asset").lower())
     )
@@ -117,7 +117,7 @@ def _wrong_address(name: str) -> dict[str, Change]:
             text = spelt(draft.get(name))
             if name.startswith("requirements."):
                 return draft.demanding(name.partition(".")[2], text)
-            return draft.said(name, text)
+            return draft.with_value(name, text)
 
         return change
 
@@ -142,11 +142,11 @@ _TIMES: dict[str, tuple[str, Any]] = {
 
 
 def _nonce(spelt: Callable[[bytes], Any]) -> Change:
-    return lambda draft: draft.said("nonce", spelt(draft.auth.nonce))
+    return lambda draft: draft.with_value("nonce", spelt(draft.auth.nonce))
 
 
 def _time(name: str, text: Any) -> Change:
-    return lambda draft: draft.said(name, text)
+    return lambda draft: draft.with_value(name, text)
 
 
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
@@ -183,7 +183,7 @@ ROWS = [
             Demand(
                 title="An amount as a number, or with zeros in front: what is made of it?",
                 ground=texts.silent(texts.VALUE, why="a text is asked for; its form is left open"),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="However an amount is written, what is called valid settles as it was signed",
@@ -233,23 +233,25 @@ ROWS = [
                 "0X": lambda draft: draft.demanding(
                     "payTo", "0X" + draft.get("requirements.payTo")[2:]
                 ),
-                "a wrong checksum": lambda draft: draft.said(
+                "a wrong checksum": lambda draft: draft.with_value(
                     "to", "0x" + draft.get("to")[2:].swapcase()
                 ),
-                "the nonce in capitals": lambda draft: draft.said(
+                "the nonce in capitals": lambda draft: draft.with_value(
                     "nonce", _upper(draft.get("nonce"))
                 ),
-                "the signature in capitals": lambda draft: draft.said(
+                "the signature in capitals": lambda draft: draft.with_value(
                     "signature", _upper(draft.get("signature"))
                 ),
-                "the nonce without 0x": lambda draft: draft.said("nonce", draft.get("nonce")[2:]),
+                "the nonce without 0x": lambda draft: draft.with_value(
+                    "nonce", draft.get("nonce")[2:]
+                ),
             }
         ),
         demands=[
             Demand(
                 title="Hex digits in capitals, and wrong checksums: what is made of them?",
                 ground=texts.silent(why="no text says how hex is written"),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="However hex is written, what is called valid settles as it was signed",
@@ -283,11 +285,13 @@ ROWS = [
         slug="time-open",
         play=looks_at(
             {
-                "numbers": lambda draft: draft.said("validAfter", draft.auth.valid_after).said(
-                    "validBefore", draft.auth.valid_before
+                "numbers": lambda draft: draft.with_value(
+                    "validAfter", draft.auth.valid_after
+                ).with_value("validBefore", draft.auth.valid_before),
+                "hex": lambda draft: draft.with_value("validBefore", hex(draft.auth.valid_before)),
+                "a point": lambda draft: draft.with_value(
+                    "validBefore", f"{draft.auth.valid_before}.0"
                 ),
-                "hex": lambda draft: draft.said("validBefore", hex(draft.auth.valid_before)),
-                "a point": lambda draft: draft.said("validBefore", f"{draft.auth.valid_before}.0"),
             }
         ),
         absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
@@ -295,7 +299,7 @@ ROWS = [
             Demand(
                 title="Times as numbers, in hex, with a point: what is made of them?",
                 ground=texts.silent(texts.WINDOW, why="a text is asked for; its form is left open"),
-                test=observed,
+                test=as_observed,
             ),
             Demand(
                 title="However a time is written, what is called valid settles as it was signed",

@@ -24,29 +24,32 @@ def _kinds(answer: Answer) -> list[dict[str, object]]:
     return [each for each in kinds if isinstance(each, dict)] if isinstance(kinds, list) else []
 
 
-def _lists_it(play: Play, seen: Answer) -> Violation | None:
+def _lists_it(play: Play, observed: Answer) -> Violation | None:
     version = play.dialect.version
     wanted = {
         "x402Version": version,
         "scheme": x402.SCHEME,
         "network": x402.network_name(version, play.room.network),
     }
-    if any(wanted.items() <= each.items() for each in _kinds(seen)):
+    if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
     return Violation(
         expected=f"a kind with {wanted}",
-        actual=seen.how,
+        actual=observed.how,
         why="a shop that looks there finds nothing that it settles, and does not sell",
     )
 
 
-def _has_fields(_: Play, seen: Answer) -> Violation | None:
+def _has_fields(_: Play, observed: Answer) -> Violation | None:
     wanted = {"kinds": list, "extensions": list, "signers": dict}
-    lacks = [name for name, kind in wanted.items() if not isinstance(seen.fields.get(name), kind)]
+    lacks = [
+        name for name, kind in wanted.items() if not isinstance(observed.fields.get(name), kind)
+    ]
     if not lacks:
         return None
     return Violation(
-        expected="kinds, extensions and signers", actual=f"without {', '.join(lacks)}: {seen.how}"
+        expected="kinds, extensions and signers",
+        actual=f"without {', '.join(lacks)}: {observed.how}",
     )
 
 
@@ -61,8 +64,8 @@ async def _signers(play: Play) -> tuple[Answer, Address]:
     raise Inconclusive(f"a good payment sent nothing: {settled.how}")
 
 
-def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Violation | None:
-    listed, sender = seen
+def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation | None:
+    listed, sender = observed
     signers = listed.fields.get("signers")
     named = signers.items() if isinstance(signers, dict) else ()
     mine = [
@@ -79,10 +82,10 @@ def _names_its_signer(play: Play, seen: tuple[Answer, Address]) -> Violation | N
     )
 
 
-def _lists_nothing_else(play: Play, seen: Answer) -> str:
+def _lists_nothing_else(play: Play, observed: Answer) -> str:
     others = [
         f"{each.get('scheme')} on {each.get('network')} (version {each.get('x402Version')})"
-        for each in _kinds(seen)
+        for each in _kinds(observed)
         if each.get("network") != x402.network_name(play.dialect.version, play.room.network)
         or each.get("scheme") != x402.SCHEME
     ]
@@ -103,10 +106,10 @@ async def _listed(play: Play) -> list[tuple[str, Answer]]:
     return [(query, await play.get(_LIST + query)) for query in (*asked, *odd)]
 
 
-def _is_listed(_: Play, seen: Sequence[tuple[str, Answer]]) -> Violation | str | None:
-    if seen[0][1].status == 404:
+def _is_listed(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | str | None:
+    if observed[0][1].status == 404:
         return "it has no /discovery/resources"
-    for query, answer in seen[:4]:
+    for query, answer in observed[:4]:
         page = answer.fields.get("pagination")
         items = answer.fields.get("items")
         if answer.status != 200 or not isinstance(items, list) or not isinstance(page, dict):
@@ -119,8 +122,8 @@ def _is_listed(_: Play, seen: Sequence[tuple[str, Answer]]) -> Violation | str |
     return None
 
 
-def _odd_is_no_error(_: Play, seen: Sequence[tuple[str, Answer]]) -> Violation | None:
-    for query, answer in seen:
+def _odd_is_no_error(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | None:
+    for query, answer in observed:
         if fault := no_server_error(answer, query):
             return fault
     return None

@@ -15,10 +15,10 @@ from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH, Floor
 from x402sim.suite.facilitator.truth import (
-    Seen,
+    Observed,
     is_not_valid,
     must_not_settle,
-    seen,
+    observe,
     valid_first,
     wastes_no_gas,
 )
@@ -28,18 +28,18 @@ ANVIL = Floor(name="anvil", chain="anvil")
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
 
 
-async def _asked(play: Play, draft: Draft) -> Seen:
+async def _asked(play: Play, draft: Draft) -> Observed:
     verified = await play.verify(draft)
     answer = await play.settle(draft)
-    return replace(await seen(play, (draft, answer)), verified=verified)
+    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 def _owners(
     do: Callable[[Draft], bytes], undo: Callable[[Draft], bytes], *, is_between: bool = False
-) -> Callable[[Play], Awaitable[Seen]]:
+) -> Callable[[Play], Awaitable[Observed]]:
     """Return the play in which the token's owner does something, and undoes it in the end."""
 
-    async def play_it(play: Play) -> Seen:
+    async def play_it(play: Play) -> Observed:
         room, draft = play.room, await play.draft()
         owner, asset = room.owner.address_bytes, draft.network.asset
         if is_between:
@@ -47,7 +47,7 @@ def _owners(
         await room.transact(owner, asset, do(draft))
         try:
             if is_between:
-                return await seen(play, (draft, await play.settle(draft)))
+                return await observe(play, (draft, await play.settle(draft)))
             return await _asked(play, draft)
         finally:
             await room.transact(owner, asset, undo(draft))
@@ -72,7 +72,7 @@ def _in_token(play: Play, draft: Draft, token: Address) -> Draft:
     return draft.demanding("asset", checksum(token)).signed(domain=domain)
 
 
-async def _without_code(play: Play) -> Seen:
+async def _without_code(play: Play) -> Observed:
     token = Address(keccak256(play.draw())[12:])
     return await _asked(play, _in_token(play, await play.draft(), token))
 
@@ -128,8 +128,8 @@ REVERTS_WHEN_MINED = (
 """A token that answers whoever tries, and reverts in a transaction."""
 
 
-def _hostile(code: bytes) -> Callable[[Play], Awaitable[Seen]]:
-    async def play_it(play: Play) -> Seen:
+def _hostile(code: bytes) -> Callable[[Play], Awaitable[Observed]]:
+    async def play_it(play: Play) -> Observed:
         token = Address(keccak256(play.draw())[12:])
         await play.room.controls.set_code(token, code)
         return await _asked(play, _in_token(play, await play.draft(), token))

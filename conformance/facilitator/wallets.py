@@ -15,10 +15,10 @@ from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.truth import (
-    Seen,
+    Observed,
     is_not_valid,
     must_not_settle,
-    seen,
+    observe,
     success_is_this_transfer,
     wastes_no_gas,
 )
@@ -29,10 +29,10 @@ DELEGATED = bytes.fromhex("ef0100")
 PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
 
 
-async def _asked(play: Play, draft: Draft) -> Seen:
+async def _asked(play: Play, draft: Draft) -> Observed:
     verified = await play.verify(draft)
     answer = await play.settle(draft)
-    return replace(await seen(play, (draft, answer)), verified=verified)
+    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> Address:
@@ -52,34 +52,34 @@ def _wrapped(signature: bytes, factory: bytes = b"\x44" * 20) -> bytes:
     return head + UNDEPLOYED
 
 
-async def _of_contract(play: Play) -> Seen:
+async def _of_contract(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
     return await _asked(play, draft.signed(from_=account))
 
 
-async def _of_contract_wrapped(play: Play) -> Seen:
+async def _of_contract_wrapped(play: Play) -> Observed:
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
     return await _asked(play, own.sealed(_wrapped(own.signature)))
 
 
-async def _of_contract_forged(play: Play) -> Seen:
+async def _of_contract_forged(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
     return await _asked(play, draft.signed(from_=account, by=Wallet(play.draw())))
 
 
-async def _of_contract_that_changes(play: Play) -> Seen:
+async def _of_contract_that_changes(play: Play) -> Observed:
     """The wallet has another owner when it is settled."""
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
     await play.verify(own)
     await _wallet(play, draft, owner=Wallet(play.draw()))
-    return await seen(play, (own, await play.settle(own)))
+    return await observe(play, (own, await play.settle(own)))
 
 
-async def _not_deployed(play: Play) -> Seen:
+async def _not_deployed(play: Play) -> Observed:
     """A wallet that is not there, and a wrapper whose call deploys nothing."""
     draft = await play.draft()
     account = contract.wallet_address(draft.auth.from_)
@@ -88,19 +88,19 @@ async def _not_deployed(play: Play) -> Seen:
     return await _asked(play, own.sealed(_wrapped(own.signature)))
 
 
-async def _not_deployed_and_bare(play: Play) -> Seen:
+async def _not_deployed_and_bare(play: Play) -> Observed:
     draft = await play.draft()
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
     return await _asked(play, draft.signed(from_=account))
 
 
-async def _key_wrapped(play: Play) -> Seen:
+async def _key_wrapped(play: Play) -> Observed:
     draft = await play.draft()
     return await _asked(play, draft.sealed(_wrapped(draft.signature)))
 
 
-async def _delegated(play: Play) -> Seen:
+async def _delegated(play: Play) -> Observed:
     """An account whose code is a smart wallet's takes its own key's signature."""
     draft = await play.draft()
     code = DELEGATED + await _wallet(play, draft)
@@ -108,7 +108,7 @@ async def _delegated(play: Play) -> Seen:
     return await _asked(play, draft)
 
 
-async def _delegated_elsewhere(play: Play) -> Seen:
+async def _delegated_elsewhere(play: Play) -> Observed:
     """An account whose code answers no question: the token asks it, and never its key."""
     draft = await play.draft()
     await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
@@ -118,21 +118,21 @@ async def _delegated_elsewhere(play: Play) -> Seen:
 # --- what is demanded ------------------------------------------------------------------------
 
 
-def _agrees(_: Play, told: Seen) -> Violation | None:
-    ((draft, answer),) = told.pairs
-    verified = told.verified
-    if verified is None or not verified.is_valid or told.moved(draft):
+def _agrees(_: Play, observed: Observed) -> Violation | None:
+    ((draft, answer),) = observed.pairs
+    verified = observed.verified
+    if verified is None or not verified.is_valid or observed.moved(draft):
         return None
     return Violation(
         expected="what verify calls valid settles",
-        actual=f"verify: {verified.how}; settle: {answer.how}; {told.money.told}",
+        actual=f"verify: {verified.how}; settle: {answer.how}; {observed.money.summary}",
         why="a shop serves on it, and is not paid",
     )
 
 
-def _observed(_: Play, told: Seen) -> str:
-    (answer,) = told.said
-    valid = "valid" if told.verified and told.verified.is_valid else "not valid"
+def _observed(_: Play, observed: Observed) -> str:
+    (answer,) = observed.all_answers
+    valid = "valid" if observed.verified and observed.verified.is_valid else "not valid"
     return f"{valid}; {'settled' if answer.succeeded else f'not settled: {answer.reason}'}"
 
 
@@ -180,7 +180,7 @@ def _never(title: str, *, verifies: bool = True) -> list[Demand]:
     ]
 
 
-def _row(slug: str, play: Callable[[Play], Awaitable[Seen]], demands: list[Demand]) -> Row:
+def _row(slug: str, play: Callable[[Play], Awaitable[Observed]], demands: list[Demand]) -> Row:
     return Row(section="wallet", slug=slug, play=play, demands=demands)
 
 

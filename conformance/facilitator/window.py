@@ -11,11 +11,11 @@ from x402sim.suite.facilitator.case import (
     Refusal,
     Row,
     Settled,
+    as_observed,
     costs_no_gas,
     is_paid,
     looks_at,
     must_refuse,
-    observed,
     refusal,
     settlement,
     unsettled,
@@ -85,7 +85,7 @@ async def _ends_between(play: Play) -> Refusal:
     await play.wait(draft.auth.valid_before + 1 - play.wall_s)
     settled = await play.settle(draft)
     money = await play.room.money(since, sent)
-    play.say(money.told)
+    play.say(money.summary)
     return Refusal(draft=draft, verified=settled, settled=settled, money=money)
 
 
@@ -153,7 +153,7 @@ ROWS = [
                 ground=texts.silent(
                     texts.WINDOW, why="a least time is wise (SR5), and no text says how much"
                 ),
-                test=observed,
+                test=as_observed,
             )
         ],
     ),
@@ -173,7 +173,7 @@ ROWS = [
             Demand(
                 title="Windows that are as good as endless: what is made of them?",
                 ground=texts.silent(texts.WINDOW, why="they are valid now"),
-                test=observed,
+                test=as_observed,
             )
         ],
     ),

@@ -9,7 +9,7 @@ from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.trade import times_made
-from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, told_apart, used
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_repeated, distinguished, used
 from x402sim.suite.verdict import NotApplicable
 
 MANY, HELD_S = 5, 0.6
@@ -20,7 +20,7 @@ async def _again(play: Play) -> Uses:
     """Buy, and send the same payment again when the goods have come as a whole."""
     payment = await play.draft()
     answers = [await play.pay(payment) for _ in range(3)]
-    return await told_apart(play, payment, answers)
+    return await distinguished(play, payment, answers)
 
 
 async def _elsewhere(play: Play) -> Uses:
@@ -85,7 +85,7 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
         await play.wait(HELD_S)
         gate.set()
         answers = await asked
-    return await told_apart(play, payment, answers)
+    return await distinguished(play, payment, answers)
 
 
 async def _at_once_strict(play: Play) -> Uses:
@@ -96,7 +96,7 @@ async def _at_once_settling(play: Play) -> Uses:
     return await _at_once(play, SETTLE, strict=True)
 
 
-async def _at_once_told_again(play: Play) -> Uses:
+async def _at_once_repeated(play: Play) -> Uses:
     return await _at_once(play, VERIFY, strict=False)
 
 
@@ -122,49 +122,49 @@ async def _two_payers(play: Play) -> Uses:
     return await used(play, payments[0], answers, *payments[1:])
 
 
-def _not_for_less(play: Play, seen: Uses) -> Found:
-    if not seen.served:
+def _not_for_less(play: Play, observed: Uses) -> Found:
+    if not observed.served:
         return None
     return Violation(
         expected="no success for a payment of another price",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "served for less than the price"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "served for less than the price"),
     )
 
 
-def _not_charged(play: Play, seen: Uses) -> Found:
-    if len(seen.moved) <= len(seen.served):
+def _not_charged(play: Play, observed: Uses) -> Found:
+    if len(observed.moved) <= len(observed.served):
         return None
-    base = sum(each.amount_base for each in seen.moved)
+    base = sum(each.amount_base for each in observed.moved)
     return Violation(
         expected="no transfer for what is refused",
-        actual=seen.told,
+        actual=observed.summary,
         loss=play.tokens(base, "charged and not served"),
     )
 
 
-def _is_kept(play: Play, seen: Uses) -> Found:
-    again = seen.answers[1]
+def _is_kept(play: Play, observed: Uses) -> Found:
+    again = observed.answers[1]
     if again.is_2xx:
         return "the same payment again gets the same answer"
     return f"the same payment again is refused with {again.status}"
 
 
-def _in_order(play: Play, seen: Uses) -> Found:
-    wrong = next((each for each in seen.answers if each.is_server_error), None)
+def _in_order(play: Play, observed: Uses) -> Found:
+    wrong = next((each for each in observed.answers if each.is_server_error), None)
     if wrong is None:
         return None
     return Violation(
         expected="no 5xx for a payment that is used already or under way",
-        actual=seen.told,
+        actual=observed.summary,
         why="a payer takes it for an outage",
     )
 
 
-def _both(play: Play, seen: Uses) -> Found:
-    if len(seen.successes) == len(seen.answers) == len(seen.moved):
+def _both(play: Play, observed: Uses) -> Found:
+    if len(observed.successes) == len(observed.answers) == len(observed.moved):
         return None
-    return Violation(expected="two payments, two answers", actual=seen.told)
+    return Violation(expected="two payments, two answers", actual=observed.summary)
 
 
 _CHARGED = Demand(
@@ -250,9 +250,9 @@ ROWS = [
     Row(
         section="many",
         slug="at-once-told-again",
-        play=_at_once_told_again,
+        play=_at_once_repeated,
         demands=[
-            buys_one_told_again(
+            buys_one_repeated(
                 "One payment in five requests at once buys one thing, though the facilitator says "
                 "success to each"
             )

@@ -47,13 +47,13 @@ async def _bodies(play: Play) -> Tries:
     return Tries(answers=answers, goods=goods, price=price)
 
 
-def _nothing_served(play: Play, seen: Tries) -> Found:
-    for body, answer in seen.answers:
-        if play.is_goods(answer, seen.goods):
+def _nothing_served(play: Play, observed: Tries) -> Found:
+    for body, answer in observed.answers:
+        if play.is_goods(answer, observed.goods):
             return Violation(
                 expected="no body gets what is sold without a payment",
-                actual=f"the body {body[:40]!r}: {answer.told}",
-                loss=play.tokens(seen.price, "served for nothing, as often as anybody likes"),
+                actual=f"the body {body[:40]!r}: {answer.summary}",
+                loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
             )
     return None
 

@@ -47,25 +47,25 @@ def _through(default_s: float) -> Callable[[Play], Awaitable[Shared]]:
     return play
 
 
-def _is_not_given_away(play: Play, seen: Shared) -> Found:
-    if not play.is_goods(seen.unpaid, seen.goods):
+def _is_not_given_away(play: Play, observed: Shared) -> Found:
+    if not play.is_goods(observed.unpaid, observed.goods):
         return None
-    kept = seen.paid.headers.get("cache-control")
+    kept = observed.paid.headers.get("cache-control")
     return Violation(
         expected="nobody gets out of a shared cache what somebody else has paid for",
-        actual=f"{THROUGH}without a payment: {seen.unpaid.how}; the paid answer had "
+        actual=f"{THROUGH}without a payment: {observed.unpaid.how}; the paid answer had "
         f"{f'Cache-Control: {kept}' if kept else 'no Cache-Control'}, and no Vary that names "
         f"{play.dialect.payment_header}",
-        loss=play.tokens(seen.payment.auth.value, "served out of the cache for nothing"),
+        loss=play.tokens(observed.payment.auth.value, "served out of the cache for nothing"),
     )
 
 
-def _is_not_stale(play: Play, seen: Shared) -> Found:
-    if seen.has_reached or seen.paid.status != 402:
+def _is_not_stale(play: Play, observed: Shared) -> Found:
+    if observed.has_reached or observed.paid.status != 402:
         return None
     return Violation(
         expected="no 402 out of a shared cache for a request that pays",
-        actual=f"{THROUGH}with a payment: {seen.paid.showing('Cache-Control', 'Vary')}; "
+        actual=f"{THROUGH}with a payment: {observed.paid.showing('Cache-Control', 'Vary')}; "
         "the server has not seen it",
         why="nobody can buy until the cache forgets it, and then at an old price",
     )

@@ -13,7 +13,7 @@ from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.suite.server.uses import Uses, buys_one_told_again, told_apart, used
+from x402sim.suite.server.uses import Uses, buys_one_repeated, distinguished, used
 from x402sim.text.counted import counted
 
 HELD_S = 0.6
@@ -29,7 +29,7 @@ class Several:
     moved: Sequence[Moved]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was answered, and what moved."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         return f"{hows}; {counted(len(self.moved), 'transfer')}"
@@ -64,13 +64,13 @@ async def _respelled(play: Play) -> Uses:
     nonce, signature = payment.nonce, payment.body["payload"]["signature"]
     ways = [
         payment,
-        payment.said("payload.authorization.nonce", "0x" + nonce[2:].upper()),
-        payment.said("payload.signature", "0x" + signature[2:].upper()),
-        payment.said("note", "again"),
+        payment.with_value("payload.authorization.nonce", "0x" + nonce[2:].upper()),
+        payment.with_value("payload.signature", "0x" + signature[2:].upper()),
+        payment.with_value("note", "again"),
         replace(payment, body=_reversed(payment.body)),
     ]
     answers = await _held(play, VERIFY, [(each, play.item) for each in ways])
-    return await told_apart(play, payment, answers)
+    return await distinguished(play, payment, answers)
 
 
 async def _for_other_requests(play: Play) -> Uses:
@@ -100,7 +100,7 @@ async def _same_nonce(play: Play) -> Several:
 async def _refused_before(play: Play) -> Several:
     """Send a payment with a false signature, and then the good one with the same nonce."""
     payment = await play.draft()
-    false = payment.said("payload.authorization.value", "1")
+    false = payment.with_value("payload.authorization.value", "1")
     return await _sent(play, [false, payment])
 
 
@@ -108,7 +108,7 @@ async def _unsigned(play: Play) -> Several:
     """Buy, and send the same authorization with a signature of somebody else."""
     payment = await play.draft()
     other = replace(payment, wallet=play.room.world.wallets[1]).signed()
-    false = payment.said("payload.signature", other.body["payload"]["signature"])
+    false = payment.with_value("payload.signature", other.body["payload"]["signature"])
     return await _sent(play, [payment, false])
 
 
@@ -117,41 +117,41 @@ async def _endless(play: Play) -> Several:
     return await _sent(play, [(await play.draft()).signed(valid_before=2**256 - 1)])
 
 
-def _each_its_own(play: Play, seen: Several) -> Found:
-    for payment, answer in zip(seen.payments, seen.answers, strict=True):
-        mine = {each.tx_hash for each in seen.moved if each.nonce == payment.nonce.lower()}
+def _each_its_own(play: Play, observed: Several) -> Found:
+    for payment, answer in zip(observed.payments, observed.answers, strict=True):
+        mine = {each.tx_hash for each in observed.moved if each.nonce == payment.nonce.lower()}
         named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
         if answer.is_2xx and named not in mine:
             return Violation(
                 expected=f"{play.dialect.response_place} that names the payment's own transaction",
-                actual=seen.told,
+                actual=observed.summary,
                 why="the payer's proof is of somebody else's payment",
             )
     return None
 
 
-def _last_is_served(play: Play, seen: Several) -> Found:
-    if seen.answers[-1].is_2xx:
+def _last_is_served(play: Play, observed: Several) -> Found:
+    if observed.answers[-1].is_2xx:
         return None
     return Violation(
         expected="a good payment is served, whatever was sent before it",
-        actual=seen.told,
+        actual=observed.summary,
         why="who has seen a nonce can block its payment",
     )
 
 
-def _last_is_refused(play: Play, seen: Several) -> Found:
-    if not seen.answers[-1].is_2xx:
+def _last_is_refused(play: Play, observed: Several) -> Found:
+    if not observed.answers[-1].is_2xx:
         return None
     return Violation(
         expected="a payment that is not signed by its payer buys nothing",
-        actual=seen.told,
-        loss=play.tokens(seen.payments[0].auth.value, "served to who has paid nothing"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payments[0].auth.value, "served to who has paid nothing"),
     )
 
 
-def _no_error(_: Play, seen: Several) -> Found:
-    answer = seen.answers[0]
+def _no_error(_: Play, observed: Several) -> Found:
+    answer = observed.answers[0]
     if answer.status and not answer.is_server_error:
         return None
     return Violation(
@@ -167,7 +167,7 @@ ROWS = [
         slug="respelled",
         play=_respelled,
         demands=[
-            buys_one_told_again(
+            buys_one_repeated(
                 "One payment in five spellings at once buys one thing, though the facilitator says "
                 "success to each"
             )
@@ -179,7 +179,7 @@ ROWS = [
         play=_for_other_requests,
         absent={Dialect.MCP: ONE_PATH},
         demands=[
-            buys_one_told_again(
+            buys_one_repeated(
                 "One payment for four requests at once buys one thing, though the facilitator says "
                 "success to each"
             )

@@ -12,21 +12,21 @@ async def _buys(play: Play) -> Trade:
     return await trade(play, again=0)
 
 
-def _sells(play: Play, seen: Trade) -> Found:
-    offer = seen.payment.offer
-    wanted = (str(offer["payTo"]).lower(), seen.payment.auth.value)
-    moved = [(each.to.lower(), each.amount_base) for each in seen.moved]
-    if seen.is_served and moved == [wanted]:
+def _sells(play: Play, observed: Trade) -> Found:
+    offer = observed.payment.offer
+    wanted = (str(offer["payTo"]).lower(), observed.payment.auth.value)
+    moved = [(each.to.lower(), each.amount_base) for each in observed.moved]
+    if observed.is_served and moved == [wanted]:
         return None
     return Violation(
         expected=f"200, and one transfer of {wanted[1]} base units to {wanted[0]}",
-        actual=seen.told,
+        actual=observed.summary,
     )
 
 
-def _receipt(play: Play, seen: Trade) -> Found:
-    receipt, answer = receipt_in(play.dialect, seen.answers[0]), seen.answers[0]
-    hashes = {each.tx_hash for each in seen.moved}
+def _receipt(play: Play, observed: Trade) -> Found:
+    receipt, answer = receipt_in(play.dialect, observed.answers[0]), observed.answers[0]
+    hashes = {each.tx_hash for each in observed.moved}
     name = str(receipt.get("transaction")).lower()
     if receipt.get("success") is True and name in hashes:
         return None

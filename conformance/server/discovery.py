@@ -110,8 +110,8 @@ def _request(item: Item, given: Mapping[str, Any]) -> Item | None:
     return Item(method, target, body)
 
 
-def _is_as_its_schema(_: Play, seen: Sequence[Described]) -> Found:
-    for each in seen:
+def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
+    for each in observed:
         wrong = unlike(each.said.get("schema"), each.said.get("info"))
         if not wrong and each.input.get("type") != "http":
             wrong = f"info.input.type is {each.input.get('type')!r}"
@@ -124,8 +124,8 @@ def _is_as_its_schema(_: Play, seen: Sequence[Described]) -> Found:
     return None
 
 
-def _is_that_method(_: Play, seen: Sequence[Described]) -> Found:
-    for each in seen:
+def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
+    for each in observed:
         if each.input.get("method") != each.item.method:
             return Violation(
                 expected="extensions.bazaar names the method by which it is sold",
@@ -139,22 +139,22 @@ def _terms(offers: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return sorted(tuple(str(each.get(name)).lower() for name in _TERMS) for each in offers)
 
 
-def _is_sold_so(play: Play, seen: Sequence[Described]) -> Found:
-    for each in seen:
+def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
+    for each in observed:
         if each.described is None:
             continue
         offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
         if each.described.status != 402 or offered[0] != offered[1]:
             return Violation(
                 expected="what extensions.bazaar describes is sold, at the price of the 402",
-                actual=f"{each.item.shown}: {each.described.told}",
+                actual=f"{each.item.shown}: {each.described.summary}",
                 why="who reads it in a catalogue cannot buy it, or pays another price",
             )
     return None
 
 
-def _is_like_its_example(_: Play, seen: Sequence[Described]) -> Found:
-    for each in seen:
+def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
+    for each in observed:
         example = _object(_object(each.said.get("info")).get("output")).get("example")
         got = each.goods.json
         if not isinstance(example, dict) or not isinstance(got, dict):
@@ -206,8 +206,8 @@ async def _catalogue(play: Play) -> list[Listed]:
     return found
 
 
-def _is_as_listed(_: Play, seen: Sequence[Listed]) -> Found:
-    for each in seen:
+def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
+    for each in observed:
         if each.is_guessed and each.answer.status in (400, 404, 405, 501):
             continue
         names = [each.dialect.amount if name == "amount" else name for name in _TERMS]

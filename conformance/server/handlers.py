@@ -100,23 +100,23 @@ def _is_not_made(_: Play, runs: int) -> Found:
     )
 
 
-def _is_named(play: Play, seen: Trade) -> Found:
-    if not seen.moved or receipt_in(play.dialect, seen.answers[0]).get("transaction"):
+def _is_named(play: Play, observed: Trade) -> Found:
+    if not observed.moved or receipt_in(play.dialect, observed.answers[0]).get("transaction"):
         return None
     return Violation(
         expected="a redirect that is charged names its transaction",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "charged, and not told"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "charged, and not told"),
     )
 
 
-def _is_charged(play: Play, seen: Trade) -> Found:
-    if seen.moved:
+def _is_charged(play: Play, observed: Trade) -> Found:
+    if observed.moved:
         return None
     return Violation(
         expected="a redirect to what was paid for is settled",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "what it redirects to was had for nothing"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "what it redirects to was had for nothing"),
     )
 
 
@@ -144,25 +144,27 @@ async def _streams(play: Play) -> Streamed:
     return Streamed(bought, is_first, bool(bought.moved))
 
 
-def _is_whole(_: Play, seen: Streamed) -> Found:
-    answer = seen.trade.answers[0]
-    if answer.is_2xx and not answer.is_cut and len(seen.trade.moved) == 1:
+def _is_whole(_: Play, observed: Streamed) -> Found:
+    answer = observed.trade.answers[0]
+    if answer.is_2xx and not answer.is_cut and len(observed.trade.moved) == 1:
         return None
-    return Violation(expected="the whole stream, and one transfer", actual=seen.trade.told)
+    return Violation(expected="the whole stream, and one transfer", actual=observed.trade.summary)
 
 
-def _is_proven(play: Play, seen: Streamed) -> Found:
-    if not seen.is_settled or receipt_in(play.dialect, seen.trade.answers[0]).get("transaction"):
+def _is_proven(play: Play, observed: Streamed) -> Found:
+    if not observed.is_settled or receipt_in(play.dialect, observed.trade.answers[0]).get(
+        "transaction"
+    ):
         return None
     return Violation(
         expected=f"{play.dialect.response_header} before the stream, with the transaction",
-        actual=seen.trade.told,
+        actual=observed.trade.summary,
         why="the payer has no proof that it has paid",
     )
 
 
-def _when(_: Play, seen: Streamed) -> Found:
-    return f"it is settled {'before' if seen.is_settled_first else 'after'} the first piece"
+def _when(_: Play, observed: Streamed) -> Found:
+    return f"it is settled {'before' if observed.is_settled_first else 'after'} the first piece"
 
 
 async def _stream_refused(play: Play) -> Trade:
@@ -191,13 +193,13 @@ async def _stream_left(play: Play) -> Streamed:
     return Streamed(await sent_again(play, payment, [HUNG_UP], item=item), is_first, is_settled)
 
 
-def _left_is_paid(play: Play, seen: Streamed) -> Found:
-    if seen.is_settled:
+def _left_is_paid(play: Play, observed: Streamed) -> Found:
+    if observed.is_settled:
         return None
     return Violation(
         expected="a stream that has begun is paid for, though the client leaves",
-        actual=f"the first piece had come, and nothing was settled; {seen.trade.told}",
-        loss=play.tokens(seen.trade.payment.auth.value, "begun, and had for nothing"),
+        actual=f"the first piece had come, and nothing was settled; {observed.trade.summary}",
+        loss=play.tokens(observed.trade.payment.auth.value, "begun, and had for nothing"),
     )
 
 
@@ -324,7 +326,7 @@ ROWS = [
                     texts.RESEND,
                     because="the payer has paid, and holds nothing but this payment",
                 ),
-                test=lambda play, seen: charged_only_if_served(play, seen.trade),
+                test=lambda play, observed: charged_only_if_served(play, observed.trade),
                 suffix="again",
             ),
         ],

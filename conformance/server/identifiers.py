@@ -39,7 +39,7 @@ class Named:
     """How often settle was asked about the first payment."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was answered."""
         return f"first {self.first.how}; then {self.second.how}"
 
@@ -51,7 +51,7 @@ async def _draft(play: Play, named: str = "") -> Payment:
     offered = required.get("extensions")
     if not isinstance(offered, dict) or PAYMENT_IDENTIFIER not in offered:
         raise NotApplicable(f"its 402 does not offer {PAYMENT_IDENTIFIER}")
-    return payment.said(ID, named or f"pay_{play.draw().hex()}")
+    return payment.with_value(ID, named or f"pay_{play.draw().hex()}")
 
 
 def _id(payment: Payment) -> str:
@@ -98,12 +98,12 @@ def _another(change: Change) -> Callable[[Play], Awaitable[Named]]:
 
 def _of_another_payer(play: Play, _: Payment, new: Payment) -> Payment:
     other: Wallet = play.room.world.wallets[1]
-    return replace(new, wallet=other).signed(from_=other.address_bytes).said(ID, _id(new))
+    return replace(new, wallet=other).signed(from_=other.address_bytes).with_value(ID, _id(new))
 
 
 def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
     """Return the payment that has bought, by whoever has read it but for its signature."""
-    return bought.said("payload.signature", "0x" + "00" * 65)
+    return bought.with_value("payload.signature", "0x" + "00" * 65)
 
 
 async def _busy(play: Play) -> Named:
@@ -137,96 +137,96 @@ async def _unnamed(play: Play) -> Named:
     required = required_in(play.dialect, play.answers[-1]) or {}
     if required["extensions"][PAYMENT_IDENTIFIER].get("info", {}).get("required") is not True:
         raise NotApplicable("it does not require an id")
-    payment = payment.said(ID, None)
+    payment = payment.with_value(ID, None)
     answer = await play.pay(payment)
     return await _named(play, payment, answer, payment, answer)
 
 
-def _is_kept(play: Play, seen: Named) -> Found:
-    first, second = seen.first, seen.second
-    if (first.status, first.body) == (second.status, second.body) and len(seen.moved[0]) == 1:
+def _is_kept(play: Play, observed: Named) -> Found:
+    first, second = observed.first, observed.second
+    if (first.status, first.body) == (second.status, second.body) and len(observed.moved[0]) == 1:
         return None
     return Violation(
         expected="the same payment with the same id gets the stored answer",
-        actual=seen.told,
-        loss=play.tokens(seen.payments[0].auth.value, "charged, and the answer is lost"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payments[0].auth.value, "charged, and the answer is lost"),
     )
 
 
-def _receipt_is_kept(play: Play, seen: Named) -> Found:
-    if not seen.second.is_2xx or receipt_in(play.dialect, seen.first) == receipt_in(
-        play.dialect, seen.second
+def _receipt_is_kept(play: Play, observed: Named) -> Found:
+    if not observed.second.is_2xx or receipt_in(play.dialect, observed.first) == receipt_in(
+        play.dialect, observed.second
     ):
         return None
     return Violation(
         expected="the stored answer has its PAYMENT-RESPONSE",
-        actual=seen.told,
+        actual=observed.summary,
         why="the payer reads there whether it has paid",
     )
 
 
-def _is_409(_: Play, seen: Named) -> Found:
-    if seen.second.status == 409:
+def _is_409(_: Play, observed: Named) -> Found:
+    if observed.second.status == 409:
         return None
     return Violation(
         expected="409 for another payload with the same id",
-        actual=seen.told,
+        actual=observed.summary,
         why="one of two payments looks like the other",
     )
 
 
-def _is_one(play: Play, seen: Named) -> Found:
-    if not (seen.first.is_2xx and seen.second.is_2xx):
+def _is_one(play: Play, observed: Named) -> Found:
+    if not (observed.first.is_2xx and observed.second.is_2xx):
         return None
     return Violation(
         expected="409 for another payload with the same id",
-        actual=f"both at once: {seen.told}",
-        loss=play.tokens(seen.payments[1].auth.value, "paid twice for one purchase")
-        if seen.moved[1]
+        actual=f"both at once: {observed.summary}",
+        loss=play.tokens(observed.payments[1].auth.value, "paid twice for one purchase")
+        if observed.moved[1]
         else None,
         why="who repeats a purchase with its id, as a retry that signs anew does, pays twice",
     )
 
 
-def _buys_nothing(play: Play, seen: Named) -> Found:
-    if not seen.second.is_2xx or seen.moved[1]:
+def _buys_nothing(play: Play, observed: Named) -> Found:
+    if not observed.second.is_2xx or observed.moved[1]:
         return None
     return Violation(
         expected="an id alone gets nobody what another has paid for",
-        actual=seen.told,
-        loss=play.tokens(seen.payments[0].auth.value, "served for nothing"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payments[0].auth.value, "served for nothing"),
     )
 
 
-def _is_not_charged(play: Play, seen: Named) -> Found:
-    if seen.second.is_2xx or not seen.moved[1]:
+def _is_not_charged(play: Play, observed: Named) -> Found:
+    if observed.second.is_2xx or not observed.moved[1]:
         return None
     return Violation(
         expected="no transfer for another payload with the same id that is refused",
-        actual=seen.told,
-        loss=play.tokens(seen.payments[1].auth.value, "charged and not served"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payments[1].auth.value, "charged and not served"),
     )
 
 
-def _is_processed_once(play: Play, seen: Named) -> Found:
-    answer = seen.second
+def _is_processed_once(play: Play, observed: Named) -> Found:
+    answer = observed.second
     is_right = answer.is_server_error or answer.status in RETRYABLE
-    is_right = is_right or (answer.is_2xx and answer.body == seen.first.body)
-    if is_right and seen.settled == 1:
+    is_right = is_right or (answer.is_2xx and answer.body == observed.first.body)
+    if is_right and observed.settled == 1:
         return None
     return Violation(
         expected="while it is in progress, the same payment waits, or gets an error to try again",
-        actual=f"{seen.told}; settle was requested {often(seen.settled)}",
+        actual=f"{observed.summary}; settle was requested {often(observed.settled)}",
         why="it is worked on twice, or the payer takes it for a refusal",
     )
 
 
-def _is_400(_: Play, seen: Named) -> Found:
-    if seen.first.status == 400 and not seen.moved[0]:
+def _is_400(_: Play, observed: Named) -> Found:
+    if observed.first.status == 400 and not observed.moved[0]:
         return None
     return Violation(
         expected="400 for a payment without the id that is required",
-        actual=f"{seen.first.how}; {counted(len(seen.moved[0]), 'transfer')}",
+        actual=f"{observed.first.how}; {counted(len(observed.moved[0]), 'transfer')}",
     )
 
 

@@ -113,8 +113,8 @@ async def _twice(play: Play) -> tuple[Any, Any]:
     return tuple(payable(play.dialect, each, play.room.network) for each in (first, second))  # type: ignore[return-value]
 
 
-def _steady(play: Play, seen: tuple[Any, Any]) -> Found:
-    first, second = seen
+def _steady(play: Play, observed: tuple[Any, Any]) -> Found:
+    first, second = observed
     names = (play.dialect.amount, "payTo", "asset", "network", "scheme")
     changed = [each for each in names if (first or {}).get(each) != (second or {}).get(each)]
     return f"it changes from one request to the next: {', '.join(changed)}" if changed else None
@@ -139,8 +139,8 @@ def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
     return play
 
 
-def _still_payable(play: Play, seen: Visit) -> Found:
-    answer = seen.unpaid
+def _still_payable(play: Play, observed: Visit) -> Found:
+    answer = observed.unpaid
     if answer.status != 402:
         return Violation(expected="402 for a browser, too", actual=answer.how)
     if play.dialect.version == 2 and payable(play.dialect, answer, play.room.network) is None:
@@ -152,12 +152,12 @@ def _still_payable(play: Play, seen: Visit) -> Found:
     return None
 
 
-def _is_served(_: Play, seen: Visit) -> Found:
-    if seen.paid.is_2xx:
+def _is_served(_: Play, observed: Visit) -> Found:
+    if observed.paid.is_2xx:
         return None
     return Violation(
         expected="what is paid for is served, however it is asked for",
-        actual=seen.paid.how,
+        actual=observed.paid.how,
         why="who asks so cannot buy",
     )
 
@@ -172,9 +172,9 @@ async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
     return unpaid, await play.ask(headers=[ORIGIN, payment.header])
 
 
-def _exposed(play: Play, seen: tuple[Answer, Answer]) -> Found:
+def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
     names = [x402.REQUIRED_HEADER] if play.dialect.version == 2 else []
-    for answer, wanted in ((seen[0], names), (seen[1], [play.dialect.response_header])):
+    for answer, wanted in ((observed[0], names), (observed[1], [play.dialect.response_header])):
         shown = answer.headers.get("access-control-expose-headers", "").lower()
         listed = [each.strip() for each in shown.split(",")]
         missing = [each for each in wanted if each.lower() not in listed and "*" not in listed]
@@ -221,9 +221,9 @@ def _allows(play: Play, answer: Answer) -> Found:
     )
 
 
-def _is_outside(play: Play, seen: Visit) -> Found:
-    required = required_in(play.dialect, seen.unpaid) or {}
-    where = required.get("resource") or next(iter(offers_in(play.dialect, seen.unpaid)), {})
+def _is_outside(play: Play, observed: Visit) -> Found:
+    required = required_in(play.dialect, observed.unpaid) or {}
+    where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
     url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
     parts = urlsplit(str(url))
     is_inside = parts.hostname in ("127.0.0.1", "localhost", "0.0.0.0")  # noqa: S104 - compared
@@ -248,13 +248,13 @@ async def _each(play: Play) -> list[Trade]:
     return found
 
 
-def _is_each_sold(play: Play, seen: list[Trade]) -> Found:
-    for each in seen:
+def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
+    for each in observed:
         amount = int(each.payment.offer[play.dialect.amount])
         if not each.is_served or [moved.amount_base for moved in each.moved] != [amount]:
             return Violation(
                 expected="each offer, paid, is served, and is one transfer of its amount",
-                actual=f"the offer of {amount} base units: {each.told}",
+                actual=f"the offer of {amount} base units: {each.summary}",
                 loss=play.tokens(amount, "charged and not served") if each.moved else None,
                 why="who chooses this offer cannot buy",
             )

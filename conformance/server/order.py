@@ -123,9 +123,9 @@ def _no() -> Twist:
     return says(as_json(REFUSED))
 
 
-def _reason(play: Play, seen: Trade) -> Found:
-    answer = seen.answers[0]
-    if not seen.settled or answer.is_2xx or answer.is_server_error:
+def _reason(play: Play, observed: Trade) -> Found:
+    answer = observed.answers[0]
+    if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
     reason, unpaid = (reason_in(play.dialect, each) for each in (answer, play.answers[0]))
     if reason not in ("", unpaid) and receipt_in(play.dialect, answer).get("success") is not True:
@@ -170,14 +170,15 @@ def _redirects(path: str) -> Callable[[Play], Awaitable[Redirected]]:
     return play
 
 
-def _stays(play: Play, seen: Redirected) -> Found:
-    if not seen.followed:
+def _stays(play: Play, observed: Redirected) -> Found:
+    if not observed.followed:
         return None
-    price = seen.trade.payment.auth.value
-    is_lost = seen.trade.is_served and not seen.trade.moved
+    price = observed.trade.payment.auth.value
+    is_lost = observed.trade.is_served and not observed.trade.moved
     return Violation(
         expected="a redirect of the facilitator to another host is not followed",
-        actual=f"it went there with the payment {often(seen.followed)}; {seen.trade.told}",
+        actual=f"it went there with the payment {often(observed.followed)}; "
+        f"{observed.trade.summary}",
         loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
         why="whoever answers there has the payment, and says what is paid",
     )
@@ -205,26 +206,26 @@ async def _fails(play: Play) -> Trade:
     )
 
 
-def _not_charged(play: Play, seen: Trade) -> Found:
-    receipt = receipt_in(play.dialect, seen.answers[0])
-    if not seen.moved or receipt.get("transaction"):
+def _not_charged(play: Play, observed: Trade) -> Found:
+    receipt = receipt_in(play.dialect, observed.answers[0])
+    if not observed.moved or receipt.get("transaction"):
         return None
     return Violation(
         expected="no transfer for what failed, or an answer that names its transaction",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "charged for a failure, and not told"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "charged for a failure, and not told"),
     )
 
 
-def _as_declared(play: Play, seen: Trade) -> Found:
-    extra = seen.payment.offer.get("extra")
+def _as_declared(play: Play, observed: Trade) -> Found:
+    extra = observed.payment.offer.get("extra")
     flow = extra.get(PAYMENT_FLOW, "authorization") if isinstance(extra, dict) else "authorization"
-    if not seen.moved or flow != "authorization":
+    if not observed.moved or flow != "authorization":
         return None
     return Violation(
         expected="no transfer for what failed",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "charged for what failed"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "charged for what failed"),
         why="it settles before it works, and its offer does not say so",
     )
 

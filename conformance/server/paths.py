@@ -125,11 +125,11 @@ async def _overridden(play: Play) -> Tries:
 
 
 async def _head(play: Play) -> Tries:
-    seen = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
-    if not seen.tries[0].answer.is_2xx:
-        return seen
+    observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
+    if not observed.tries[0].answer.is_2xx:
+        return observed
     made = await times_made(play, lambda: play.ask(method="HEAD"))
-    return replace(seen, made=made)
+    return replace(observed, made=made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,58 +150,63 @@ async def _head_paid(play: Play) -> Charged:
     return Charged(head=head, get=get, moved=moved, price=payment.auth.value)
 
 
-def _nothing_served(play: Play, seen: Tries) -> Found:
-    got = [each for each in seen.tries if play.is_goods(each.answer, seen.goods)]
+def _nothing_served(play: Play, observed: Tries) -> Found:
+    got = [each for each in observed.tries if play.is_goods(each.answer, observed.goods)]
     if not got:
         return None
     names = "; ".join(each.about for each in got[:6])
     return Violation(
         expected="no spelling, method or header gets what is sold without a payment",
-        actual=f"{names}: {got[0].answer.told}",
-        loss=play.tokens(seen.price, "served for nothing, as often as anybody likes"),
+        actual=f"{names}: {got[0].answer.summary}",
+        loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
     )
 
 
-def _no_errors(_: Play, seen: Tries) -> Found:
-    got = [each for each in seen.tries if each.answer.is_server_error and each.about != "TRACE"]
+def _no_errors(_: Play, observed: Tries) -> Found:
+    got = [each for each in observed.tries if each.answer.is_server_error and each.about != "TRACE"]
     shown = "; ".join(f"{each.about}: {each.answer.status}" for each in got[:6])
     return f"answered with a 5xx: {shown}" if got else None
 
 
-def _head_is_402(_: Play, seen: Tries) -> Found:
-    answer = seen.tries[0].answer
+def _head_is_402(_: Play, observed: Tries) -> Found:
+    answer = observed.tries[0].answer
     if not answer.is_2xx:
         return None
     return Violation(
         expected="HEAD without payment is 402, or not allowed",
-        actual=answer.told,
+        actual=answer.summary,
         why="a HEAD runs what is sold for nothing, and tells its length and headers",
     )
 
 
-def _head_tells_nothing(play: Play, seen: Tries) -> Found:
-    answer = seen.tries[0].answer
+def _head_tells_nothing(play: Play, observed: Tries) -> Found:
+    answer = observed.tries[0].answer
     length = answer.headers.get("content-length", "none")
     if not answer.is_2xx or play.item.method != "GET":
         return None
-    if length in ("none", "", "0") and not seen.made:
+    if length in ("none", "", "0") and not observed.made:
         return None
-    made = "not counted: no number of it counts that" if seen.made is None else often(seen.made)
+    made = (
+        "not counted: no number of it counts that"
+        if observed.made is None
+        else often(observed.made)
+    )
     return Violation(
         expected="HEAD without payment is 402, or not allowed, or tells no length",
-        actual=f"{answer.told}; Content-Length: {length}, of the goods {len(seen.goods.body)}; "
-        f"how often what is sold was made for it: {made}",
+        actual=f"{answer.summary}; Content-Length: {length}, of the goods "
+        f"{len(observed.goods.body)}; how often what is sold was made for it: {made}",
         why="the handler works for nothing, as often as anybody likes",
     )
 
 
-def _head_is_free(play: Play, seen: Charged) -> Found:
-    if not seen.moved or play.item.method != "GET" or seen.get.is_2xx:
+def _head_is_free(play: Play, observed: Charged) -> Found:
+    if not observed.moved or play.item.method != "GET" or observed.get.is_2xx:
         return None
     return Violation(
         expected="HEAD takes no payment, or the same payment gets the goods by GET",
-        actual=f"HEAD: {seen.head.how}; {counted(seen.moved, 'transfer')}; GET: {seen.get.how}",
-        loss=play.tokens(seen.price, "charged for an answer without a body"),
+        actual=f"HEAD: {observed.head.how}; {counted(observed.moved, 'transfer')}; "
+        f"GET: {observed.get.how}",
+        loss=play.tokens(observed.price, "charged for an answer without a body"),
     )
 
 

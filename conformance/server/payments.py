@@ -93,9 +93,9 @@ async def _headers(play: Play) -> list[Refusal]:
     return found
 
 
-def not_served(play: Play, seen: list[Refusal]) -> Found:
+def not_served(play: Play, observed: list[Refusal]) -> Found:
     """Tell whether any of them was served."""
-    for each in seen:
+    for each in observed:
         if each.answer.is_2xx:
             price = int((each.payment.offer if each.payment else {}).get(play.dialect.amount, 0))
             return Violation(
@@ -107,9 +107,9 @@ def not_served(play: Play, seen: list[Refusal]) -> Found:
     return None
 
 
-def not_charged(play: Play, seen: list[Refusal]) -> Found:
+def not_charged(play: Play, observed: list[Refusal]) -> Found:
     """Tell whether any of them moved money."""
-    for each in seen:
+    for each in observed:
         if each.moved and not each.answer.is_2xx:
             base = sum(moved.amount_base for moved in each.moved)
             return Violation(
@@ -120,10 +120,10 @@ def not_charged(play: Play, seen: list[Refusal]) -> Found:
     return None
 
 
-def is_answer(_: Play, seen: list[Refusal]) -> Found:
+def is_answer(_: Play, observed: list[Refusal]) -> Found:
     """Tell whether each answer is one to a payment: 4xx, and no 5xx or silence."""
     failed: dict[str, list[str]] = {}
-    for each in seen:
+    for each in observed:
         if not each.answer.status or each.answer.is_server_error:
             failed.setdefault(each.answer.how, []).append(each.about)
     if not failed:
@@ -135,10 +135,10 @@ def is_answer(_: Play, seen: list[Refusal]) -> Found:
     )
 
 
-def _is_400_or_402(_: Play, seen: list[Refusal]) -> Found:
+def _is_400_or_402(_: Play, observed: list[Refusal]) -> Found:
     other = [
         f"{each.about}: {each.answer.status}"
-        for each in seen
+        for each in observed
         if each.answer.status not in (400, 402) and not each.answer.is_server_error
     ]
     return "; ".join(other) or None
@@ -186,8 +186,8 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
     return found
 
 
-def _served_or_not(play: Play, seen: list[Refusal]) -> str:
-    return "taken" if seen[0].answer.is_2xx else f"refused with {seen[0].answer.status}"
+def _served_or_not(play: Play, observed: list[Refusal]) -> str:
+    return "taken" if observed[0].answer.is_2xx else f"refused with {observed[0].answer.status}"
 
 
 def _of_other(title: str) -> list[Demand]:
@@ -224,7 +224,7 @@ def _less(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 
 def _accepted_less(play: Play, payment: Payment) -> Mapping[str, Payment]:
-    cheap = payment.signed(value=1).said("accepted.amount", "1")
+    cheap = payment.signed(value=1).with_value("accepted.amount", "1")
     return {"signed for 1, and the copy of the offer says 1": cheap}
 
 
@@ -233,8 +233,10 @@ def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
     itself = payment.signed(to=payment.wallet.address_bytes)
     found = {"signed for another account": paid, "signed for the payer itself": itself}
     if play.dialect.version == 2:
-        found["and the copy of the offer names it"] = paid.said("accepted.payTo", THIEF)
-        found["and it names the payer"] = itself.said("accepted.payTo", payment.wallet.address)
+        found["and the copy of the offer names it"] = paid.with_value("accepted.payTo", THIEF)
+        found["and it names the payer"] = itself.with_value(
+            "accepted.payTo", payment.wallet.address
+        )
     return found
 
 
@@ -244,7 +246,9 @@ def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
     fake = payment.signed(domain=Domain(domain.name, domain.version, domain.chain_id, other))
     found = {"signed for another token": fake}
     if play.dialect.version == 2:
-        found["and the copy of the offer names it"] = fake.said("accepted.asset", checksum(other))
+        found["and the copy of the offer names it"] = fake.with_value(
+            "accepted.asset", checksum(other)
+        )
     return found
 
 
@@ -255,14 +259,14 @@ def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
     name = "eip155:8453" if play.dialect.version == 2 else "base"
     return {
         "signed for another chain": signed,
-        "and it names that chain": signed.said(where, name),
-        "named for another chain, and signed for ours": payment.said(where, name),
+        "and it names that chain": signed.with_value(where, name),
+        "named for another chain, and signed for ours": payment.with_value(where, name),
     }
 
 
 def _another_scheme(play: Play, payment: Payment) -> Mapping[str, Payment]:
     where = "accepted.scheme" if play.dialect.version == 2 else "scheme"
-    return {"it names the scheme upto": payment.said(where, "upto")}
+    return {"it names the scheme upto": payment.with_value(where, "upto")}
 
 
 def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
@@ -270,7 +274,7 @@ def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
     signature = payment.body["payload"]["signature"]
     flipped = signature[:-4] + ("0" if signature[-4] != "0" else "1") + signature[-3:]
     return {
-        "signed by somebody else": payment.said(
+        "signed by somebody else": payment.with_value(
             "payload.signature",
             Payment.signed(
                 Payment(
@@ -284,9 +288,11 @@ def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
                 )
             ).body["payload"]["signature"],
         ),
-        "one digit of the signature is another": payment.said("payload.signature", flipped),
-        "the signature is 0x": payment.said("payload.signature", "0x"),
-        "the amount was changed after signing": payment.said("payload.authorization.value", "1"),
+        "one digit of the signature is another": payment.with_value("payload.signature", flipped),
+        "the signature is 0x": payment.with_value("payload.signature", "0x"),
+        "the amount was changed after signing": payment.with_value(
+            "payload.authorization.value", "1"
+        ),
     }
 
 
@@ -315,10 +321,10 @@ def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
 def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
     names = ["payload", "payload.authorization", "payload.signature", "payload.authorization.nonce"]
     names += ["accepted"] if play.dialect.version == 2 else ["scheme", "network"]
-    found = {f"{name} is missing": payment.said(name, None) for name in names}
-    found["payload is a text"] = payment.said("payload", "paid")
-    found["x402Version is 3"] = payment.said("x402Version", 3)
-    found["x402Version is a text"] = payment.said("x402Version", "one")
+    found = {f"{name} is missing": payment.with_value(name, None) for name in names}
+    found["payload is a text"] = payment.with_value("payload", "paid")
+    found["x402Version is 3"] = payment.with_value("x402Version", 3)
+    found["x402Version is a text"] = payment.with_value("x402Version", "one")
     return found
 
 

@@ -15,7 +15,7 @@ from x402sim.suite.server.trade import (
     of_a_lost_answer,
     sent_again,
 )
-from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, needs_numbers, used
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_repeated, needs_numbers, used
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
@@ -94,7 +94,7 @@ ROWS = [
             absent=V2_ONLY,
             floor=REPLICAS,
             demands=[
-                buys_one_told_again(
+                buys_one_repeated(
                     f"One payment at two servers of one deployment {how} buys one thing, though "
                     "the facilitator says success to each"
                 )

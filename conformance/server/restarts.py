@@ -9,7 +9,7 @@ from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.trade import Trade, of_a_lost_answer, sent_again
-from x402sim.suite.server.uses import Uses, buys_one, buys_one_told_again, needs_numbers, used
+from x402sim.suite.server.uses import Uses, buys_one, buys_one_repeated, needs_numbers, used
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
@@ -85,7 +85,7 @@ ROWS = [
         play=_between(strict=False),
         absent=V2_ONLY,
         demands=[
-            buys_one_told_again(
+            buys_one_repeated(
                 "It is killed when it has served: the same payment buys nothing more, though the "
                 "facilitator says success again"
             )

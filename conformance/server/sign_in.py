@@ -135,13 +135,13 @@ async def _replayed(play: Play) -> Entries:
     return Entries(entries=[again], goods=goods, price=price)
 
 
-def _is_not_let_in(play: Play, seen: Entries) -> Found:
-    for each in seen.entries:
-        if play.is_goods(each.answer, seen.goods):
+def _is_not_let_in(play: Play, observed: Entries) -> Found:
+    for each in observed.entries:
+        if play.is_goods(each.answer, observed.goods):
             return Violation(
                 expected="only a wallet that has paid, and signs here and now, is let in",
                 actual=f"{each.about}: {each.answer.how}",
-                loss=play.tokens(seen.price, "served for nothing"),
+                loss=play.tokens(observed.price, "served for nothing"),
             )
     return None
 

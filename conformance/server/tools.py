@@ -23,7 +23,7 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 def result_in(answer: Answer) -> Mapping[str, Any]:
     """Return the result that an answer is; empty if it is none."""
-    result = answer.said.get("result")
+    result = answer.rpc.get("result")
     return result if isinstance(result, dict) else {}
 
 
@@ -89,8 +89,8 @@ async def _unpaid(play: Play) -> Sequence[Unpaid]:
     return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
 
 
-def _serves_nothing(play: Play, seen: Sequence[Unpaid]) -> Found:
-    served = next((each for each in seen if each.answer.is_2xx), None)
+def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
+    served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
         return None
     return Violation(
@@ -133,15 +133,15 @@ def _texts(answer: Answer) -> list[str]:
     return [str(each.get("text")) for each in items if isinstance(each, dict) and "text" in each]
 
 
-def _keeps_content(_: Play, seen: Refused) -> Found:
-    sold = result_in(seen.goods).get("structuredContent")
-    got = result_in(seen.answer).get("structuredContent")
+def _keeps_content(_: Play, observed: Refused) -> Found:
+    sold = result_in(observed.goods).get("structuredContent")
+    got = result_in(observed.answer).get("structuredContent")
     is_sold = isinstance(sold, dict) and isinstance(got, dict) and sold.keys() <= got.keys()
-    if len(_texts(seen.answer)) < 2 and not is_sold:
+    if len(_texts(observed.answer)) < 2 and not is_sold:
         return None
     return Violation(
         expected="no content of the tool beside the error",
-        actual=seen.answer.how,
+        actual=observed.answer.how,
         why="who does not pay gets what is sold with the refusal",
     )
 

@@ -222,7 +222,7 @@ def test_receipts() -> None:
         ("", "the text is empty"),
         ("0x7", "neither JSON, base64 nor 0x-hex: '0x7' (3 characters); copy the value"),
         ("%%%", "neither JSON, base64 nor 0x-hex"),
-        ("aGVsbG8=", "base64 of 'hello', which is no JSON"),
+        ("aGVsbG8=", "it decodes as base64 to 'hello', but that is not JSON"),
         ("eyJ4NDAyVmVyc2lvbiI6", "from its first character to its last"),
         ("[1]", "JSON, but an array"),
         ('{"a": 1}', "it has 'a'; wanted payload, accepts"),

@@ -1,4 +1,5 @@
-"""The hooks of `.mkdocs.yml`: the page of Python has the docstrings, and their examples are code."""
+"""The hooks of `.mkdocs.yml`: the page of Python has the docstrings, and their examples are code; a search
+finds the written pages before the pages of reference."""
 
 from typing import Any
 
@@ -6,10 +7,13 @@ from markdown import Extension, Markdown
 from markdown.preprocessors import Preprocessor
 
 import x402sim
+from tests.house.reference import PAGES
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Add the directives of mkdocstrings to the page of Python; leave the others as they are."""
+    """Add the directives of mkdocstrings to the page of Python; rank the generated pages lower."""
+    if page.file.src_uri.removesuffix(".md") in PAGES:
+        page.meta["search"] = {"boost": 0.3}
     if page.file.src_uri != "python.md":
         return markdown
     names = sorted(x402sim.__all__, key=str.lower)

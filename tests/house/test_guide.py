@@ -39,7 +39,7 @@ TESTED_ELSEWHERE = {
     "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
-    "experiments": ["below"] * 3,
+    "experiments": ["below"] * 4,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
 PROGRAMS = [
@@ -71,6 +71,11 @@ def test_each_program_is_tested() -> None:
         assert len(blocks(text(page), "python")) == len(tests), page
 
 
+def test_the_test_of_a_payer_is_that_of_the_readme() -> None:
+    """`tests/test_pytest_plugin.py` runs it."""
+    assert blocks(text("payers"), "python")[0] == blocks(LINKING[0].read_text("utf-8"), "python")[1]
+
+
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
     file = ROOT / "scenarios" / "replay.py"
     assert blocks(text("scenarios"), "python")[0] == file.read_text("utf-8")
@@ -84,9 +89,16 @@ def test_the_story_plays() -> None:
     assert len(story["run"].latency) > 5
 
 
+def test_the_page_of_experiments_begins_with_one_and_what_it_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    exec(blocks(text("experiments"), "python")[0], {})
+    assert capsys.readouterr().out == blocks(text("experiments"), "text")[0]
+
+
 def test_the_study_shows_what_it_says() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(blocks(text("experiments"), "python")[0], study)
+    exec(blocks(text("experiments"), "python")[1], study)
     assert study["unserved"](lost=0.3, policy="reconcile", seed=0) == 0
     assert 0.1 < study["unserved"](lost=0.3, policy="forget", seed=0) < 0.5
 
@@ -95,7 +107,7 @@ def test_the_policies_of_the_study_are_compared_in_pairs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = ModuleType("study")
-    first, program = blocks(text("experiments"), "python")[:2]
+    first, program = blocks(text("experiments"), "python")[1:3]
     exec(first, vars(study))
     monkeypatch.setitem(sys.modules, "study", study)
     exec(program.replace("seeds=20", "seeds=3, workers=0, progress=False"), {})
@@ -106,7 +118,7 @@ def test_the_policies_of_the_study_are_compared_in_pairs(
 
 def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(program := blocks(text("experiments"), "python")[2], study)
+    exec(program := blocks(text("experiments"), "python")[3], study)
     assert len(program.splitlines()) < 40
     for name, policy in study["POLICIES"].items():
         for services, n in (1, 10), (4, 3), (4, 10):
@@ -243,6 +255,26 @@ def test_the_start_leads_to_every_page() -> None:
     assert linked == {page.stem for page in GUIDE.glob("*.md")} - {"index"}
 
 
+WORDS = {
+    "402": "x402", "agent": "judging-payers", "anvil": "chain", "base-sepolia": "facilitator",
+    "confidence interval": "experiments", "crash": "faults", "double payment": "payers",
+    "exit code": "stability", "expired": "payers", "facilitator": "facilitator",
+    "faucet": "server", "idempotency": "x402", "invalid signature": "payers",
+    "lost answer": "faults", "mcp": "server", "mock server": "server",
+    "nonce already used": "payers", "notebook": "judging-payers", "pending": "facilitator",
+    "pytest": "payers", "refund": "x402", "replay": "x402", "retry": "payers", "semver": "stability",
+    "testnet": "chain", "timeout": "faults", "virtual time": "scenarios",
+}  # fmt: skip
+"""Words that people search, and the page of each."""
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_that_people_search_is_at_the_top_of_its_page_or_in_a_heading(word: str) -> None:
+    lines = text(WORDS[word]).lower().splitlines()
+    headings = [line for line in lines if line.startswith("#")]
+    assert word in "\n".join([*lines[:8], *headings])
+
+
 def test_a_service_shows_every_page() -> None:
     with LocalServer() as server, httpx.Client(base_url=server.url) as http:
         for page in GUIDE.glob("*.md"):
@@ -255,6 +287,8 @@ def test_a_service_shows_every_page() -> None:
             file = http.get(f"/docs/guide/{name}")
             assert file.headers["content-type"] == kind
             assert file.text == text(name, "")
+        for folder in "/docs/guide", "/docs/guide/":
+            assert http.get(folder, follow_redirects=True).text == text("index")
         browsers = http.get("/docs/guide/index.md", headers={"Accept": "text/html, */*"})
         assert browsers.headers["content-type"].startswith("text/html")
         assert http.get("/docs/guide/pages.py").status_code == 404

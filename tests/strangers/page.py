@@ -31,7 +31,7 @@ def page() -> str:
 
 
 def _score() -> Iterator[str]:
-    yield "| service | language | legal choices | false alarms | defects | seen by the text | by us only |"
+    yield "| service | language | legal choices | false alarms | defects | found by the specification's demands | found by ours only |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for name, stranger in strangers().items():
         if stranger.is_loose:
@@ -50,7 +50,7 @@ def _score() -> Iterator[str]:
 
 def _not_seen() -> Iterator[str]:
     yield "\n## Defects that the specification's own demands do not show\n"
-    yield "| service | defect | seen by | why |"
+    yield "| service | defect | found by | why |"
     yield "| --- | --- | --- | --- |"
     for row in kept():
         if row["kind"] == "defect" and not row["seen_by_text"]:

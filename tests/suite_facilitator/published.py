@@ -92,9 +92,9 @@ def transaction(name: str) -> str:
             play = await Play(
                 room=room, dialect=it.dialects[-1], name="a good payment", patience_s=30
             ).begin()
-            seen = await settlement(play, await play.draft())
-            assert seen.settled.transaction in {each.tx_hash for each in seen.money.moved}
-            return seen.settled.transaction
+            observed = await settlement(play, await play.draft())
+            assert observed.settled.transaction in {each.tx_hash for each in observed.money.moved}
+            return observed.settled.transaction
         finally:
             await judge.close()
 

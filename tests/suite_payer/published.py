@@ -181,7 +181,7 @@ def main() -> None:
         payer, found = PAYERS[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
-            sys.exit(f"{name}: {found.told} {sorted({each.reason for each in found.results})}")
+            sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
         ids = kept(found)
         if isinstance(payer, Program):  # what ends a process is seen where each start has its own
             alone = judge("payer", payer.words, flows=payer.flows, only=CRASHES)

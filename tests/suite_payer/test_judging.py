@@ -35,7 +35,7 @@ from x402sim.suite.payer.start import Task
 told = json.load(open(os.environ["X402SIM_TASK_FILE"]))
 task = Task(**{{name: told[name] for name in Task.__dataclass_fields__}})
 assert os.environ["X402SIM_URL"] == task.url and "MY_RPC_URL" not in os.environ
-assert os.environ["X402SIM_FLOW"] == os.environ["X402SIM_WAY"] == task.flow == told["way"]
+assert os.environ["X402SIM_FLOW"] == task.flow
 {more}
 print(Payer(frozenset({defects!r}))(task))
 """
@@ -164,12 +164,6 @@ def test_what_is_no_command_is_refused_with_the_right_one(words: list[str]) -> N
     ended = run(words)
     assert ended.exit_code == 2
     assert "--url" in ended.output
-
-
-def test_the_flag_of_before_is_refused_with_its_present_name() -> None:
-    ended = CliRunner().invoke(app, ["conformance", "payer", "--ways", "v2", "--", "true"])
-    assert ended.exit_code == 2
-    assert "--ways is --flows now" in ended.output
 
 
 @pytest.mark.parametrize("words", [["node", "my agent.js", "--only", "it"], []])

@@ -130,7 +130,7 @@ def main(names: Iterable[str]) -> None:
         it, found = PUBLISHED[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
-            sys.exit(f"{name}: {found.told} {sorted({each.reason for each in found.results})}")
+            sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
         about = {"version": it.version, "dialect": it.dialect, "day": found.about.started[:10]}
         money = {"transaction": transaction(name), "lost": found.losses}
         KEPT.keep(name, about | money | summary(found.results), PUBLISHED)

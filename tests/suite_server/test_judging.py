@@ -77,7 +77,7 @@ def test_a_server_gets_what_the_guide_says() -> None:
         state_dir="/s",
     )
     page = (ROOT / "x402sim/guide/judging-servers.md").read_text(encoding="utf-8")
-    table = page[page.index("| variable") : page.index("It is ready")]
+    table = page[page.index("| variable") :].split("\n\n")[0]
     assert {name for name in given.environment() if f"`{name}`" not in table} == set()
 
 

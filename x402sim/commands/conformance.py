@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from x402sim.commands.common import Misuse, as_misuse, completing, number, whole
+from x402sim.commands.common import as_misuse, completing, number, whole
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
 from x402sim.suite.baseline import load as load_baseline
@@ -42,13 +42,15 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Name what does not apply, too.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="List the ids that do not apply, too.")
+]
 Known = Annotated[
     Path | None,
     typer.Option(
         "--baseline",
         metavar="FILE",
-        help="JSON report of an earlier run: what failed there does not count, only what is new.",
+        help="JSON report of an earlier run: only new failures count.",
     ),
 ]
 AsJson = Annotated[
@@ -151,14 +153,6 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
     return conformance
 
 
-def require_present_names(subject: Subject[Any], args: Sequence[str]) -> None:
-    """Refuse an option that was renamed, with its present name; words behind -- are no options."""
-    own = args[: args.index("--")] if "--" in args else args
-    for option in (each.partition("=")[0] for each in own):
-        if option in subject.renamed:
-            raise Misuse(f"{option} is {subject.renamed[option]} now")
-
-
 class Command(TyperCommand):
     """The command of the usual subject, or, after its name, of another one."""
 
@@ -172,7 +166,6 @@ class Command(TyperCommand):
                 subject_of(name),
                 typer.Typer(add_completion=False, rich_markup_mode=None),
             )
-            require_present_names(subject, args)
             own.command(name, help=subject.help)(judging(subject))
             command = typer.main.get_command(own)
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)

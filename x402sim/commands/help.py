@@ -1,4 +1,4 @@
-"""What `--help` tells of each command, in the order of the list. No command is imported for it."""
+"""The text of `--help` of each command, in the order of the list. No command is imported for it."""
 
 HELP = {
     "serve": """Start a local mock server: a whole world on one port.
@@ -13,8 +13,8 @@ for gas, and a minter's key, if listed, mints for payers.
     "demo": "Pay for a quote through every component, and print each step.",
     "pay": """Pay for a request: a curl that answers a 402.
 
-It asks, signs what the 402 wants, pays, and prints the answer's body to stdout, each step
-before it to stderr. Without --key it pays from account 0 of `serve`.
+It sends the request, signs what the 402 demands, pays, and prints the answer's body to stdout,
+and each step before it to stderr. Without --key it pays from account 0 of `serve`.
 
 \b
 Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
@@ -22,11 +22,11 @@ Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
 
 `--wrong amount` shows what a server answers to that mistake, and what to do about it.
 
-It pays the first offer that it can pay, and says why not those before it. The last line says
-what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
-not seen to be paid, and until when it can be used.
+It pays the first offer that it can pay, and says why it left out those before. The last line
+names the transaction of the receipt; or it says that the payment was signed and not confirmed,
+and until when it can be used.
 
-With --state-dir it may be ended at any time, and started again: it sends what it has signed
+With --state-dir you may end it at any time, and start it again: it sends the signed payment
 again, and signs no other. What is free then counts as bought.
 
 Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
@@ -35,25 +35,25 @@ signed.
     "decode": """Decode any message of a payment, and say what is wrong in it.
 
 It reads payments, 402s, payment requirements and receipts, of our two steps (which are
-Cronos') and of the x402 standard, versions 1 and 2; what a facilitator is sent and answers
+Cronos') and of the x402 standard, versions 1 and 2; requests and answers of a facilitator
 (verify, settle, supported, discovery); and these inside messages of MCP and A2A. They may be
-JSON, base64 or 0x-hex, a header line, or a whole HTTP answer. Of a payment it recovers who
-signed it, and compares it with the requirements beside it.
+JSON, base64 or 0x-hex, a header line, or a whole HTTP answer. It recovers the signer of a
+payment, and compares the payment with the requirements beside it.
 
-What is for other payers (another chain, scheme or token) is not looked at, and not wrong.
+It ignores offers for other payers (another chain, scheme or token).
 
 Example: curl -si URL | x402sim decode -
 
-Exit code: 0 if nothing is wrong, 1 if something is (a receipt that is not paid, too), 2 if it
-cannot be read.
+Exit code: 0 if nothing is wrong; 1 if something is, or a receipt says that nothing was paid; 2 if
+it cannot be read.
 """,
     "doctor": """Say who could pay a URL, and what would stop them.
 
-Nothing is paid. It asks once and reads the 402: each offer, what is wrong with it, and
+It pays nothing. It sends one request and reads the 402: each offer, what is wrong with it, and
 whether a payer in two steps, the public clients of the x402 standard and `PaymentAuth` would
 pay with their defaults: the tokens and networks that they know, and what they spend at most.
-What is for other payers (another chain, scheme or token) is not looked at. If two steps are
-offered, it looks whether POST /api/pay is there, with an empty object.
+It ignores offers for other payers (another chain, scheme or token). If the 402 offers two steps,
+it sends an empty object to POST /api/pay, to find out whether that exists.
 
 Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
@@ -77,7 +77,7 @@ Each scenario has a title, the clauses of the specification that it covers (see
 `clauses`), and needs: what the stage must offer, such as control of the clock. The
 stages in-process and tcp offer everything; a service behind a URL offers what its
 control API `/_sim` does, and nothing without one. With a NAME, the output has the
-story, the clauses, the needs and the file.
+description, the clauses, the needs and the file.
 """,
     "run": """Play scenarios, and check them against the specification.
 
@@ -131,15 +131,16 @@ Example: x402sim events payment "session opened"
 
 It summarizes the results. An experiment is a plain function of its parameters and `seed`,
 which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
-Values are numbers, true, false, null or texts. All cells are played with the same seeds
-(common random numbers). The summary has means with 95 % confidence intervals: a bootstrap, or
-Wilson's for what is true or false. Seeds are counted, as rows of one seed may depend on each
-other; if you know that they do not: --unit row.
+Values are numbers, true, false, null or texts. All cells play the same seeds (common random
+numbers). The summary has means with 95 % confidence intervals: a bootstrap, or Wilson's for
+results that are true or false. It counts seeds, as rows of one seed may depend on each other; if
+you know that they do not, give --unit row.
 
 With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
 same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-summary.csv summarizes them; the table that is printed has what this call asks for. If what
-results depend on has changed, such as a global variable, the command says so: --fresh begins anew.
+summary.csv summarizes them; the printed table has the values of this call. If anything has
+changed that results depend on, such as a global variable, the command refuses and names it;
+--fresh begins anew.
 
 Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
@@ -173,8 +174,8 @@ The log goes to stderr.
 It speaks the x402 standard, versions 1 and 2, and the dialect of Cronos, verifies and settles
 on the network's token, and pays the gas. X402SIM_PRIVATE_KEY (or PRIVATE_KEY, EVM_PRIVATE_KEY)
 is the key of its account; X402SIM_RPC_URL (or RPC_URL, EVM_RPC_URL), PORT and
-X402SIM_NETWORK_NAME stand in for --rpc, --port and --network. What is not mined in time is
-answered as pending, with its hash. Ctrl-C stops it.
+X402SIM_NETWORK_NAME stand in for --rpc, --port and --network. If a transaction is not mined in
+time, the answer is pending, with its hash. Ctrl-C stops it.
 
 Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator --rpc http://127.0.0.1:8545
   --network base-sepolia
@@ -188,10 +189,10 @@ Example: x402sim decisions 4.1 7/final
 Example: x402sim clauses 5 7/nonce
 """,
     "target": "Write a target file, for a service that differs from ours.",
-    "target init": """Look at a service without paying it, and write what was found out into a target file.
+    "target init": """Examine a service without paying it, and write how it differs to a target file.
 
-Each key says how its value was found; what only a payment would show is left as a comment. A
-server of the x402 standard needs none: the command that judges it is printed instead.
+Each key says how its value was found; keys that only a payment would show are comments. A
+server of the x402 standard needs no target file: the output is then the command that judges it.
 """,
 }
 """The help of each command: its first sentence is that of the list. A backspace (`\\b`) begins a

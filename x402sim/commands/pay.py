@@ -75,10 +75,10 @@ from x402sim.version import VERSION
 from x402sim.world.control.messages import Account, WorldInfo, network_of
 from x402sim.world.server.origins import LOOPBACK
 
-Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
+Url = Annotated[str, typer.Argument(help="URL of the request, with http:// or https://.")]
 PaidUrl = Annotated[
     str,
-    typer.Argument(help="What to ask for, with http:// or https://.", envvar="X402SIM_URL"),
+    typer.Argument(help="URL of the request, with http:// or https://.", envvar="X402SIM_URL"),
 ]
 Method = Annotated[
     str | None,

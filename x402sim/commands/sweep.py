@@ -25,7 +25,7 @@ from x402sim.world.scenario import load_module
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 _MOST_SHOWN = 10
 
 
@@ -104,7 +104,7 @@ def sweep(
     except KeyboardInterrupt:
         again = "the same command goes on from there" if out else "with --out it could go on"
         typer.echo(f"x402sim: interrupted; {again}", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     _print_results(frame, keys, unit, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)

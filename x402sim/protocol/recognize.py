@@ -294,8 +294,9 @@ def recognize(text: str) -> Recognized:
     try:
         fields = decode(body, Any)
     except BadMessage as wrong:
-        shown = body[:40].decode("utf-8", "replace")
-        raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}; {_WHOLE}") from wrong
+        shown = repr(body[:40].decode("utf-8", "replace"))
+        reads = shown if encoding == "JSON" else f"it decodes as {encoding} to {shown}, but that"
+        raise BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
     if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
         fields = {"accepts": fields, "x402Version": 1 if "maxAmountRequired" in fields[0] else 2}
         encoding += ", the list of a 402"

@@ -49,7 +49,7 @@ class Verdict:
         return report.verdict(self.results, self.strict)[0]
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The verdict in a sentence: what failed, or held."""
         return report.verdict(self.results, self.strict)[1]
 
@@ -155,7 +155,7 @@ class Verdict:
             "verdict_fragment.html.j2",
             about=self.about,
             outcome=self.outcome,
-            told=self.told,
+            sentence=self.sentence,
             counts=[(count, name) for name, count in self.counts.items() if count],
             losses=self.losses,
             done=f"{self.done}, {self.seconds:.0f} s" if self.done else "",
@@ -176,4 +176,4 @@ class Verdict:
 
     def __repr__(self) -> str:
         lost = f" Lost: {', '.join(self.losses)}." if self.losses else ""
-        return f"Verdict({self.about.subject} {self.about.target}: {self.told}{lost})"
+        return f"Verdict({self.about.subject} {self.about.target}: {self.sentence}{lost})"

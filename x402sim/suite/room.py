@@ -1,6 +1,6 @@
 """A room: one world with one started subject, in which cases are played in turn; and a play there.
 
-Each subject that is judged in rooms adds its world to `Room`, and to `Play` what it can be asked.
+Each subject that is judged in rooms adds its world to `Room`, and to `Play` what it can do.
 """
 
 from abc import ABC, abstractmethod
@@ -116,7 +116,7 @@ class Answer(Protocol):
         """The status; 0 if no answer came."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The request and its answer, as a report shows them."""
 
 
@@ -155,7 +155,7 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
     def heard(self, answer: AnyAnswer) -> AnyAnswer:
         """Keep an answer, and write it for the report."""
         self.answers.append(answer)
-        self.say(answer.told)
+        self.say(answer.summary)
         return answer
 
     def say(self, line: str) -> None:
@@ -170,7 +170,7 @@ class Play(ABC, Generic[AnyRoom, AnyAnswer]):
             self.lines.append(f"{FULL}{line}")
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """What happened, in lines."""
         left = self._said - MOST_LINES
         more = [f"and {counted(left, 'more line')}"] if left > 0 else []

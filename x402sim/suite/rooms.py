@@ -1,8 +1,8 @@
 """Judges a subject in rooms: plays, good payments in between, and again what has failed.
 
 Plays that leave the world as it was share rooms; a good payment is made in each now and then. If it
-fails, what was played since then is played again one by one, and who broke it is told. What fails
-is played again in another room, and only what fails twice is told.
+fails, what was played since then is played again one by one, and the one that broke it is reported.
+What fails is played again in another room, and is reported only if it fails twice.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Played:
     play: Play[Any, Any]
     found: dict[RoomCase, Found]
     unclear: str = ""
-    """Why nothing can be told."""
+    """Why it cannot be judged."""
     skipped: str = ""
     """Why it was not played: it does not apply, or a need `lacks`."""
     lacks: bool = False
@@ -66,7 +66,7 @@ class Played:
     def of(self, case: RoomCase) -> CaseResult:
         """Return the result of one of its cases."""
         if case in self.found:
-            return result(case, self.found[case], self.play.told, self.log, self.seconds)
+            return result(case, self.found[case], self.play.report, self.log, self.seconds)
         if self.skipped:
             return skipped(case, self.skipped, lacks=self.lacks)
         return unclear(case, self.unclear or "it ended before it was looked at")
@@ -92,7 +92,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     jobs: int = 0
     """How many plays are played at once; 0 is one for each core."""
     port: int = 0
-    """The port of what it stands on, if somebody has been told it."""
+    """The port of the part that it depends on, if its user chose one."""
     starts: int = 0
     start_s: float = 0
     plays: int = 0
@@ -101,7 +101,7 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     culprits: int = 0
     """How many plays have jammed it."""
     lost: str = ""
-    """Why nothing can be told any more of one that runs already."""
+    """Why one that runs already cannot be judged any further."""
     opened: int = 0
     """How many rooms were opened."""
     _idle: dict[Floor, list[AnyRoom]] = field(default_factory=dict)
@@ -197,8 +197,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         elapsed, first = stopwatch(), group[0]
         play = await self.begun(room, first.dialect, first.played_as)
         try:
-            seen = await first.play(play)
-            found = {case: case.test(play, seen) for case in group}
+            observed = await first.play(play)
+            found = {case: case.test(play, observed) for case in group}
         except Inconclusive as why:
             return Played(play=play, found={}, unclear=str(why), seconds=elapsed())
         except Skipped as why:

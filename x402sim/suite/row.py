@@ -33,7 +33,7 @@ class Demand:
 
     title: str
     ground: Ground
-    test: Callable[[Any, Any], Found] = lambda _, seen: seen
+    test: Callable[[Any, Any], Found] = lambda _, observed: observed
     suffix: str = ""
     level: Level | None = None
     absent: Mapping[Any, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Row:
         They make the id: DOCUMENT/section/slug[-suffix]-dialect.
     play
         What is done: asks the subject, turns its world, and returns what the demands look at.
-        An `Inconclusive` that it raises says why nothing can be told.
+        An `Inconclusive` that it raises says why it cannot be judged.
     floor
         The kind of room that it is played in.
     absent

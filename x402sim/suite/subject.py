@@ -86,8 +86,6 @@ class Subject(Generic[AnyChosen]):
     """Returns the text of the clause behind an id; empty without one."""
     needs: Mapping[Any, str] = field(default_factory=dict)
     """What `--list` calls the needs of cases."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Options of before, which are refused with the name of the present one."""
     costs: Callable[[Sequence[Any]], str] = field(default=lambda cases: "")
     """Returns what `--list` says that the cases of an id cost, such as "pays 2"."""
     uncounted: str = ""

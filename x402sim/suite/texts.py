@@ -26,7 +26,7 @@ _SOURCES = {
 }
 
 
-def said(source: str, where: str, text: str) -> Sentence:
+def sentence(source: str, where: str, text: str) -> Sentence:
     """Return a sentence of a source, where it stands there, and its words."""
     return Sentence(_SOURCES[source].format(where), text)
 

@@ -80,8 +80,8 @@ class Function(msgspec.Struct, frozen=True):
     after: int = 0
     """Of that, what the proxy uses when the code behind it has returned."""
     tail: int = 0
-    """Of that, what the code uses from its last write on; 0 without one. Less, if it needs more
-    than its last write demands.
+    """Of that, the gas from the last write of storage on; 0 without a write. It is less if that
+    write is in a call further in, so that `least` still returns what such a call needs.
     """
     refused: dict[str, int] = {}
 

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.resources import files
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from x402sim.http import page as text_page, web
@@ -34,6 +34,8 @@ def documentation(service: Service) -> list[Route]:
         Route("/docs", interactive),
         Route("/docs.js", partial(asset, "docs.js", "text/javascript")),
         Route("/docs.css", partial(asset, "docs.css", "text/css")),
+        Route("/docs/guide", guide),
+        Route("/docs/guide/", guide),
         Route("/docs/{name:path}", partial(markdown, service)),
         Route("/openapi.json", partial(openapi_json, service)),
         Route("/.well-known/x402", partial(well_known, service)),
@@ -61,6 +63,11 @@ async def markdown(service: Service, request: Request) -> Response:
     if (media_type := _FILES.get(name.rpartition(".")[2])) is not None:
         return Response(text, media_type=media_type)
     return text_page.answer(request, text, _links(request))
+
+
+async def guide(request: Request) -> Response:
+    """GET /docs/guide: the guide's first page; a redirect, so that its links have their folder."""
+    return RedirectResponse(_links(request)["Guide"])
 
 
 async def openapi_json(service: Service, _: Request) -> Response:

@@ -39,7 +39,7 @@ SHOWN = 400
 class Answer:
     """An answer, or why there is none: then `status` is 0 and `failure` says it.
 
-    `json` is None for a body that is no JSON. `sent` is what was asked, for a report.
+    `json` is None for a body that is no JSON. `sent` is the request, for a report.
     """
 
     dialect: Dialect
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def demand_on_settle(self) -> Demand:
-        """What settle is to do that is asked next: to refuse what this answer of verify refuses."""
+        """What the settle after it must do: refuse what this answer of verify refuses."""
         kind = self.status // 100
         refuses = self.path.endswith("/verify") and (
             kind == 4 or (kind == 2 and self.fields.get("isValid") is False)
@@ -104,8 +104,8 @@ class Answer:
         return self.status // 100 == 5
 
     @property
-    def told(self) -> str:
-        """What was asked and answered, in a line."""
+    def summary(self) -> str:
+        """The request and its answer, in a line."""
         return f"{self.sent}: {self.how}"
 
     @property

@@ -98,7 +98,7 @@ def transfers_of(money: Money, draft: Draft) -> int:
 def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     """Tell whether an answer says success, and this payment moved once, by the hash it names."""
     wanted = "success, and this transfer on the chain, once, by the hash that is named"
-    actual = f"{answer.how}; {money.told}"
+    actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
         return Violation(expected=wanted, actual=actual)
@@ -129,7 +129,7 @@ async def refusal(play: Play, draft: Draft, about: str = "") -> Refusal:
         play.say(f"{about}:")
     verified, settled = await play.verify(draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
-    play.say(money.told)
+    play.say(money.summary)
     return Refusal(draft=draft, verified=verified, settled=settled, money=money, about=about)
 
 
@@ -140,10 +140,10 @@ Refusals = Refusal | Sequence[Refusal]
 def _of_each(
     test: Callable[[Play, Refusal], Violation | None],
 ) -> Callable[[Play, Refusals], Found]:
-    """Return the test of every payment of a play: the first that fails it is told."""
+    """Return the test of every payment of a play: it reports the first that fails."""
 
-    def of_each(play: Play, seen: Refusals) -> Found:
-        for each in [seen] if isinstance(seen, Refusal) else seen:
+    def of_each(play: Play, observed: Refusals) -> Found:
+        for each in [observed] if isinstance(observed, Refusal) else observed:
             if (fault := test(play, each)) is not None:
                 about = f"{each.about}: " if each.about else ""
                 return replace(fault, actual=about + fault.actual)
@@ -152,51 +152,51 @@ def _of_each(
     return of_each
 
 
-def _refused(play: Play, seen: Refusal) -> Violation | None:
-    if seen.money.moved:
-        base = sum(each.amount_base for each in seen.money.moved)
+def _refused(play: Play, observed: Refusal) -> Violation | None:
+    if observed.money.moved:
+        base = sum(each.amount_base for each in observed.money.moved)
         return Violation(
             expected="no transfer",
-            actual=f"settle: {seen.settled.how}; {seen.money.told}",
+            actual=f"settle: {observed.settled.how}; {observed.money.summary}",
             loss=tokens(play, base, "moved against the payment's or the shop's will"),
-            demand=seen.verified.demand_on_settle,
+            demand=observed.verified.demand_on_settle,
         )
-    if seen.settled.succeeded:
+    if observed.settled.succeeded:
         return Violation(
             expected="no success of settle",
-            actual=f"settle: {seen.settled.how}; {seen.money.told}",
-            loss=tokens(play, seen.draft.auth.value, "served for nothing: nothing moved"),
-            demand=seen.verified.demand_on_settle,
+            actual=f"settle: {observed.settled.how}; {observed.money.summary}",
+            loss=tokens(play, observed.draft.auth.value, "served for nothing: nothing moved"),
+            demand=observed.verified.demand_on_settle,
         )
-    if seen.verified.is_valid:
+    if observed.verified.is_valid:
         return Violation(
             expected="isValid false",
-            actual=f"verify: {seen.verified.how}",
+            actual=f"verify: {observed.verified.how}",
             why="a shop serves on it before it settles, and is not paid",
         )
     return None
 
 
-def _unsettled(play: Play, seen: Refusal) -> Violation | None:
+def _unsettled(play: Play, observed: Refusal) -> Violation | None:
     if play.dialect is not Dialect.CRONOS:
-        return _refused(play, seen)
-    return _refused(play, replace(seen, verified=seen.settled))
+        return _refused(play, observed)
+    return _refused(play, replace(observed, verified=observed.settled))
 
 
-def _without_gas(_: Play, seen: Refusal) -> Violation | None:
-    if not seen.money.sent or seen.money.moved:  # then it is worse than a waste
+def _without_gas(_: Play, observed: Refusal) -> Violation | None:
+    if not observed.money.sent or observed.money.moved:  # then it is worse than a waste
         return None
-    wei = seen.money.gas_wei
+    wei = observed.money.gas_wei
     return Violation(
         expected="no transaction for a payment that cannot settle",
-        actual=f"settle: {seen.settled.how}; {seen.money.told}",
+        actual=f"settle: {observed.settled.how}; {observed.money.summary}",
         loss=gas(wei, "the relayer's gas for a payment that cannot settle"),
-        demand=seen.verified.demand_on_settle,
+        demand=observed.verified.demand_on_settle,
     )
 
 
-def _answered(_: Play, seen: Refusal) -> Violation | None:
-    for name, answer in (("verify", seen.verified), ("settle", seen.settled)):
+def _answered(_: Play, observed: Refusal) -> Violation | None:
+    for name, answer in (("verify", observed.verified), ("settle", observed.settled)):
         if fault := no_server_error(answer, name):
             return fault
     return None
@@ -299,7 +299,7 @@ async def settlement(play: Play, draft: Draft) -> Settled:
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     verified, done = await play.verify(draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
-    play.say(money.told)
+    play.say(money.summary)
     return Settled(draft=draft, verified=verified, settled=done, money=money)
 
 
@@ -312,42 +312,43 @@ def settles(change: Callable[[Draft], Draft] = lambda draft: draft) -> Callable[
     return play
 
 
-def is_paid(_: Play, seen: Settled) -> Violation | None:
+def is_paid(_: Play, observed: Settled) -> Violation | None:
     """Tell whether it was called valid, and settled, once."""
-    if not seen.verified.is_valid:
-        return Violation(expected="isValid true", actual=f"verify: {seen.verified.how}")
-    return is_settled(seen.money, seen.draft, seen.settled)
+    if not observed.verified.is_valid:
+        return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
+    return is_settled(observed.money, observed.draft, observed.settled)
 
 
-def agrees(_: Play, seen: Settled) -> Found:
+def agrees(_: Play, observed: Settled) -> Found:
     """Tell whether verify and settle say the same, and the chain with them: both are legal."""
-    if seen.verified.is_valid:
-        fault = is_settled(seen.money, seen.draft, seen.settled)
+    if observed.verified.is_valid:
+        fault = is_settled(observed.money, observed.draft, observed.settled)
         if fault is not None:
             return Violation(
                 expected="a payment that is called valid settles",
-                actual=f"verify: {seen.verified.how}; settle: {fault.actual}",
+                actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
                 why="a shop serves on it, and is not paid",
             )
         return None
-    if seen.settled.succeeded or seen.money.moved:
+    if observed.settled.succeeded or observed.money.moved:
         return Violation(
             expected="a payment that is called invalid does not settle",
-            actual=f"verify: {seen.verified.how}; settle: {seen.settled.how}; {seen.money.told}",
-            demand=seen.verified.demand_on_settle,
+            actual=f"verify: {observed.verified.how}; settle: {observed.settled.how}; "
+            f"{observed.money.summary}",
+            demand=observed.verified.demand_on_settle,
         )
     return None
 
 
-def observed(_: Play, seen: Settled | Sequence[tuple[str, Settled]]) -> str:
+def as_observed(_: Play, observed: Settled | Sequence[tuple[str, Settled]]) -> str:
     """Tell what is made of a payment of which the texts do not say what is to be made."""
-    if isinstance(seen, Settled):
-        return _taken(seen)
-    return "; ".join(f"{about}: {_taken(each)}" for about, each in seen)
+    if isinstance(observed, Settled):
+        return _taken(observed)
+    return "; ".join(f"{about}: {_taken(each)}" for about, each in observed)
 
 
-def _taken(seen: Settled) -> str:
-    verified, done = seen.verified, seen.settled
+def _taken(observed: Settled) -> str:
+    verified, done = observed.verified, observed.settled
     no = verified.reason or str(verified.status), done.reason or str(done.status)
     match verified.is_valid, done.succeeded:
         case True, True:
@@ -375,17 +376,17 @@ def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
     return play
 
 
-def each_agrees(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+def each_agrees(play: Play, observed: Sequence[tuple[str, Settled]]) -> Found:
     """Tell whether verify, settle and the chain say the same of each of several payments."""
-    for about, each in seen:
+    for about, each in observed:
         if isinstance(fault := agrees(play, each), Violation):
             return replace(fault, actual=f"{about}: {fault.actual}")
     return None
 
 
-def each_is_paid(play: Play, seen: Sequence[tuple[str, Settled]]) -> Found:
+def each_is_paid(play: Play, observed: Sequence[tuple[str, Settled]]) -> Found:
     """Tell whether each of several payments was called valid, and settled, once."""
-    for about, each in seen:
+    for about, each in observed:
         if (fault := is_paid(play, each)) is not None:
             return replace(fault, actual=f"{about}: {fault.actual}")
     return None

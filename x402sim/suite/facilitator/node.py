@@ -21,7 +21,7 @@ SENDING = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Call:
     """One JSON-RPC request to the node."""
 
     method: str
@@ -39,7 +39,7 @@ class Asked:
 
 Go = Callable[[], Awaitable[dict[str, Any]]]
 """Asks the chain, and returns its answer."""
-Twist = Callable[[Asked, Go], Awaitable[dict[str, Any] | Reply | None]]
+Twist = Callable[[Call, Go], Awaitable[dict[str, Any] | Reply | None]]
 """What a case makes of a request: an answer of its own, a whole `Reply` over HTTP, such as one that
 is late or lost (of a batch too), or None, which leaves it to the chain. `go` asks the chain before.
 """
@@ -47,10 +47,10 @@ is late or lost (of a batch too), or None, which leaves it to the chain. `go` as
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node: what it was asked, the transactions that it was sent, and what twists its answers."""
+    """A node: its calls, the transactions that it was sent, and what twists its answers."""
 
     app: ASGIApp
-    asked: list[Asked] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     """Every request, in order."""
     sent: list[str] = field(default_factory=list)
     """The hashes of the transactions that it took, in order."""
@@ -58,7 +58,7 @@ class Node:
     """Every signed transaction that it was given, taken or not."""
     twists: list[Twist] = field(default_factory=list)
     on_account: Callable[[str], Awaitable[None]] | None = None
-    """Is told each account that somebody asks for the coins or the nonce of."""
+    """Is called with each account whose coins or nonce somebody requests."""
     _chain: Asgi = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Node:
 
     @contextmanager
     def twisted(self, twist: Twist) -> Iterator[None]:
-        """Twist the answers within a `with` block; the last twist is the first to be asked."""
+        """Twist the answers within a `with` block; the last twist decides first."""
         self.twists.append(twist)
         try:
             yield
@@ -75,8 +75,8 @@ class Node:
                 self.twists.remove(twist)
 
     def count(self, method: str) -> int:
-        """Return how often a method was asked."""
-        return sum(each.method == method for each in self.asked)
+        """Return how often a method was called."""
+        return sum(each.method == method for each in self.calls)
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request over HTTP: one call, or a batch of them."""
@@ -92,25 +92,25 @@ class Node:
 
     async def _one(self, body: dict[str, Any]) -> dict[str, Any] | Reply:
         params = body.get("params")
-        asked = Asked(
+        call = Call(
             str(body.get("method")), params if isinstance(params, list) else [], body.get("id")
         )
-        self.asked.append(asked)
-        if self.on_account and asked.method in OF_ACCOUNT and asked.params:
-            await self.on_account(str(asked.params[0]))
-        if asked.method in SENDING and asked.params:
-            self.raw.append(str(asked.params[0]))
+        self.calls.append(call)
+        if self.on_account and call.method in OF_ACCOUNT and call.params:
+            await self.on_account(str(call.params[0]))
+        if call.method in SENDING and call.params:
+            self.raw.append(str(call.params[0]))
         done: list[dict[str, Any]] = []
 
         async def go() -> dict[str, Any]:
             if not done:
                 done.append(await self._forward(encode(body)))
-                if asked.method in SENDING:
+                if call.method in SENDING:
                     self._note(done[0].get("result"))
             return done[0]
 
         for twist in reversed(list(self.twists)):
-            answered = await twist(asked, go)
+            answered = await twist(call, go)
             if answered is not None:
                 return answered
         return await go()
@@ -137,8 +137,8 @@ def _reply(value: Any) -> Reply:
 def on(*methods: str, do: Twist) -> Twist:
     """Return a twist that is for these methods only."""
 
-    async def twist(asked: Asked, go: Go) -> dict[str, Any] | Reply | None:
-        return await do(asked, go) if asked.method in methods else None
+    async def twist(call: Call, go: Go) -> dict[str, Any] | Reply | None:
+        return await do(call, go) if call.method in methods else None
 
     return twist
 
@@ -146,8 +146,8 @@ def on(*methods: str, do: Twist) -> Twist:
 def says(value: Any) -> Twist:
     """Return a twist with this result, whatever the chain says."""
 
-    async def twist(asked: Asked, _: Go) -> dict[str, Any]:
-        return asked.result(value)
+    async def twist(call: Call, _: Go) -> dict[str, Any]:
+        return call.result(value)
 
     return twist
 
@@ -155,10 +155,10 @@ def says(value: Any) -> Twist:
 def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
     """Return a twist that is an error of JSON-RPC, perhaps `after` the work is done."""
 
-    async def twist(asked: Asked, go: Go) -> dict[str, Any]:
+    async def twist(call: Call, go: Go) -> dict[str, Any]:
         if after:
             await go()
-        return asked.error(message, code)
+        return call.error(message, code)
 
     return twist
 
@@ -166,7 +166,7 @@ def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
 def breaks(reply: Reply, *, after: bool = False) -> Twist:
     """Return a twist that answers over HTTP: an error, or a connection that is lost or cut."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         if after:
             await go()
         return reply
@@ -178,7 +178,7 @@ def late(seconds: float) -> Twist:
     """Return a twist that answers rightly, and so many seconds late."""
     from x402sim.suite.wire import CLOCK
 
-    async def twist(_: Asked, go: Go) -> dict[str, Any]:
+    async def twist(_: Call, go: Go) -> dict[str, Any]:
         await CLOCK.sleep(seconds)
         return await go()
 
@@ -188,7 +188,7 @@ def late(seconds: float) -> Twist:
 def hangs() -> Twist:
     """Return a twist that never answers, and asks nobody."""
 
-    async def twist(_: Asked, __: Go) -> None:
+    async def twist(_: Call, __: Go) -> None:
         await asyncio.Event().wait()
 
     return twist
@@ -198,11 +198,11 @@ def times(count: int, twist: Twist) -> Twist:
     """Return a twist that happens so often, and then no more."""
     left = count
 
-    async def counted(asked: Asked, go: Go) -> dict[str, Any] | Reply | None:
+    async def counted(call: Call, go: Go) -> dict[str, Any] | Reply | None:
         nonlocal left
         if left <= 0:
             return None
-        answered = await twist(asked, go)
+        answered = await twist(call, go)
         left -= answered is not None
         return answered
 

@@ -91,8 +91,8 @@ _AMOUNT = {
 class Draft:
     """A request of verify and settle before it is sent; a copy with each change.
 
-    `said` and `unsaid` change one value of the JSON and leave the signature as it was; `signed`
-    changes the authorization and signs it anew, and leaves the requirements as they were;
+    `with_value` and `without` change one value of the JSON and leave the signature as it was;
+    `signed` changes the authorization and signs it anew, and leaves the requirements as they were;
     `demanding` changes the requirements, in both copies, and leaves the authorization.
     """
 
@@ -146,7 +146,7 @@ class Draft:
             found = found[key]
         return found
 
-    def said(self, name: str, value: Any) -> "Draft":
+    def with_value(self, name: str, value: Any) -> "Draft":
         """Return it with another value in one place; nothing is signed anew."""
         body = copy.deepcopy(dict(self.body))
         *above, last = self.path(name)
@@ -156,7 +156,7 @@ class Draft:
         place[last] = value
         return replace(self, body=body)
 
-    def unsaid(self, name: str) -> "Draft":
+    def without(self, name: str) -> "Draft":
         """Return it without a field."""
         body = copy.deepcopy(dict(self.body))
         *above, last = self.path(name)
@@ -186,17 +186,17 @@ class Draft:
 
     def sealed(self, signature: bytes) -> "Draft":
         """Return it with another signature."""
-        return replace(self, signature=signature).said("signature", to_hex(signature))
+        return replace(self, signature=signature).with_value("signature", to_hex(signature))
 
     def demanding(self, field: str, value: Any) -> "Draft":
         """Return it with another value in the requirements, and in the copy that the payer has
         accepted, if there is one; nothing is signed anew.
         """
-        changed = self.said(f"requirements.{field}", value)
+        changed = self.with_value(f"requirements.{field}", value)
         if self.dialect is Dialect.V2 or field in ("scheme", "network"):
-            changed = changed.said(f"accepted.{field}", value)
+            changed = changed.with_value(f"accepted.{field}", value)
         elif field == "asset" and self.dialect is Dialect.CRONOS:
-            changed = changed.said("accepted.asset", value)
+            changed = changed.with_value("accepted.asset", value)
         return changed
 
     def _written(self) -> "Draft":
@@ -207,7 +207,7 @@ class Draft:
             times = map(str, times)
         values = (checksum(auth.from_), checksum(auth.to), str(auth.value), *times)
         for name, value in zip(_AUTHORIZATION, (*values, to_hex(auth.nonce)), strict=True):
-            draft = draft.said(name, value)
+            draft = draft.with_value(name, value)
         return draft
 
     @property

@@ -115,7 +115,7 @@ class Money:
         return tuple(each for each in self.sent if each.ok is False)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What the chain says, in a sentence."""
         base = sum(each.amount_base for each in self.moved)
         gas = f", {self.gas_wei} wei of gas" if self.sent else ""
@@ -318,7 +318,7 @@ async def opened(
             _stack=stack.pop_all(),
         )
     if isinstance(facilitator, AtUrl):
-        node.on_account = opening.give_coins  # nobody has told us its key
+        node.on_account = opening.give_coins  # its key is not known
     try:
         await opening.start()
     except BaseException:

@@ -105,14 +105,14 @@ class FacilitatorOptions:
         read=command_like("node facilitator.js"),
     )
     rpc: int | None = flag(
-        "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
-        "node. The judge serves its chain there.",
+        "For a facilitator that runs already: its node's address, http://127.0.0.1:PORT. The judge "
+        "serves its chain there.",
         metavar="URL",
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
         f"Dialects to judge: {', '.join(Dialect)}; by default those whose control it passes.",
-        metavar="WAYS",
+        metavar="DIALECTS",
         read=dialects_in,
     )
     network: str = network_flag("Network it settles on.")

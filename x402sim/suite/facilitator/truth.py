@@ -31,11 +31,11 @@ LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observed:
     """Payments, what was answered to each request, and what the chain says in the end.
 
-    `early` is what it said when the first answer had come, if that is another time; `note` is what
-    a play has seen besides.
+    `early` is the chain's state when the first answer had come, if that is another time; `note` is
+    what else a play has observed.
     """
 
     pairs: tuple[tuple[Draft, Answer], ...]
@@ -46,21 +46,21 @@ class Seen:
     more: dict[str, int] = field(default_factory=dict)
 
     @property
-    def said(self) -> list[Answer]:
+    def all_answers(self) -> list[Answer]:
         """What was answered."""
         return [answer for _, answer in self.pairs]
 
     @property
     def demand_on_settle(self) -> results.Demand:
-        """What settle was to do after verify, if that was asked before."""
+        """What settle was to do after verify, if verify came before."""
         return self.verified.demand_on_settle if self.verified else results.Demand.OTHER
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was answered, and what the chain says."""
         hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
         more = [f"and {counted(len(self.pairs) - 4, 'answer')} more"] if len(self.pairs) > 4 else []
-        return "; ".join([*hows, *more, self.money.told])
+        return "; ".join([*hows, *more, self.money.summary])
 
     @property
     def drafts(self) -> list[Draft]:
@@ -80,11 +80,11 @@ class Seen:
         return [each for each in (money or self.money).moved if is_of(each, draft)]
 
 
-async def seen(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Seen:
+async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
     """Return what was answered, and what the chain says now."""
     money = await play.money()
-    play.say(money.told)
-    return Seen(pairs=pairs, money=money, early=early)
+    play.say(money.summary)
+    return Observed(pairs=pairs, money=money, early=early)
 
 
 def is_of(moved: Moved, draft: Draft) -> bool:
@@ -105,29 +105,33 @@ def is_final_no(answer: Answer) -> bool:
 # --- what is demanded of any of them ---------------------------------------------------------
 
 
-def truthful(play: Play, seen: Seen) -> Violation | None:
+def truthful(play: Play, observed: Observed) -> Violation | None:
     """Tell whether each success is this transfer by the hash it names, and each failure is none.
 
     If `early` says what was on the chain at the first answer, a success must have been there.
     """
-    sent = {each.tx_hash for each in seen.money.sent}
-    for draft in seen.drafts:
-        moved, answers = seen.moved(draft), seen.answers(draft)
+    sent = {each.tx_hash for each in observed.money.sent}
+    for draft in observed.drafts:
+        moved, answers = observed.moved(draft), observed.answers(draft)
         hashes = {each.tx_hash for each in moved}
         for answer in answers:
             if not answer.succeeded:
                 continue
-            then = seen.early if seen.early and answer is seen.pairs[0][1] else seen.money
-            if not moved or not seen.moved(draft, then):
+            then = (
+                observed.early
+                if observed.early and answer is observed.pairs[0][1]
+                else observed.money
+            )
+            if not moved or not observed.moved(draft, then):
                 return Violation(
                     expected="success only if this payment is on the chain",
-                    actual=f"settle: {answer.how}; {then.told}",
+                    actual=f"settle: {answer.how}; {then.summary}",
                     loss=tokens(play, draft.auth.value, "served for nothing: nothing had moved"),
                 )
             if answer.transaction not in hashes:
                 return Violation(
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
-                    actual=f"settle: {answer.how}; {seen.money.told}",
+                    actual=f"settle: {answer.how}; {observed.money.summary}",
                     why="who looks the hash up finds another payment, or none",
                     demand=results.Demand.ITS_HASH,
                 )
@@ -135,7 +139,7 @@ def truthful(play: Play, seen: Seen) -> Violation | None:
         if hashes & sent and not is_told and any(map(is_final_no, answers)):
             return Violation(
                 expected="no failure without a hash of a payment that it has settled",
-                actual=seen.told,
+                actual=observed.summary,
                 loss=tokens(play, draft.auth.value, "paid, and told that it failed"),
             )
     return None
@@ -156,22 +160,22 @@ def success_is_this_transfer(title: str) -> Demand:
     )
 
 
-def names_the_hash(_: Play, seen: Seen) -> Violation | None:
-    """Tell whether somebody was told the hash of each transaction that moved a payment."""
-    sent = {each.tx_hash for each in seen.money.sent}
-    for draft in seen.drafts:
-        hashes = {each.tx_hash for each in seen.moved(draft)} & sent
-        said = {each.transaction for each in seen.answers(draft)}
-        if hashes and not hashes & said:
+def names_the_hash(_: Play, observed: Observed) -> Violation | None:
+    """Tell whether an answer named the hash of each transaction that moved a payment."""
+    sent = {each.tx_hash for each in observed.money.sent}
+    for draft in observed.drafts:
+        hashes = {each.tx_hash for each in observed.moved(draft)} & sent
+        named = {each.transaction for each in observed.answers(draft)}
+        if hashes and not hashes & named:
             return Violation(
                 expected="the hash of what it has sent, in some answer",
-                actual=seen.told,
+                actual=observed.summary,
                 why="nobody can find out whether the payment was made",
             )
     return None
 
 
-def hash_is_said(title: str) -> Demand:
+def hash_is_named(title: str) -> Demand:
     """Return the demand that who has sent a transaction names it."""
     return Demand(
         title=title,
@@ -185,20 +189,20 @@ def hash_is_said(title: str) -> Demand:
     )
 
 
-def wastes_nothing(_: Play, seen: Seen) -> Violation | None:
+def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
     """Tell whether the relayer sent no more transactions than payments, and none was reverted."""
-    money = seen.money
+    money = observed.money
     if money.reverted:
         return Violation(
             expected="no transaction of the relayer that reverts",
-            actual=seen.told,
+            actual=observed.summary,
             loss=gas(money.burnt_wei, "gas for what could not succeed")
             if money.burnt_wei
             else None,
-            demand=seen.demand_on_settle,
+            demand=observed.demand_on_settle,
         )
-    if len(money.sent) > len(seen.drafts):
-        return Violation(expected="one transaction for a payment", actual=seen.told)
+    if len(money.sent) > len(observed.drafts):
+        return Violation(expected="one transaction for a payment", actual=observed.summary)
     return None
 
 
@@ -212,11 +216,11 @@ def wastes_no_gas(title: str, because: str) -> Demand:
     )
 
 
-def everything_settles(play: Play, seen: Seen) -> Violation | None:
-    """Tell whether each payment moved once, and was said to have, or to be pending by its hash."""
+def everything_settles(play: Play, observed: Observed) -> Violation | None:
+    """Tell whether each payment moved once, and an answer said so, or named it as pending."""
     bad = [
         (draft, answer)
-        for draft, answer in seen.pairs
+        for draft, answer in observed.pairs
         if answer.status not in (429, 503)  # too busy is no verdict
         and not (answer.succeeded or (answer.is_pending and answer.transaction))
     ]
@@ -224,31 +228,32 @@ def everything_settles(play: Play, seen: Seen) -> Violation | None:
         return None
     _, answer = bad[0]
     return Violation(
-        expected=f"{len(seen.pairs)} good payments settle",
-        actual=f"{len(bad)} of {len(seen.pairs)} do not, such as: {answer.how}; {seen.money.told}",
+        expected=f"{len(observed.pairs)} good payments settle",
+        actual=f"{len(bad)} of {len(observed.pairs)} do not, such as: {answer.how}; "
+        f"{observed.money.summary}",
         why="a shop turns away who has paid rightly",
         demand=results.Demand.MANY_SETTLE,
     )
 
 
-def must_not_settle(play: Play, seen: Seen) -> Violation | None:
+def must_not_settle(play: Play, observed: Observed) -> Violation | None:
     """Tell whether nobody called a payment settled that cannot be."""
-    for draft, answer in seen.pairs:
+    for draft, answer in observed.pairs:
         if answer.succeeded:
             return Violation(
                 expected="no success of settle",
-                actual=seen.told,
+                actual=observed.summary,
                 loss=None
-                if seen.moved(draft)
+                if observed.moved(draft)
                 else tokens(play, draft.auth.value, "served for nothing: nothing moved"),
-                why="one payment buys twice" if seen.moved(draft) else "",
+                why="one payment buys twice" if observed.moved(draft) else "",
             )
     return None
 
 
-def is_not_valid(_: Play, seen: Seen) -> Violation | None:
+def is_not_valid(_: Play, observed: Observed) -> Violation | None:
     """Tell whether verify did not call it valid; the dialect of Cronos need not look."""
-    answer = seen.verified
+    answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
     return Violation(
@@ -258,9 +263,9 @@ def is_not_valid(_: Play, seen: Seen) -> Violation | None:
     )
 
 
-def no_server_errors(_: Play, seen: Seen) -> Violation | None:
+def no_server_errors(_: Play, observed: Observed) -> Violation | None:
     """Tell whether each answer is one, and no 5xx."""
-    for answer in [*seen.said, *([seen.verified] if seen.verified else [])]:
+    for answer in [*observed.all_answers, *([observed.verified] if observed.verified else [])]:
         if fault := no_server_error(answer):
             return fault
     return None

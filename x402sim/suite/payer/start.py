@@ -62,7 +62,6 @@ class Task:
             "URL": self.url,
             "URLS": " ".join(self.urls),
             "FLOW": self.flow,
-            "WAY": self.flow,  # its name before, for one release
             "METHOD": self.method,
             "PRIVATE_KEY": self.private_key,
             "NETWORK": self.network,
@@ -95,7 +94,6 @@ class Task:
         base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
-            "way": self.flow,
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
             "base_url": base,

@@ -276,6 +276,5 @@ PAYER: Subject[PayerOptions] = Subject(
     documents=tuple(dict.fromkeys(DOCUMENTS.values())),
     sections=SECTIONS,
     begin=begin,
-    renamed={"--ways": "--flows"},
     uncounted=NOT_ITS_FLOW,
 )

@@ -21,11 +21,11 @@ VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
 USED = as_json(
     {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
 )
-"""How a `strict` facilitator answers a nonce that it was asked to settle before."""
+"""How a `strict` facilitator answers a nonce that it was to settle before."""
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class Call:
     """One request to the facilitator, and what it was answered; None before that."""
 
     path: str
@@ -43,18 +43,18 @@ class Asked:
         return found.lower() if isinstance(found, str) else ""
 
 
-def is_answered(asked: Asked) -> bool:
+def is_answered(call: Call) -> bool:
     """Tell whether a request was answered."""
-    return asked.reply is not None
+    return call.reply is not None
 
 
-def is_worked_on(asked: Asked) -> bool:
+def is_worked_on(call: Call) -> bool:
     """Tell whether our facilitator has worked on a request."""
-    return asked.is_done
+    return call.is_done
 
 
 Go = Callable[[], Awaitable[Reply]]
-Twist = Callable[[Asked, Go], Awaitable[Reply | None]]
+Twist = Callable[[Call, Go], Awaitable[Reply | None]]
 """What a case makes of a request: an answer of its own, or None, which leaves it to our
 facilitator. `go` asks it before.
 """
@@ -62,23 +62,23 @@ facilitator. `go` asks it before.
 
 @dataclass(slots=True, eq=False)
 class Double:
-    """A facilitator: what it was asked, and what twists its answers."""
+    """A facilitator: its calls, and what twists its answers."""
 
     url: str
     """Our facilitator's."""
     http: httpx.AsyncClient
-    asked: list[Asked] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     twists: list[Twist] = field(default_factory=list)
     strict: bool = False
     _settled: dict[str, Reply] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
-    """The nonces that settle was asked about."""
+    """The nonces that settle was called with."""
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
-    """By nonce: who settles it now; the same payment meanwhile waits, and is told the same."""
+    """By nonce: who settles it now; the same payment meanwhile waits, and gets the same answer."""
 
     @contextmanager
     def twisted(self, *twists: Twist) -> Iterator[None]:
-        """Twist the answers within a `with` block; the last twist is the first to be asked."""
+        """Twist the answers within a `with` block; the last twist decides first."""
         self.twists += twists
         try:
             yield
@@ -86,23 +86,23 @@ class Double:
             self.twists = [each for each in self.twists if each not in twists]
 
     def count(self, path: str, nonce: str = "") -> int:
-        """Return how often a path was asked, about a payment or about any."""
-        return sum(each.path == path and nonce.lower() in ("", each.nonce) for each in self.asked)
+        """Return how often a path was called, with one payment or with any."""
+        return sum(each.path == path and nonce.lower() in ("", each.nonce) for each in self.calls)
 
     def is_settled(self, nonce: str) -> bool:
         """Tell whether it has settled a payment."""
         return nonce.lower() in self._settled
 
     async def until(
-        self, path: str, nonce: str, within_s: float, is_it: Callable[[Asked], bool] = bool
+        self, path: str, nonce: str, within_s: float, is_it: Callable[[Call], bool] = bool
     ) -> bool:
-        """Wait until a path was asked about a payment, and all that was asked is so; tell it.
+        """Wait until a path was called with a payment, and every such call fits; return whether.
 
         `is_it` is how: `is_answered`, or `is_worked_on`, for example.
         """
         elapsed = stopwatch()
         while elapsed() < within_s:
-            mine = [each for each in self.asked if (each.path, each.nonce) == (path, nonce.lower())]
+            mine = [each for each in self.calls if (each.path, each.nonce) == (path, nonce.lower())]
             if mine and all(map(is_it, mine)):
                 return True
             await CLOCK.sleep(LOOK_S)
@@ -110,37 +110,37 @@ class Double:
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request over HTTP."""
-        asked = Asked(request.path.rstrip("/") or "/", request.json)
-        self.asked.append(asked)
+        call = Call(request.path.rstrip("/") or "/", request.json)
+        self.calls.append(call)
         done: list[Reply] = []
 
         async def go() -> Reply:
             if not done:
-                done.append(await self._forward(request, asked))
-                asked.is_done = True
+                done.append(await self._forward(request, call))
+                call.is_done = True
             return done[0]
 
         for twist in reversed(list(self.twists)):
-            if (reply := await twist(asked, go)) is not None:
-                asked.reply = reply
+            if (reply := await twist(call, go)) is not None:
+                call.reply = reply
                 return reply
-        asked.reply = await go()
-        return asked.reply
+        call.reply = await go()
+        return call.reply
 
-    async def _forward(self, request: Request, asked: Asked) -> Reply:
-        if asked.path != SETTLE or not asked.nonce:
+    async def _forward(self, request: Request, call: Call) -> Reply:
+        if call.path != SETTLE or not call.nonce:
             return await self._sent_on(request)
-        if self.strict and asked.nonce in self._taken:
+        if self.strict and call.nonce in self._taken:
             return USED
-        self._taken.add(asked.nonce)
-        async with self._turns.setdefault(asked.nonce, asyncio.Lock()):
-            if asked.nonce not in self._settled:
+        self._taken.add(call.nonce)
+        async with self._turns.setdefault(call.nonce, asyncio.Lock()):
+            if call.nonce not in self._settled:
                 reply = await self._sent_on(request)
                 said = decoded(reply.body)
                 if not isinstance(said, dict) or said.get("success") is not True:
                     return reply
-                self._settled[asked.nonce] = reply
-            return self._settled[asked.nonce]
+                self._settled[call.nonce] = reply
+            return self._settled[call.nonce]
 
     async def _sent_on(self, request: Request) -> Reply:
         content = {"Content-Type": request.headers.get("content-type", "application/json")}
@@ -160,8 +160,8 @@ class Double:
 def on(path: str, do: Twist) -> Twist:
     """Return a twist of one path only."""
 
-    async def twist(asked: Asked, go: Go) -> Reply | None:
-        return await do(asked, go) if asked.path == path else None
+    async def twist(call: Call, go: Go) -> Reply | None:
+        return await do(call, go) if call.path == path else None
 
     return twist
 
@@ -170,12 +170,12 @@ def first(count: int, do: Twist) -> Twist:
     """Return a twist that happens so often, and then no more."""
     left = count
 
-    async def twist(asked: Asked, go: Go) -> Reply | None:
+    async def twist(call: Call, go: Go) -> Reply | None:
         nonlocal left
         if left <= 0:
             return None
         left -= 1
-        return await do(asked, go)
+        return await do(call, go)
 
     return twist
 
@@ -183,7 +183,7 @@ def first(count: int, do: Twist) -> Twist:
 def says(reply: Reply, *, after: bool = False) -> Twist:
     """Return a twist with this answer, perhaps `after` the work is done."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         if after:
             await go()
         return reply
@@ -194,7 +194,7 @@ def says(reply: Reply, *, after: bool = False) -> Twist:
 def breaks(how: How) -> Twist:
     """Return a twist that does the work, and whose answer is lost or cut."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         done = await go()
         return Reply(status=done.status, headers=done.headers, body=done.body, how=how)
 
@@ -204,7 +204,7 @@ def breaks(how: How) -> Twist:
 def late(seconds: float, *, after: bool = True) -> Twist:
     """Return a twist that answers so many seconds late: after the work is done, or before."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         if not after:
             await CLOCK.sleep(seconds)
             return await go()
@@ -218,7 +218,7 @@ def late(seconds: float, *, after: bool = True) -> Twist:
 def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
     """Return a twist that answers when a gate opens: it works then, or `after` its work is done."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         if after:
             await go()
         await gate.wait()
@@ -230,7 +230,7 @@ def waits(gate: asyncio.Event, *, after: bool = False) -> Twist:
 def pending(network: str) -> Twist:
     """Return a twist that sends the payment, and says that it is not known to be mined yet."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         done = await go()
         said = httpx.Response(done.status, content=done.body).json()
         return as_json(
@@ -249,7 +249,7 @@ def pending(network: str) -> Twist:
 def twice() -> Twist:
     """Return a twist that does the work, and says it in two JSON texts one after the other."""
 
-    async def twist(_: Asked, go: Go) -> Reply:
+    async def twist(_: Call, go: Go) -> Reply:
         done = await go()
         return Reply(headers=done.headers, body=done.body + encode({}) + done.body)
 

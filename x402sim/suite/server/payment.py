@@ -162,7 +162,7 @@ class Payment:
         """The header that carries it."""
         return self.dialect.payment_header, self.text
 
-    def said(self, path: str, value: Any) -> "Payment":
+    def with_value(self, path: str, value: Any) -> "Payment":
         """Return it with another value at a path of names with dots; None takes it away."""
         body = copy.deepcopy(dict(self.body))
         *above, last = path.split(".")

@@ -43,7 +43,7 @@ class Item:
 
     @property
     def place(self) -> tuple[str, str]:
-        """What it is, whatever else is asked of it: its path, and its tool."""
+        """Its identity: its path, and its tool."""
         return self.path, self.tool
 
     @property
@@ -186,7 +186,7 @@ class Play(room.Play[Room, Answer]):
         """Keep an answer, and write it for the report: whole, but for offers after the first."""
         with_offer = answer.has_offer and not any(each.has_offer for each in self.answers)
         self.answers.append(answer)
-        self.say(f"{about}{answer.told}")
+        self.say(f"{about}{answer.summary}")
         for line in sent:
             self.detail(f"sent, {line}")
         for line in answer.whole(with_offer=with_offer):

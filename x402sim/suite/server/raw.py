@@ -54,7 +54,7 @@ class Answer:
     failure: str = ""
     is_cut: bool = False
     """Whether its body ended before it was whole."""
-    said: Mapping[str, Any] = field(default_factory=dict)
+    rpc: Mapping[str, Any] = field(default_factory=dict)
     """The response of JSON-RPC that it was, of a tool; empty of a path."""
 
     @property
@@ -65,7 +65,7 @@ class Answer:
     @property
     def sold(self) -> Any:
         """What it sold, as JSON: its body; of a tool, the structured content or the first text."""
-        result = self.said.get("result")
+        result = self.rpc.get("result")
         if not isinstance(result, dict):
             return self.json
         structured = result.get("structuredContent")
@@ -136,8 +136,8 @@ class Answer:
         return redacted(self.body[: 4 * WHOLE].decode("utf-8", "replace"))
 
     @property
-    def told(self) -> str:
-        """What was asked and answered, in a line."""
+    def summary(self) -> str:
+        """The request and its answer, in a line."""
         return f"{self.sent}: {self.how}"
 
 

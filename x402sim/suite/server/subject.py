@@ -186,8 +186,8 @@ class ServerOptions:
         read=item_in,
     )
     facilitator: int | None = flag(
-        "Of one that runs already: the address, http://127.0.0.1:PORT, at which it looks for its "
-        "facilitator. The judge serves it there.",
+        "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
+        "judge serves one there.",
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
@@ -203,7 +203,7 @@ class ServerOptions:
         read=_yes,
     )
     shared_store: bool = flag(
-        "Two of it with one X402SIM_STATE_DIR share what they keep: judge them as one deployment.",
+        "Two servers with one X402SIM_STATE_DIR share a store: judge them as one deployment.",
         kind=bool,
         unset=False,
         default=False,
@@ -373,11 +373,11 @@ def _why_not(answer: Answer) -> str:
         return f"it asks for a payment in two steps: {instead('service')}"
     if answer.status == 402:
         return ""
-    if answer.said and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
+    if answer.rpc and answer.is_2xx and mcp.required_in({**body, "isError": True}) is not None:
         return "its result holds an offer, and isError is not true: clients do not see it"
     if answer.is_2xx and "kinds" in body:
         return f"it is a facilitator: {instead('facilitator')}"
-    what = "tool" if answer.said else "path"
+    what = "tool" if answer.rpc else "path"
     return f"it asks for no payment, and is no paid {what}: {answer.how}"
 
 

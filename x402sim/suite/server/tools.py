@@ -52,7 +52,7 @@ class Wire(ABC):
     async def _greet(self, patience_s: float) -> Answer | None:
         """Begin; return the answer if it is refused."""
         answer = await self.ask("initialize", _HELLO, max(patience_s, START_S))
-        result = answer.said.get("result")
+        result = answer.rpc.get("result")
         if not isinstance(result, dict):
             return replace(answer, status=0, failure=f"initialize is answered {answer.how}")
         await self.began(answer, result)
@@ -91,7 +91,7 @@ def read(method: str, response: Mapping[str, Any], seconds: float) -> Answer:
         headers={name.lower(): text for name, text in found.headers.items()},
         body=body,
         seconds=seconds,
-        said=response,
+        rpc=response,
     )
 
 

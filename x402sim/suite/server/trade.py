@@ -41,7 +41,7 @@ class Trade:
     moved: Sequence[Moved]
     verified: int
     settled: int
-    """How often the facilitator was asked."""
+    """How often the facilitator was called."""
 
     @property
     def is_served(self) -> bool:
@@ -49,7 +49,7 @@ class Trade:
         return any(each.is_2xx and each.status != 202 for each in self.answers)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was answered, and what moved."""
         first, *again = self.answers
         later = [f"the same payment again: {each.how}" for each in again[-1:]]
@@ -57,8 +57,8 @@ class Trade:
             f"{counted(len(self.moved), 'transfer')} of "
             f"{sum(m.amount_base for m in self.moved)} base units"
         )
-        asked = f"settle was requested {often(self.settled)}"
-        return "; ".join([first.how, *later, moved, asked])
+        requested = f"settle was requested {often(self.settled)}"
+        return "; ".join([first.how, *later, moved, requested])
 
 
 async def trade(play: Play, *twists: Twist, again: int = AGAIN) -> Trade:
@@ -136,77 +136,77 @@ def is_honest(play: Play, answer: Answer) -> bool:
     return is_named or "pending" in reason_in(play.dialect, answer)
 
 
-def served_only_if_settled(play: Play, seen: Trade) -> Found:
+def served_only_if_settled(play: Play, observed: Trade) -> Found:
     """Tell whether a success was answered without a transfer."""
-    if not seen.is_served or seen.moved:
+    if not observed.is_served or observed.moved:
         return None
     return Violation(
         expected="no success without a transfer",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "served for nothing"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "served for nothing"),
     )
 
 
-def charged_only_if_served(play: Play, seen: Trade) -> Found:
+def charged_only_if_served(play: Play, observed: Trade) -> Found:
     """Tell whether a payment that moved, sent again, is at last served or answered honestly."""
-    if not seen.moved or seen.is_served or is_honest(play, seen.answers[-1]):
+    if not observed.moved or observed.is_served or is_honest(play, observed.answers[-1]):
         return None
     return Violation(
         expected="the same payment, sent again, gets what it paid for, or an answer that says what "
         "is known: pending, the transaction, or an error of the server",
-        actual=seen.told,
+        actual=observed.summary,
         loss=play.tokens(
-            sum(each.amount_base for each in seen.moved),
+            sum(each.amount_base for each in observed.moved),
             "charged and not served; the next payment is the second charge",
         ),
     )
 
 
-def never_says_failed(play: Play, seen: Trade) -> Found:
+def never_says_failed(play: Play, observed: Trade) -> Found:
     """Tell whether an answer's receipt says of a payment that moved that it has failed."""
-    for answer in seen.answers if seen.moved else ():
+    for answer in observed.answers if observed.moved else ():
         receipt = receipt_in(play.dialect, answer)
         if receipt.get("success") is False and is_honest(play, answer) is False:
             return Violation(
                 expected="no receipt that says failed of a payment that has settled",
-                actual=seen.told,
-                loss=play.tokens(seen.payment.auth.value, "charged, and told that it is not"),
+                actual=observed.summary,
+                loss=play.tokens(observed.payment.auth.value, "charged, and told that it is not"),
             )
     return None
 
 
-def says_what_is_known(play: Play, seen: Trade) -> Found:
+def says_what_is_known(play: Play, observed: Trade) -> Found:
     """Tell whether the first answer to a payment that moved claims that it has failed."""
-    first = seen.answers[0]
-    if not seen.moved or first.is_2xx or is_honest(play, first):
+    first = observed.answers[0]
+    if not observed.moved or first.is_2xx or is_honest(play, first):
         return None
     return Violation(
         expected="no refusal while nobody knows whether it is settled",
-        actual=f"{first.how}; {counted(len(seen.moved), 'transfer')}",
+        actual=f"{first.how}; {counted(len(observed.moved), 'transfer')}",
         loss=play.tokens(
-            seen.payment.auth.value, "a payer signs a new payment for what it has paid already"
+            observed.payment.auth.value, "a payer signs a new payment for what it has paid already"
         ),
     )
 
 
-def gets_it_again(play: Play, seen: Trade) -> Found:
+def gets_it_again(play: Play, observed: Trade) -> Found:
     """Tell whether a payment that moved is served at last."""
-    if not seen.moved or seen.is_served:
+    if not observed.moved or observed.is_served:
         return None
     return Violation(
         expected="the same payment, sent again, gets what it paid for",
-        actual=seen.told,
-        loss=play.tokens(seen.payment.auth.value, "charged and never served"),
+        actual=observed.summary,
+        loss=play.tokens(observed.payment.auth.value, "charged and never served"),
     )
 
 
-def once(play: Play, seen: Trade) -> Found:
+def once(play: Play, observed: Trade) -> Found:
     """Tell whether the payment moved at most once."""
-    if len(seen.moved) < 2:
+    if len(observed.moved) < 2:
         return None
-    over = sum(each.amount_base for each in seen.moved[1:])
+    over = sum(each.amount_base for each in observed.moved[1:])
     return Violation(
-        expected="one transfer", actual=seen.told, loss=play.tokens(over, "charged twice")
+        expected="one transfer", actual=observed.summary, loss=play.tokens(over, "charged twice")
     )
 
 

@@ -38,7 +38,7 @@ class Uses:
         return list({each.body: each for each in self.successes}.values())
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was answered, and what moved."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         return f"{hows}; {counted(len(self.moved), 'transfer')}"
@@ -57,7 +57,7 @@ async def needs_numbers(play: Play) -> None:
         raise NotApplicable(ALIKE)
 
 
-async def told_apart(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
+async def distinguished(play: Play, payment: Payment, answers: Sequence[Answer]) -> Uses:
     """Return the uses of one payment for one request; raises `NotApplicable` if goods are alike."""
     uses, other = await used(play, payment, answers), await play.goods()
     if len(uses.successes) > 1 and other.body in [each.body for each in uses.served]:
@@ -65,15 +65,15 @@ async def told_apart(play: Play, payment: Payment, answers: Sequence[Answer]) ->
     return uses
 
 
-def one_release(play: Play, seen: Uses) -> Found:
+def one_release(play: Play, observed: Uses) -> Found:
     """Tell whether one payment has bought more than one thing."""
-    extra = len(seen.served) - max(1, len(seen.moved))
+    extra = len(observed.served) - max(1, len(observed.moved))
     if extra <= 0:
         return None
     return Violation(
         expected="one payment buys one thing: the same answer again, or a refusal",
-        actual=seen.told,
-        loss=play.tokens(extra * seen.payment.auth.value, f"{extra} more served for nothing"),
+        actual=observed.summary,
+        loss=play.tokens(extra * observed.payment.auth.value, f"{extra} more served for nothing"),
     )
 
 
@@ -91,7 +91,7 @@ def buys_one(title: str) -> Demand:
     )
 
 
-def buys_one_told_again(title: str) -> Demand:
+def buys_one_repeated(title: str) -> Demand:
     """Return the same, behind a facilitator that says success to each settlement of a payment."""
     return Demand(
         title=title,

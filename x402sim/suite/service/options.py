@@ -215,7 +215,7 @@ class Options:
     )
     """The networks that can be paid on, by the name that a 402 gives."""
     patient: bool = flag(
-        "Wait for what takes minutes, too: a run takes about six minutes.",
+        "Play the checks that take minutes, too: a run takes about six minutes.",
         kind=bool,
         default=False,
         unset=False,
@@ -227,7 +227,7 @@ class Options:
     )
     """The command that ends and starts the target."""
     skip: Mapping[str, str] = flag(
-        "Skip the ids with this prefix; the reason stands in the report. Repeatable.",
+        "Skip the ids with this prefix; the report has the reason. Repeatable.",
         metavar="ID=REASON",
         is_repeatable=True,
         is_repeated=False,

@@ -106,8 +106,8 @@ def _notes(setting: Setting) -> tuple[str, ...]:
     options, keys = setting.options, ", ".join(deviations(setting.target))
     moved = f"{options.given_url} is an endpoint; judging {options.base_url}"
     deviates = (
-        f"the target file departs from the specification ({keys}): what is judged by these keys "
-        "is observed, and not passed"
+        f"the target file departs from the specification ({keys}), so the checks of these keys are "
+        "observed, and do not count as passed"
     )
     is_moved = options.given_url not in ("", options.base_url)
     return (*((moved,) if is_moved else ()), *((deviates,) if keys else ()))
