@@ -217,18 +217,57 @@ def test_an_answer_that_contradicts_itself_is_found(name):
     assert wanted in watch.wrong
 
 
-def test_what_is_paid_twice_for_one_answer_is_found():
-    watch = Watch()
-    watch.see(offer(1), paid(2, signed(NOW_S), status=502, answer=b""))
-    watch.see(paid(3, signed(NOW_S)))
-    assert any("a second payment" in each for each in watch.wrong)
+FATES = {
+    "an error": {"status": 502, "answer": b""},
+    "a lost answer": {"status": None, "broke": "it ended"},
+    "half an answer": {"broke": "it ended in the middle"},
+}
 
 
-def test_what_is_bought_twice_was_paid_twice_rightly():
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("asks_again", [False, True])
+def test_what_is_paid_twice_for_one_answer_is_found(fate, asks_again):
     watch = Watch()
-    for number in (1, 3):
-        watch.see(offer(number), paid(number + 1, signed(NOW_S)))
-    assert watch.wrong == []
+    watch.see(offer(1), paid(2, signed(NOW_S), **FATES[fate]))
+    watch.see(*[offer(3)][:asks_again], paid(4, signed(NOW_S)))
+    assert sum("a second payment" in each for each in watch.wrong) == 1
+    watch.see(offer(5), paid(6, signed(NOW_S)))  # a purchase of its own
+    assert sum("a second payment" in each for each in watch.wrong) == 1
+
+
+def test_the_facilitator_tells_that_a_payment_without_any_answer_was_settled():
+    watch, header = Watch(), signed(NOW_S)
+    payload = {"paymentPayload": json.loads(base64.b64decode(header))}
+    asked = {"x402Version": 2, "paymentRequirements": terms(), **payload}
+    settle = exchange(2, target="/settle", method="POST", body=asked, answer=settled())
+    watch.see(offer(1))
+    watch.see(settle, to="facilitator")
+    nothing = {"status": None, "broke": "it ended", "answered": {}, "answer": b""}
+    watch.see(paid(3, header, **nothing), offer(4), paid(5, signed(NOW_S)))
+    assert sum("a second payment" in each for each in watch.wrong) == 1
+
+
+RIGHT = {
+    "bought twice": [{}, {}],
+    "refused, then paid": [
+        {"status": 402, "answered": {"PAYMENT-RESPONSE": packed(settled(success=False))}},
+        {},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_bought_twice_is_paid_twice_rightly(name):
+    watch = Watch()
+    for number, how in enumerate(RIGHT[name]):
+        watch.see(offer(2 * number + 1), paid(2 * number + 2, signed(NOW_S), **how))
+    assert not any("a second payment" in each for each in watch.wrong)
+
+
+def test_a_payment_that_is_repeated_until_it_is_served_is_one_payment():
+    watch, header = Watch(), signed(NOW_S)
+    watch.see(offer(1), paid(2, header, status=502, answer=b""), offer(3), paid(4, header))
+    assert not any("a second payment" in each for each in watch.wrong)
 
 
 def test_a_broken_exchange_has_no_answer():

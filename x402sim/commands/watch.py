@@ -253,7 +253,7 @@ class _Log:
             who=short(seen.payer) if seen.payer else exchange.client,
             method=found.method,
             path=f"/facilitator{found.target}" if found.to == "facilitator" else found.target,
-            status=None if exchange.broke and not found.tool else found.status,
+            status=None if exchange.broke else found.status,
             ms=(exchange.ended - exchange.began) * 1000,
             error=exchange.broke or None,
         )

@@ -79,6 +79,8 @@ class Messages:
     answered: Half
     is_payment: bool
     """Whether it is about a payment at all."""
+    is_broken: bool = False
+    """Whether the client did not get the whole answer."""
     tool: str | None = None
     """The tool of MCP that was called."""
     ways: list[Way] = field(default_factory=list)
@@ -101,6 +103,11 @@ class Messages:
     def is_paying(self) -> bool:
         """Whether the request pays: in one step, or in the body of the second."""
         return self.payment is not None
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the client got what it paid for."""
+        return self.status is not None and 200 <= self.status < 300 and not self.is_broken
 
     @property
     def nonce(self) -> str | None:
@@ -142,6 +149,7 @@ def messages_of(exchange: Exchange, to: Part) -> Messages:
         status=exchange.status,
         sent=sent,
         answered=answered,
+        is_broken=bool(exchange.broke),
         is_payment=exchange.status == 402 or to == "facilitator" or _is_marked(exchange, sent.body),
     )
     call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.body else None

@@ -556,6 +556,10 @@ class _Passing:
         """Pass an answer on as a fault leaves it."""
         does, (head, *body) = fault.does, answer
         if does == "lose answer":
+            self._note_head(head)  # what the service said is known, and that nobody heard it
+            for part in body:
+                if type(part) is h11.Data:
+                    self.exchange.answered.add(bytes(part.data))
             raise self._lost(does)
         if does == "delay answer":
             await self._sleep(fault)

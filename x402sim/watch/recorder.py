@@ -88,8 +88,8 @@ class _Order:
     lane: str
     ways: list[Way]
     nonce: str | None = None
-    settled_tx: str | None = None
-    is_served: bool = False
+    unserved: tuple[str, str] | None = None
+    """The payment that was settled and is not served yet: its nonce and its transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,8 @@ class Recorder:
             self.faults.add(fault)
             self._record(FaultInjected(**to_builtins(fault)))
         self._orders = _Newest[str, _Order]()
+        self._paid = _Newest[str, str]()
+        """The transactions that settled authorizations, as the service or its facilitator said."""
         self._followed = _Newest[str, bool]()
         self._examined = _Newest[bytes, tuple[Finding, ...]]()
         self.is_main: bool | None = None
@@ -252,24 +254,30 @@ class Recorder:
         # asked again, a 402 that nobody has paid is the same order
         is_same = order is not None and order.nonce is None
         lane = order.lane if order and is_same else f"offer {exchange.number}"
-        order = self._orders[place] = _Order(lane, found.ways)
+        unserved = order.unserved if order else None
+        order = self._orders[place] = _Order(lane, found.ways, unserved=unserved)
         return order
 
     def _of_order(self, found: Messages, order: _Order | None) -> list[Finding]:
         """Return whether an order was paid twice, and note what became of it."""
-        if order is None or not found.is_paying:
+        nonce = found.nonce
+        if nonce is None:
             return []
-        findings = []
-        is_other = found.nonce != order.nonce and order.nonce is not None
-        if found.settled and is_other and order.settled_tx and not order.is_served:
-            seen = f"a second payment, transaction {found.tx_hash}"
-            wanted = f"what was paid with transaction {order.settled_tx}"
+        if found.settled:
+            self._paid[nonce] = found.tx_hash or "?"
+        if order is None:
+            return []
+        findings, tx_hash = [], self._paid.get(nonce)
+        if tx_hash is not None and order.unserved is not None and order.unserved[0] != nonce:
+            seen = f"a second payment, transaction {tx_hash}"
+            wanted = f"what was paid with transaction {order.unserved[1]}"
             do = "Send the same payment again until it is answered; the shop must accept that."
             findings.append(Finding("order", seen, wanted, do))
-        order.nonce = found.nonce
-        if found.settled:
-            order.settled_tx = found.tx_hash
-        order.is_served |= found.status is not None and 200 <= found.status < 300
+        order.nonce = nonce
+        if found.is_delivered:
+            order.unserved = None
+        elif tx_hash is not None:
+            order.unserved = nonce, tx_hash
         return findings
 
     def _of_402(self, found: Messages) -> tuple[Finding, ...]:
@@ -394,7 +402,7 @@ class Recorder:
             exchange.began,
             exchange.began,
             exchange.ended,
-            None if exchange.broke and not found.tool else found.status,
+            None if exchange.broke else found.status,
             halves[1][0],
             halves[0][1],
             halves[1][1],
