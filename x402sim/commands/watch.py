@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, Any
@@ -132,13 +132,15 @@ def watch(
             if not (sides.get(each.victim) or ("", 0))[0]:
                 raise ValueError(f"--fault: nothing stands before {each.victim!r} here")
         known, chosen = known_networks(network_file), choose_network(network, network_file)
-        places = {
-            part: (Upstream.at(url), *_listening(host, its_port))
-            for part, (url, its_port) in sides.items()
-            if url
-        }
-        _, page_sock, page_url = ("", *_listening("127.0.0.1", page_port))
-        journal = _journal(out)
+        upstreams = {part: Upstream.at(url) for part, (url, _) in sides.items() if url}
+        with ExitStack() as opened:
+            places = {
+                part: (to, *_listening(host, sides[part][1], opened))
+                for part, to in upstreams.items()
+            }
+            page_sock, page_url = _listening("127.0.0.1", page_port, opened)
+            journal = _journal(out)
+            opened.pop_all()  # they stay open: the servers close them
     first = next(iter(places.values()))
     begun = _begin(str(first[0].url), chosen, named=network is not None)
     journal.record(begun.start_ms, begun)
@@ -206,9 +208,9 @@ def _fault(text: str) -> Fault:
     return found
 
 
-def _listening(host: str, port: int) -> tuple[socket.socket, str]:
+def _listening(host: str, port: int, opened: ExitStack) -> tuple[socket.socket, str]:
     listen = Listen(host=host, port=port, control_token=None)
-    sock = listening_socket(listen)
+    sock = opened.enter_context(listening_socket(listen))
     return sock, base_url(listen, sock)
 
 
