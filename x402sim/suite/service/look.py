@@ -76,8 +76,8 @@ async def _looked(probe: Probe) -> Looked:
         sold = [(examined.method, prefix + examined.path, examined.sent)]
         sold += [(second.method, prefix + second.path, second.body)] if second else []
         raise NotReady(
-            f"{examined.method} {examined.path} is sold by a server of the x402 standard, as its 402 "
-            f"has no payment id: no target file is needed, and {as_server(*sold)}"
+            f"{examined.method} {examined.path} is sold by a server of the x402 standard, as its "
+            f"402 has no payment id: no target file is needed, and {as_server(*sold)}"
         )
     found = {
         "protected": _protected(examined, prefix),
@@ -172,7 +172,8 @@ def _required(examined: _Examined) -> Iterator[FoundKey]:
     if wanted is None:
         raise NotReady(
             f"{examined.method} {examined.path} answers 402 ({examined.kind}), with no payment "
-            "requirements: no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
+            "requirements: no object in it has payTo and maxAmountRequired; "
+            "give the URL of a protected endpoint"
         )
     several = _several(examined.body, place)
     payment_id = _payment_id(examined.body)
