@@ -227,10 +227,10 @@ async def _lose(
     await probe.world.fault(fault, of=payer)
     settling = asyncio.create_task(probe.settle(challenge, header, may_break=True))
 
-    async def is_asked() -> bool:
-        return settling.done() or await probe.world.was_asked_about(payer)
+    async def is_queried() -> bool:
+        return settling.done() or await probe.world.was_queried_about(payer)
 
-    await eventually(probe.clock, is_asked, within_s=UNDER_WAY_S)
+    await eventually(probe.clock, is_queried, within_s=UNDER_WAY_S)
     for each in CHAIN_UNREACHABLE:
         await probe.world.fault(each)
     while not settling.done():

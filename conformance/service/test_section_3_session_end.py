@@ -12,7 +12,7 @@ from x402sim.suite.service.ending import (
     GRACE_S,
     expect_refunded,
     open_ending,
-    told_end_s,
+    reported_end_s,
     within_s,
 )
 from x402sim.suite.service.expect import expect, expect_served, expect_withheld
@@ -55,20 +55,22 @@ async def _let_one_end(probe: Probe) -> None:
     session = (await open_ending(probe, await probe.budget_for(2))).session
     begun_s, shortest = probe.clock.now(), probe.target.sessions.shortest
     ends_s = [float(shortest * unit_s) for unit_s in _units_s(probe.setting)]
-    told_s = await told_end_s(probe, session)
-    is_told = told_s is not None and not probe.target.sessions.duration_unit_s
+    reported_s = await reported_end_s(probe, session)
+    is_reported = reported_s is not None and not probe.target.sessions.duration_unit_s
     if probe.setting.advance is not None:
         ends_s = [CLOCK_END_S]
-    elif is_told and told_s is not None:
-        if told_s - begun_s > _end_s(probe.setting):
-            raise Lacking(f"its session says that it ends in {told_s - begun_s:.0f} s: --patient")
-        ends_s = [max(0.0, told_s - begun_s)]
+    elif is_reported and reported_s is not None:
+        if reported_s - begun_s > _end_s(probe.setting):
+            raise Lacking(
+                f"its session says that it ends in {reported_s - begun_s:.0f} s: --patient"
+            )
+        ends_s = [max(0.0, reported_s - begun_s)]
     for end_s in ends_s:
         await probe.wait(begun_s + end_s + GRACE_S - probe.clock.now())
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content:
             break
-    is_known = is_told or probe.setting.advance is not None
+    is_known = is_reported or probe.setting.advance is not None
     if answer.has_content and not (is_known or probe.target.sessions.duration_unit_s):
         raise Skipped(
             f"after {ends_s[-1]:.0f} s a session of duration {shortest} is not over, does not say "

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments.test_sweep import calls
+from tests.house import blocks
 from x402sim import World, sweep
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.experiments.folder import MANIFEST
@@ -253,7 +254,7 @@ def test_a_story_in_a_file_that_is_named_counts(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_guides_own_study_with_another_policy(tmp_path: Path) -> None:
-    (study,) = re.findall(r"```python\n(.*?unserved.*?)```", GUIDE.read_text(), re.DOTALL)[:1]
+    study = blocks(GUIDE.read_text(), "python")[1]
     head = study.partition("if __name__")[0]
     end = (
         "import sys\ngrid = {'policy': ['forget'], 'lost': [0.3]}\n"

@@ -8,7 +8,7 @@ import pytest
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer
-from x402sim.suite.service.ending import ends_s, told_end_s
+from x402sim.suite.service.ending import ends_s, reported_end_s
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -51,7 +51,7 @@ def test_any_id_of_a_session_fits_into_the_path_of_its_view() -> None:
         silent = TargetAnswer(target, 200, httpx.Headers(), "", None, str)
         paid = Paid(Challenge(silent, "pay_1", {}), "", silent, Wallet.create())
         session = OpenSession(session_id, paid, silent)
-        return await told_end_s(Probe(setting), session)
+        return await reported_end_s(Probe(setting), session)
 
     assert asyncio.run(main()) == AT_S
     assert asked == [b"/sessions/session_a%2F..%2Fb%3Fc%23d/state"]

@@ -26,7 +26,7 @@ from x402sim.suite.service.plan import WORK, Cost, Plan, cost_base, costs, make_
 from x402sim.suite.service.preflight import examine
 from x402sim.suite.service.remote import reach
 from x402sim.suite.service.scheduler import Pace
-from x402sim.suite.service.sending import asked_wait_s
+from x402sim.suite.service.sending import requested_wait_s
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
@@ -262,7 +262,7 @@ def test_how_long_an_answer_asks_to_wait(
     status: int, headers: dict[str, str], may_retry_503: bool, seconds: float | None
 ) -> None:
     answer = httpx.Response(status, headers=headers)
-    assert asked_wait_s(answer, 0, 100.0, may_retry_503=may_retry_503) == seconds
+    assert requested_wait_s(answer, 0, 100.0, may_retry_503=may_retry_503) == seconds
 
 
 def test_requests_of_one_run_share_a_pace() -> None:

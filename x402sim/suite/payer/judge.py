@@ -1,7 +1,7 @@
 """Judges a payer: controls, then every play beside others, each in a world of its own, then again.
 
 A payment flow whose control fails is not judged, and a payer that fails every control is invalid.
-What fails is played again, and only what fails twice is told.
+What fails is played again, and is reported only if it fails twice.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ def _cpu_of_commands_s() -> float:
 def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
     log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
     found: Found = wrong if not isinstance(wrong, Violation) else _with_loss(wrong, played)
-    return result(case, found, played.told(), log, played.seconds)
+    return result(case, found, played.report(), log, played.seconds)
 
 
 def _with_loss(wrong: Violation, played: Played) -> Costly:

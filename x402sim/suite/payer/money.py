@@ -36,7 +36,7 @@ class Signed:
         """Whose money it moves."""
         return checksum(self.auth.from_)
 
-    def told(self, decimals: int) -> str:
+    def summary(self, decimals: int) -> str:
         """Return it in a line."""
         value = self.auth.value
         amount = to_decimal(value, decimals) if value < 10**30 else "10^30 base units or more"

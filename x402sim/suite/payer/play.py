@@ -111,7 +111,7 @@ class Played:
         last = self.starts[-1] if self.starts else None
         return last is not None and last.ok and all(x in last.output for x in self.shop.all_goods)
 
-    def told(self) -> str:
+    def report(self) -> str:
         """Return what happened, in lines."""
         left = len(self.lines) - MOST_LINES
         more = [f"… and {counted(left, 'line')} more"] if left > 0 else []
@@ -125,17 +125,17 @@ class Played:
 
     def sums(self) -> str:
         """Return what the money did, in a sentence."""
-        told = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
+        parts = [f"transfers: {len(self.moved)}, {self.tokens(self.moved_base)}"]
         if self.exposed:
             base = sum(each.auth.value for each in self.exposed)
-            told.append(
+            parts.append(
                 f"{counted(len(self.exposed), 'unused authorization')} for {self.tokens(base)}"
             )
         if self.elsewhere:
             base = sum(each.auth.value for each in self.elsewhere)
             how_many = counted(len(self.elsewhere), "authorization")
-            told.append(f"{how_many} of another token or chain, {self.tokens(base)}")
-        return "; ".join(told) + f"; {'served' if self.is_served else 'not served'}"
+            parts.append(f"{how_many} of another token or chain, {self.tokens(base)}")
+        return "; ".join(parts) + f"; {'served' if self.is_served else 'not served'}"
 
 
 async def play(
@@ -163,8 +163,8 @@ async def play(
         httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=OWN_S) as http,
     ):
         for actor in ("chain", "facilitator") if story.skew_s else ():
-            said = {"actor": actor, "seconds": story.skew_s}
-            await server.control.request("POST", "clock/skew", said)
+            skew = {"actor": actor, "seconds": story.skew_s}
+            await server.control.request("POST", "clock/skew", skew)
         case = _Case(server, http, flow, network, story, rng.secret(f"goods of {name}").hex()[:20])
         async with listening(case.at_shop) as port, listening(case.at_other) as other:
             payee, thief = (
@@ -281,7 +281,7 @@ class _Case:
             await CLOCK.sleep(BEAT_S)
             self.played.late_s = max(self.played.late_s, elapsed() - BEAT_S)
 
-    # --- what is asked -------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------
 
     async def at_shop(self, request: Request) -> Reply:
         """Answer at the shop; `localhost` is another host than the one that was named."""
@@ -296,7 +296,7 @@ class _Case:
         reply = self.shop.story.elsewhere(self.shop, request)
         if reply is None:
             reply = as_json({"error": "nothing here"}, 404)
-        self.told(request, found, reply)
+        self.write(request, found, reply)
         return reply
 
     async def answered(self, request: Request, found: Sequence[Signed]) -> Reply:
@@ -304,7 +304,7 @@ class _Case:
         elapsed = stopwatch()
         reply = await self.shop.answer(request, found)
         self.played.late_s = max(self.played.late_s, elapsed())
-        self.told(request, found, reply)
+        self.write(request, found, reply)
         return reply
 
     def note(self, request: Request, *, is_allowed: bool) -> list[Signed]:
@@ -349,13 +349,13 @@ class _Case:
                 domains.append(_domain(f"eip155:{chain_id}", contract, name, version, self.network))
         return list(dict.fromkeys(domains))
 
-    def told(self, request: Request, found: Sequence[Signed], reply: Reply) -> None:
+    def write(self, request: Request, found: Sequence[Signed], reply: Reply) -> None:
         """Write a line about an exchange."""
         lines = self.played.lines
         if len(lines) > 10 * MOST_LINES:
             return
         shown = [n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers]
-        signed = "; ".join(each.told(self.network.decimals) for each in found)
+        signed = "; ".join(each.summary(self.network.decimals) for each in found)
         sent = f", pays {signed}" if found else f", shows {shown[0]}" if shown else ""
         how = "" if reply.how is How.WHOLE else f" ({reply.how.value})"
         late = f" after {reply.after_s:g} s" if reply.after_s else ""
@@ -410,8 +410,8 @@ class _Case:
         """Ask the token whether a nonce is used."""
         data = abi.authorization_state(self.wallet.address_bytes, signed.auth.nonce)
         call = {"to": checksum(self.network.asset), "data": to_hex(data)}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
-        answer = (await self.http.post(self.server.rpc_url, json=asked)).json()
+        call_body = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        answer = (await self.http.post(self.server.rpc_url, json=call_body)).json()
         return int(answer["result"], 16) == 1
 
 

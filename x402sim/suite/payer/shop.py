@@ -124,7 +124,7 @@ class Story:
     urls
         How many things are sold, each at a URL of its own; the task is to buy all of them.
     gathers
-        Whether unpaid requests wait until all things were asked for, or `GATHER_S` have passed, so
+        Whether unpaid requests wait until everything was requested, or `GATHER_S` have passed, so
         that a payer that asks at once has all offers at once.
     debits
         How much a session loses by each request, in prices.
@@ -176,21 +176,21 @@ OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an ad
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shop:
-    """A shop that runs: what it was asked, what it was paid."""
+    """A shop that runs: its requests, and what it was paid."""
 
     flow: PaymentFlow
     story: Story
     network: Network
     right: Offer
     goods: str
-    """A word that only somebody who was served has seen."""
+    """A word that only somebody who was served knows."""
     origin: str
     other: str
     """The origin of another host, which may not be paid."""
     thief: str
     """An account that may not be paid."""
     settle: Settle
-    asked: int = 0
+    demanded: int = 0
     """How often it answered 402 to a request without payment."""
     paying: int = 0
     """How many requests carried a payment."""
@@ -207,9 +207,9 @@ class Shop:
     sessions: dict[str, int] = field(default_factory=dict)
     """What is left of each session, in base units."""
     gathered: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether every thing was asked for once."""
-    asked_for: set[str] = field(default_factory=set)
-    """The paths that were asked for."""
+    """Whether everything was requested once."""
+    requested: set[str] = field(default_factory=set)
+    """The paths that were requested."""
     buys: dict[bytes | str, str] = field(default_factory=dict)
     """The path that each nonce, or payment id, buys, where several things are sold."""
 
@@ -228,7 +228,7 @@ class Shop:
 
     @property
     def all_goods(self) -> tuple[str, ...]:
-        """The words that somebody has seen who was served everything."""
+        """The words that somebody knows who was served everything."""
         if self.story.urls == 1:
             return (self.goods,)
         return tuple(f"{self.goods}.{number}" for number in range(1, self.story.urls + 1))
@@ -270,8 +270,8 @@ class Shop:
         return self.story.urls == 1 or self.buys.setdefault(payment, path) == path
 
     async def _gather(self, request: Request) -> None:
-        self.asked_for.add(request.path)
-        if len(self.asked_for) >= self.story.urls:
+        self.requested.add(request.path)
+        if len(self.requested) >= self.story.urls:
             self.gathered.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
@@ -368,25 +368,25 @@ class Shop:
 
     def required(self, error: str = "", url: str = "") -> dict[str, Any]:
         """Return what a 402 of the standard says."""
-        said: dict[str, Any] = {
+        body: dict[str, Any] = {
             "x402Version": self.flow.version,
             "error": error or self.story.error,
         }
-        said["accepts"] = self.offers(url)
+        body["accepts"] = self.offers(url)
         if self.flow.version == 2:
             url = f"mcp://tool/{TOOL}" if self.flow is PaymentFlow.MCP else url or self.url
-            said["resource"] = {
+            body["resource"] = {
                 "url": self.story.resource(self, url),
                 "description": self.story.description,
                 "mimeType": "application/json",
             }
             if extensions := self.story.extensions(self):
-                said["extensions"] = dict(extensions)
-        return said
+                body["extensions"] = dict(extensions)
+        return body
 
     def ask(self, error: str = "", failed: Paid | None = None, path: str = "") -> Reply:
         """Return the 402 at a path; of a payment that failed, with what became of it."""
-        self.asked += 1
+        self.demanded += 1
         if self.flow.is_ours:
             return self._ask_in_two_steps(path or GOODS_PATH, self.offers()[0])
         required, headers = self.required(error, self.origin + path if path else ""), {}
@@ -407,7 +407,7 @@ class Shop:
     # --- two steps, and sessions ---------------------------------------------------------
 
     def _ask_in_two_steps(self, path: str, offer: dict[str, Any]) -> Reply:
-        payment_id = f"pay_{self.goods[:8]}{self.asked:08d}"
+        payment_id = f"pay_{self.goods[:8]}{self.demanded:08d}"
         required = {**offer, "resource": path}
         return as_json(
             {
@@ -486,7 +486,7 @@ class Shop:
         except ValueError:
             return as_json({"error": "Invalid maxSpend"}, 400)
         if shown is None:
-            self.asked += 1
+            self.demanded += 1
             offer = self._written(replace(self.right, amount=str(deposit)))
             return self._ask_in_two_steps(CREATE_PATH, offer)
         session, deposited = f"session_{shown.payment_id}", str(shown.amount)
@@ -499,11 +499,11 @@ class Shop:
 
     async def _tool(self, request: Request, found: Sequence[Signed]) -> Reply:
         """Answer JSON-RPC of MCP over streamable HTTP, without a session."""
-        asked = request.json
-        if request.method != "POST" or not isinstance(asked, dict):
+        sent = request.json
+        if request.method != "POST" or not isinstance(sent, dict):
             return as_json({"error": "method not allowed"}, 405)
-        number, method = asked.get("id"), asked.get("method")
-        given = asked.get("params")
+        number, method = sent.get("id"), sent.get("method")
+        given = sent.get("params")
         params: dict[str, Any] = given if isinstance(given, dict) else {}
 
         def result(value: Mapping[str, Any]) -> Reply:
@@ -527,9 +527,9 @@ class Shop:
                 if not found:
                     return result(self._tool_asks())
                 reply = await self._pay(found[0], lambda paid: result(self._tool_serves(paid)))
-                if reply.status == 402:  # it is told in the tool's result
-                    told = x402.json_in(reply.headers.get(x402.REQUIRED_HEADER)) or {}
-                    return result(self._tool_asks(str(told.get("error") or "")))
+                if reply.status == 402:  # it is in the tool's result
+                    offer = x402.json_in(reply.headers.get(x402.REQUIRED_HEADER)) or {}
+                    return result(self._tool_asks(str(offer.get("error") or "")))
                 return reply
             case _ if number is None:
                 return Reply(status=202)

@@ -77,15 +77,15 @@ class ControlApi:
 
     async def get(self, path: str, kind: Any = Any) -> Any:
         """Read from the control API; raises `Inconclusive` if it does not answer 200."""
-        return await self._asked(self._client().request("GET", path, kind=kind))
+        return await self._answered(self._client().request("GET", path, kind=kind))
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Act through the control API; raises `Inconclusive` if it does not answer 200."""
         self.changed_world |= path != "faucet"
         self._require_may_disturb(path in DISTURBING)
-        return await self._asked(self._client().request("POST", path, body))
+        return await self._answered(self._client().request("POST", path, body))
 
-    async def _asked(self, answer: Awaitable[T]) -> T:
+    async def _answered(self, answer: Awaitable[T]) -> T:
         """Return an answer of the control API; raises `Inconclusive` if there is none."""
         try:
             return await answer
@@ -133,9 +133,9 @@ class ControlApi:
         faults are cleared.
         """
         late = Fault(victim="facilitator", does="delay answer", seconds=0.001)
-        await self._asked(self._client().fault(replace(late, contains=payer.address)))
+        await self._answered(self._client().fault(replace(late, contains=payer.address)))
 
-    async def was_asked_about(self, payer: Wallet) -> bool:
+    async def was_queried_about(self, payer: Wallet) -> bool:
         """Tell whether the facilitator was asked about a payer since `watch`."""
         return all(each["contains"] != payer.address for each in await self.get("faults"))
 
@@ -178,7 +178,7 @@ class ControlApi:
         return [int(each.amount_base) for each in found if each.sender not in givers]
 
     async def _ledger(self, payer: Wallet) -> list[Transfer]:
-        return await self._asked(self._client().transfers(payer.address))
+        return await self._answered(self._client().transfers(payer.address))
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
@@ -208,11 +208,11 @@ class ControlApi:
 
     async def next_event(self) -> int:
         """Return the number of the next event in the world's journal."""
-        return (await self._asked(self._client().who())).journal
+        return (await self._answered(self._client().who())).journal
 
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
-        return list(await self._asked(self._client().journal(since)))
+        return list(await self._answered(self._client().journal(since)))
 
     async def queries(self, since_s: float = 0) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""

@@ -168,7 +168,7 @@ SOONEST_S = 10**9
 """A smaller number is no time, but perhaps a duration."""
 
 
-async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
+async def reported_end_s(probe: Probe, session: OpenSession) -> float | None:
     """Return when a session ends, as the target says (Unix seconds); None if it does not."""
     answers = [session.answer, session.paid.receipt]
     if view := probe.target.sessions.view:

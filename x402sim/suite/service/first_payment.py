@@ -44,7 +44,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
         )
     if setting.control is None and is_cut_off:
         raise NotReady(f"{setting.base_url}: {problem}; does its facilitator answer?")
-    if payer is None or await probe.world.was_asked_about(payer):
+    if payer is None or await probe.world.was_queried_about(payer):
         return ()
     assert setting.control is not None
     world = str(setting.control.http.base_url).rstrip("/").removesuffix("/_sim")

@@ -40,7 +40,7 @@ ABSENT = (404, 405, 410, 501)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Examined:
     """A 402: the request that got it, and its body."""
 
     method: str
@@ -64,36 +64,36 @@ async def look(options: Options) -> Looked:
 
 
 async def _looked(probe: Probe) -> Looked:
-    base_url, seen = await _find_402(probe)
+    base_url, examined = await _find_402(probe)
     prefix = httpx.URL(base_url).path.rstrip("/")
     at = httpx.URL(base_url).copy_with(path="/")
 
     async def below(method: str, path: str, body: Any = None) -> TargetAnswer:
         return await probe.send(method, str(at.join(prefix + path)), json=body)
 
-    if await _is_of_standard(below, seen):
-        second = await _second_path(below, seen)
-        sold = [(seen.method, prefix + seen.path, seen.sent)]
+    if await _is_of_standard(below, examined):
+        second = await _second_path(below, examined)
+        sold = [(examined.method, prefix + examined.path, examined.sent)]
         sold += [(second.method, prefix + second.path, second.body)] if second else []
         raise NotReady(
-            f"{seen.method} {seen.path} is sold by a server of the x402 standard, as its 402 has "
-            f"no payment id: no target file is needed, and {as_server(*sold)}"
+            f"{examined.method} {examined.path} is sold by a server of the x402 standard, as its "
+            f"402 has no payment id: no target file is needed, and {as_server(*sold)}"
         )
     found = {
-        "protected": _protected(seen, prefix),
-        "payment_required": list(_required(seen)),
-        "pay": await _pay(below, seen),
+        "protected": _protected(examined, prefix),
+        "payment_required": list(_required(examined)),
+        "pay": await _pay(below, examined),
         "receipt": _receipt(),
         "sessions": await _sessions(below),
         "agents": await _agents(below),
     }
-    found["second"] = await _second(below, seen)
+    found["second"] = await _second(below, examined)
     llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
     found["llms"] = [FoundKey("exists", llms.status == 200, _got(path, llms))]
     return Looked(base_url, found)
 
 
-async def _find_402(probe: Probe) -> tuple[str, _Seen]:
+async def _find_402(probe: Probe) -> tuple[str, _Examined]:
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
     options = probe.setting.options
     url, parsed = options.given_url, httpx.URL(options.given_url)
@@ -112,7 +112,7 @@ async def _find_402(probe: Probe) -> tuple[str, _Seen]:
                 prefix = httpx.URL(base_url).path.rstrip("/")
                 kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
                 path = where.removeprefix(prefix)
-                return base_url, _Seen(method, path, body, answer.body, kind, _offers(answer))
+                return base_url, _Examined(method, path, body, answer.body, kind, _offers(answer))
             tried.append(f"{method} {where} {answer.status}")
             last = answer
     if await _is_mcp(probe, url):
@@ -146,42 +146,43 @@ def _instead(answer: TargetAnswer, options: Options) -> str:
 # --- the 402 ---------------------------------------------------------------------------------
 
 
-def _protected(seen: _Seen, prefix: str) -> list[FoundKey]:
-    how = f"{seen.method} {seen.path} answered 402"
-    wanted = _requirements(seen.body)[1] or {}
+def _protected(examined: _Examined, prefix: str) -> list[FoundKey]:
+    how = f"{examined.method} {examined.path} answered 402"
+    wanted = _requirements(examined.body)[1] or {}
     found = [
-        FoundKey("path", seen.path, how),
-        FoundKey("method", seen.method, how),
-        FoundKey("bodies", [seen.sent], "the body of that request; replace it by a usual one"),
+        FoundKey("path", examined.path, how),
+        FoundKey("method", examined.method, how),
+        FoundKey("bodies", [examined.sent], "the body of that request; replace it by a usual one"),
     ]
     amount, resource = str(wanted.get("maxAmountRequired")), wanted.get("resource")
     if amount.isdecimal():
         found.append(FoundKey("amount_base", int(amount), "the 402's maxAmountRequired"))
-    if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
+    if isinstance(resource, str) and resource not in (examined.path, prefix + examined.path):
         found.append(FoundKey("resource", resource, "the 402's resource; it is not the path"))
-    guess = SPEC.protected.content if seen.path == SPEC.protected.path else "/response"
+    guess = SPEC.protected.content if examined.path == SPEC.protected.path else "/response"
     found.append(FoundKey("content", guess, "only a payment shows the content", False))
-    if seen.path != SPEC.protected.path:
+    if examined.path != SPEC.protected.path:
         found.append(FoundKey("fields", {}, "no quote: nothing is known of its fields"))
     return found
 
 
-def _required(seen: _Seen) -> Iterator[FoundKey]:
+def _required(examined: _Examined) -> Iterator[FoundKey]:
     """Yield where the parts of the 402 are."""
-    place, wanted = _requirements(seen.body)
+    place, wanted = _requirements(examined.body)
     if wanted is None:
         raise NotReady(
-            f"{seen.method} {seen.path} answers 402 ({seen.kind}), with no payment requirements: "
-            "no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
+            f"{examined.method} {examined.path} answers 402 ({examined.kind}), with no payment "
+            "requirements: no object in it has payTo and maxAmountRequired; "
+            "give the URL of a protected endpoint"
         )
-    several = _several(seen.body, place)
-    payment_id = _payment_id(seen.body)
+    several = _several(examined.body, place)
+    payment_id = _payment_id(examined.body)
     yield FoundKey("requirements", several or place, _said(place, "the object with payTo"))
     yield FoundKey("payment_id", payment_id, _said(payment_id, "the string pay_…"))
     if several:
         named = str(wanted.get("asset"))
         yield FoundKey("asset", named, "several are accepted; this is the first")
-    own = _without(seen.body, place)
+    own = _without(examined.body, place)
     text = at(own, "/error")
     error = "/error" if isinstance(text, str) else ""
     yield FoundKey("error", error, _said(error, "error"))
@@ -248,12 +249,14 @@ def _offers(answer: TargetAnswer) -> list[Any]:
     return [{**each, "resource": url} for each in offers if isinstance(each, dict)]
 
 
-async def _is_of_standard(ask: Callable[..., Any], seen: _Seen) -> bool:
+async def _is_of_standard(ask: Callable[..., Any], examined: _Examined) -> bool:
     """Tell whether a 402 is paid in the request itself, and not by its id at another endpoint."""
-    is_x402 = bool(seen.offers) or (isinstance(seen.body, dict) and "x402Version" in seen.body)
-    if not is_x402 or _payment_id(seen.body):
+    is_x402 = bool(examined.offers) or (
+        isinstance(examined.body, dict) and "x402Version" in examined.body
+    )
+    if not is_x402 or _payment_id(examined.body):
         return False
-    if seen.offers and _requirements(seen.body)[1] is None:
+    if examined.offers and _requirements(examined.body)[1] is None:
         return True
     return (await ask("POST", SPEC.pay.path, {})).status in ABSENT
 
@@ -261,12 +264,12 @@ async def _is_of_standard(ask: Callable[..., Any], seen: _Seen) -> bool:
 # --- the other endpoints -----------------------------------------------------------------------
 
 
-async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
+async def _pay(ask: Callable[..., Any], examined: _Examined) -> list[FoundKey]:
     path = SPEC.pay.path
     status = (await ask("POST", path, {})).status
     is_there = status not in ABSENT
     how = f"POST with an empty object answered {status}"
-    is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
+    is_x402 = isinstance(examined.body, dict) and "x402Version" in examined.body
     return [
         FoundKey("path", path, how if is_there else f"{how}: set it", is_there),
         FoundKey(
@@ -318,10 +321,10 @@ async def _session_header(ask: Callable[..., Any]) -> list[FoundKey]:
     return []
 
 
-async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
+async def _second(ask: Callable[..., Any], examined: _Examined) -> list[FoundKey]:
     """Return the second path that is sold, if the service's documents name one."""
 
-    found = await _second_path(ask, seen)
+    found = await _second_path(ask, examined)
     if found is None:
         return [FoundKey("path", "", NO_SECOND, False)]
     how = f"{found.method} {found.path} answered 402 for itself, too"
@@ -329,13 +332,13 @@ async def _second(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
     return [FoundKey("path", found.path, how), *method]
 
 
-async def _second_path(ask: Callable[..., Any], seen: _Seen) -> SecondPath | None:
+async def _second_path(ask: Callable[..., Any], examined: _Examined) -> SecondPath | None:
     def asks_for(answer: TargetAnswer) -> str | None:
         wanted = _requirements(answer.body)[1] or next(iter(_offers(answer)), None)
         return path_of(wanted) if answer.status == 402 and wanted else None
 
-    known = (seen.path, SPEC.sessions.path, SPEC.pay.path)
-    body = seen.sent or SPEC.protected.bodies[0]
+    known = (examined.path, SPEC.sessions.path, SPEC.pay.path)
+    body = examined.sent or SPEC.protected.bodies[0]
     return await find_second(ask, asks_for, known, SPEC.llms.path, body)
 
 

@@ -281,7 +281,7 @@ class Probe:
             if self.clock.now() - since_s <= OFFER_S:
                 return read_402(answer)
         challenge = read_402(await self.unpaid())
-        self.setting.seen_ids.add(challenge.payment_id)
+        self.setting.known_ids.add(challenge.payment_id)
         return challenge
 
     def _keep_offer(self, answer: TargetAnswer) -> None:
@@ -290,8 +290,8 @@ class Probe:
             offered = read_402(answer).payment_id
         except Inconclusive:
             return
-        if offered not in self.setting.seen_ids:
-            self.setting.seen_ids.add(offered)
+        if offered not in self.setting.known_ids:
+            self.setting.known_ids.add(offered)
             self.setting.offers.append((self.clock.now(), answer))
 
     # --- payments --------------------------------------------------------------------

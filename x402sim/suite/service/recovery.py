@@ -69,10 +69,10 @@ async def _indexes(probe: Probe) -> list[Look]:
         return []
     bought = tx_hash(await probe.buy())
 
-    async def is_asked() -> bool:
+    async def is_queried() -> bool:
         return bool(await probe.world.first_queries([bought]))
 
-    return [is_asked]
+    return [is_queried]
 
 
 def _lasts_s(setting: Setting) -> float:

@@ -140,7 +140,7 @@ async def answered(
         await setting.pace.turn(setting.clock)
         response = await setting.http.send(request)
         now_s = setting.clock.now()
-        wait_s = asked_wait_s(response, before, now_s, may_retry_503=may_retry_503)
+        wait_s = requested_wait_s(response, before, now_s, may_retry_503=may_retry_503)
         setting.has_answered = True
         if wait_s is None:
             return response
@@ -157,7 +157,7 @@ async def answered(
     )
 
 
-def asked_wait_s(
+def requested_wait_s(
     response: httpx.Response, before: int, now_s: float, *, may_retry_503: bool
 ) -> float | None:
     """Return how long an answer asks to wait before the request is sent again; None if it does not.

@@ -50,7 +50,7 @@ class Setting:
     """Each baseline that was tried: None if it was accepted, else why not."""
     offers: list[tuple[float, Any]] = field(default_factory=list)
     """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
-    seen_ids: set[str] = field(default_factory=set)
+    known_ids: set[str] = field(default_factory=set)
     """The payment ids of all 402s so far."""
     paid_ids: set[str] = field(default_factory=set)
     """Those that were paid."""
