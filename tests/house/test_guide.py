@@ -264,6 +264,10 @@ WORDS = {
     "nonce already used": "payers", "notebook": "judging-payers", "pending": "facilitator",
     "pytest": "payers", "refund": "x402", "replay": "x402", "retry": "payers", "semver": "stability",
     "testnet": "chain", "timeout": "faults", "virtual time": "scenarios",
+    "typescript": "typescript", "javascript": "typescript", "vitest": "typescript",
+    "go": "other-languages", "rust": "other-languages", "java": "other-languages",
+    "github actions": "ci", "gitlab": "ci", "in ci": "ci", "junit": "ci", "proxy": "watch",
+    "har": "watch", "mainnet": "watch",
 }  # fmt: skip
 """Words that people search, and the page of each."""
 
