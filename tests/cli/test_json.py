@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.runner import run
 from tests.cli.test_decode import ASKED_V2, PAID_V2, REQUIRED_V2, V2, in_one_step
-from tests.house.reference import GUIDE, SCHEMA
+from tests.house.reference import GUIDE
 from tests.serve.driver import QUOTE, started
 from x402sim import LocalServer
 
@@ -75,7 +75,7 @@ def test_demo_prints_amounts_as_data() -> None:
 def test_the_object_of_serve_is_as_its_schema_says() -> None:
     from jsonschema import Draft202012Validator  # takes two seconds, as it compiles grammars
 
-    schema = json.loads((GUIDE / SCHEMA).read_text("utf-8"))
+    schema = json.loads((GUIDE / "serve.schema.json").read_text("utf-8"))
     for part in schema["$defs"].values():
         part["additionalProperties"] = False  # a field that it does not list is not documented
     strict = Draft202012Validator(schema)

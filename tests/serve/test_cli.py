@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.cli.runner import run
-from tests.house.reference import GUIDE, SCHEMA
+from tests.house.reference import GUIDE
 from tests.serve.driver import (
     PAY,
     PRICE,
@@ -106,7 +106,7 @@ def test_the_ready_line(network):
         url = ready["service"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
         urls = [url, f"{url}/facilitator", f"{url}/explorer", f"{url}/rpc", f"{url}/_sim"]
-        schema = json.loads((GUIDE / SCHEMA).read_text("utf-8"))["$id"]
+        schema = json.loads((GUIDE / "serve.schema.json").read_text("utf-8"))["$id"]
         assert [ready[name] for name in READY_KEYS[:7]] == ["ready", schema, *urls]
         assert (ready["network"], ready["chainId"], ready["asset"]) == (network, chain_id, asset)
         assert re.fullmatch("0x[0-9a-fA-F]{40}", ready["payTo"])

@@ -5,12 +5,15 @@ import json
 from typing import Any
 
 from x402sim import Wallet
+from x402sim.clock import Clock
 from x402sim.payer.standard import choose, sign
 from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA, Network
 from x402sim.protocol.x402 import RequiredV1, RequiredV2
 from x402sim.watch.proxy import Exchange, Kept
 
+MAIN = BASE
+NOW_S = int(Clock().now())
 SHOP = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 ALICE = Wallet("0x" + "11" * 32)
 TX = "0x" + "ab" * 32
@@ -80,7 +83,7 @@ def exchange(
     answered: dict[str, str] | None = None,
     answer: Any = b"",
     broke: str = "",
-    began: float = 1.0,
+    began: float = float(NOW_S),
     client: str = "127.0.0.1",
 ) -> Exchange:
     def kept(content: Any) -> Kept:
@@ -118,6 +121,3 @@ def paid(number: int, header: str, network: Network = BASE_SEPOLIA, **more: Any)
     """Return an exchange in which a payment is settled and served."""
     fields = {"answered": {"PAYMENT-RESPONSE": packed(settled(network))}, "answer": b"sold"} | more
     return exchange(number, sent={"PAYMENT-SIGNATURE": header}, **fields)
-
-
-MAIN = BASE

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from tests.watch.said import (
     ALICE,
     MAIN,
+    NOW_S,
     SHOP,
     TX,
     exchange,
@@ -23,7 +24,6 @@ from tests.watch.said import (
     terms,
 )
 from x402sim import Fault
-from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, NoAnswer, Note, PaymentSettled, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
@@ -31,7 +31,6 @@ from x402sim.watch import secrets
 from x402sim.watch.proxy import Exchange
 from x402sim.watch.recorder import Recorder, Seen
 
-NOW_S = int(Clock().now())
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (

@@ -199,7 +199,9 @@ class Recorder:
                 payment_id = payment_id or end.payment_id
             order = self._order(exchange, found, payment_id)
             offers = order.ways if order else []
-            findings = (*self._of_402(found), *findings_of(found, self._known, self._now_s, offers))
+            began_s = int(exchange.began)  # what has expired since was good
+            findings = self._of_402(found, began_s)
+            findings += tuple(findings_of(found, self._known, began_s, offers))
             findings += tuple(self._of_order(found, order))
             if found.settled and to == "service" and not is_hidden:
                 self._settled(found, sent.payment_id)
@@ -228,10 +230,6 @@ class Recorder:
         if found.is_paying and found.status >= 400 and found.refusal:
             event = structs.replace(event, error=clipped(found.refusal))
         return event
-
-    @property
-    def _now_s(self) -> int:
-        return int(self._clock.now())
 
     # --- what belongs together -------------------------------------------------------------
 
@@ -280,7 +278,7 @@ class Recorder:
             order.unserved = nonce, tx_hash
         return findings
 
-    def _of_402(self, found: Messages) -> tuple[Finding, ...]:
+    def _of_402(self, found: Messages, now_s: int) -> tuple[Finding, ...]:
         """Return what is wrong in an offer; the same offer is examined once."""
         if found.status != 402 or found.is_paying or not found.ways:
             return ()
@@ -288,7 +286,7 @@ class Recorder:
             [found.target, [[way.dialect.value, _lasting(way.fields)] for way in found.ways]]
         )
         if key not in self._examined:
-            self._examined[key] = tuple(findings_of_402(found, self._known, self._now_s))
+            self._examined[key] = tuple(findings_of_402(found, self._known, now_s))
         return self._examined[key]
 
     def _settled(self, found: Messages, payment_id: str | None) -> None:
