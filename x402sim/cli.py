@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from x402sim.commands.common import log_to_stderr
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
+from x402sim.text.program import SHOWN
 from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
@@ -102,7 +103,7 @@ def main() -> None:
     """Run the command line."""
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
-    app(prog_name="python -m x402sim" if is_module else "x402sim")
+    app(prog_name=SHOWN if is_module else "x402sim")
 
 
 if __name__ == "__main__":

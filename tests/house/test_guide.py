@@ -267,7 +267,8 @@ WORDS = {
     "typescript": "typescript", "javascript": "typescript", "vitest": "typescript",
     "go": "other-languages", "rust": "other-languages", "java": "other-languages",
     "github actions": "ci", "gitlab": "ci", "in ci": "ci", "junit": "ci", "proxy": "watch",
-    "har": "watch", "mainnet": "watch",
+    "har": "watch", "mainnet": "watch", "docker": "without-python", "podman": "without-python",
+    "container": "without-python", "standalone": "without-python",
 }  # fmt: skip
 """Words that people search, and the page of each."""
 

@@ -24,7 +24,7 @@ from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
 from x402sim.service.environment import read_environment
 from x402sim.service.issue import Issuer
-from x402sim.suite.options import program
+from x402sim.text.program import program
 
 ROOT = Path(__file__).parents[2]
 

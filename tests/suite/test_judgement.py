@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -26,10 +24,10 @@ from x402sim.spec.needs import Need
 from x402sim.suite.baseline import Baseline, known, load, mended
 from x402sim.suite.case import ONLY, doubted, of_id, repeating
 from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, Asked, conclude, play
-from x402sim.suite.options import again, flag, flags_of, given, program, read
+from x402sim.suite.options import again, flag, flags_of, given, read
 from x402sim.suite.subject import Plan, Subject
 from x402sim.suite.verdict import NotReady
-from x402sim.version import VERSION
+from x402sim.text.program import program
 
 # --- a subject of its own -----------------------------------------------------------------
 
@@ -149,21 +147,6 @@ def test_any_subject_is_judged_planned_and_reported(
         "base": 20_000, "decimals": 6, "symbol": "tokens", "why": "two breads for one",
     }  # fmt: skip
     assert "loss" not in told["results"][1]
-
-
-def test_the_command_that_repeats_a_run_starts_this_package_without_its_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    (root, *_) = Path(sys.executable).parents[2:]
-    for folder in (tmp_path, root):
-        monkeypatch.chdir(folder)
-        done = subprocess.run([*program(), "--version"], capture_output=True, text=True, check=True)
-        assert done.stdout == f"x402sim {VERSION}\n"
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert program() == ("x402sim",)
-    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    assert program()[1:] == ("-m", "x402sim")
 
 
 def test_what_cannot_be_judged_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from tests.cli.shops import Reply, serving
 from tests.serve.driver import Running
 from tests.suite.duo import Duo, all_reports, conformance, found, refused, reports
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
-from x402sim.suite.options import program
+from x402sim.text.program import program
 
 KEY_HEADER = ("--header", f"{NAME}: {API_KEY}")
 FEW = ("--only", "1/sign-settle-repeat,2.2/body,4.1/validate")

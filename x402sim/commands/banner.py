@@ -10,10 +10,13 @@ from rich.table import Table
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.text.console import console as new_console
+from x402sim.text.program import SHOWN
 from x402sim.world.control.messages import Ready
 from x402sim.world.ui import ORDER
 
 CRONOS_PATH = "/v2/x402"
+OFF = "off: on this host it needs --control-token"
+"""What is shown for a control API that there is not."""
 
 
 def show(ready: Ready, db: Path | None) -> None:
@@ -34,7 +37,7 @@ def show(ready: Ready, db: Path | None) -> None:
         *(("", f"{each.rpc}  (chain id {each.chain_id})") for each in ready.networks[1:]),
         ("chain", ready.chain),
         ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
-        ("control", ready.control or "off: on this host it needs --control-token"),
+        ("control", ready.control or OFF),
         ("documentation", f"{url}/docs"),
         ("payTo", ready.pay_to),
         ("token", ready.asset),
@@ -81,13 +84,14 @@ def _show_world(console: Console, ready: Ready) -> None:
     for each in ready.networks[1:]:
         console.print(f"\n(also {each.network}, chain id {each.chain_id}: {each.rpc}")
         console.print(f" token {each.asset})")
+    world = f" --world {ready.control}" if ready.control else ""
+    page = f"{ready.control}/ui" if ready.control else OFF
     console.print(
         "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)\n"
         "\n(FACILITATOR_URL speaks x402 versions 1 and 2, and the Cronos dialect below\n"
         f"{CRONOS_PATH})\n"
-        "\n[bold]Then check it[/]\n"
-        f"python -m x402sim conformance YOUR_URL --world {ready.control}\n"
-        f"\n[bold]See its payments live[/]  {ready.control}/ui\n"
+        f"\n[bold]Then check it[/]\n{SHOWN} conformance YOUR_URL{world}\n"
+        f"\n[bold]See its payments live[/]  {page}\n"
         "\nCtrl-C stops it."
     )
 

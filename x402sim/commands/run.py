@@ -49,6 +49,7 @@ from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.console import console as new_console
 from x402sim.text.printable import printable
+from x402sim.text.program import SHOWN
 from x402sim.text.times import duration
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.play import OtherNetwork
@@ -67,7 +68,7 @@ class Chosen:
     @property
     def command(self) -> str:
         """The command that plays it."""
-        return f"python -m x402sim run {shlex.quote(self.typed)}"
+        return f"{SHOWN} run {shlex.quote(self.typed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
         run = world.play(chosen.scenario, progress=progress)
         return Played(run, f"{chosen.command} {options}")
     except (ConnectionError, httpx.HTTPError) as error:
-        hint = "start a service with `python -m x402sim serve`, or omit --on"
+        hint = f"start a service with `{SHOWN} serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):
             hint = "it does not speak TLS: give the URL with http://"
         raise Misuse(f"--on {world.where.name}: {error or type(error).__name__}; {hint}") from error

@@ -19,6 +19,7 @@ from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
+from x402sim.text.program import SHOWN
 from x402sim.text.suggest import unknown
 from x402sim.world.scenario import load_module
 
@@ -114,7 +115,7 @@ def sweep(
 def _replay(experiment: str, cell: Cell) -> str:
     """Return the command that plays one cell again, with a place for the seed."""
     given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
-    start = f"python -m x402sim sweep {shlex.quote(experiment)}"
+    start = f"{SHOWN} sweep {shlex.quote(experiment)}"
     return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
 
 

@@ -7,6 +7,8 @@ import them late, after `need_extra()`; the other modules work without the extra
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from x402sim.text.program import install
+
 EXTRA = ("pandas", "matplotlib", "pyarrow")
 
 
@@ -17,5 +19,5 @@ def need_extra(
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
-            f"{purpose} need {', '.join(missing)}: pip install 'x402sim[{extra}]'", name=missing[0]
+            f"{purpose} need {', '.join(missing)}: {install(extra)}", name=missing[0]
         )

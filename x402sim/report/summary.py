@@ -7,6 +7,7 @@ from typing import get_args
 
 from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
 from x402sim.journal import EventType, Journal
+from x402sim.text.program import SHOWN
 from x402sim.text.tracebacks import is_users
 
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
@@ -107,7 +108,7 @@ class Summary:
             return self._expression(options, repr(source))
         chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
-        return f"python -m x402sim run {shlex.quote(source)} {where}"
+        return f"{SHOWN} run {shlex.quote(source)} {where}"
 
     def _expression(self, options: dict[str, str], story: str) -> str:
         defaults = {"on": "in-process", "chain": "ledger"}

@@ -7,17 +7,15 @@ that repeats a run.
 import math
 import os
 import shlex
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.case import ONLY
+from x402sim.text.program import program
 
 AnyKind = TypeVar("AnyKind", bound=StrEnum)
 _FLAG = "flag"
@@ -124,21 +122,6 @@ def above_zero(what: str, option: str) -> Callable[[float], float]:
         return value
 
     return read
-
-
-def program() -> tuple[str, ...]:
-    """Return the words that start this package again, whichever environment is active."""
-    if not sys.executable:
-        return ("x402sim",)
-    script = shutil.which("x402sim", path=str(Path(sys.executable).parent))
-    if script is None:
-        return _from_here(sys.executable), "-m", "x402sim"
-    return ("x402sim" if shutil.which("x402sim") == script else _from_here(script),)
-
-
-def _from_here(file: str) -> str:
-    """Return the path of a file from the working directory, if it is below that."""
-    return os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
 
 
 def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:

@@ -29,6 +29,7 @@ from x402sim.protocol.crypto import Address, PrivateKey, from_hex, parse_address
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
+from x402sim.text.program import install
 from x402sim.text.suggest import unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
 
@@ -144,7 +145,7 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
 def require_evm(request: ChainRequest) -> None:
     """Raise `ChainError` without web3, or if the world leaves out rules of the token."""
     if find_spec("web3") is None:
-        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
+        raise ChainError(f"a real chain needs web3: {install('evm')}")
     if request.without_token_rules:
         tables = ", ".join(table for table, _ in request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")

@@ -108,7 +108,7 @@ def source_of(scenario: Scenario) -> str:
 
 def _folder() -> Path:
     """Return the folder of the shipped scenarios: in the package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parents[2]
+    package = Path(__file__).resolve().parents[1]
     folders = (package / "scenarios", package.parent / "scenarios")
     return next(folder for folder in folders if folder.is_dir())
 

@@ -6,7 +6,6 @@ if there is one.
 
 import asyncio
 import re
-import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from base64 import b64encode
 from collections import deque
@@ -49,6 +48,7 @@ from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.page import FILES, alone, of_journal, read, tables
+from x402sim.text.program import start
 from x402sim.text.suggest import unknown
 from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
@@ -448,7 +448,7 @@ async def play(wanted: Play, url: str) -> dict[str, Any]:
     """
     if wanted.scenario not in (known := shipped_names()):
         raise bad_body(unknown("scenario", wanted.scenario, known))
-    command = (sys.executable, "-m", "x402sim", "run", wanted.scenario, "--on", url, "--json")
+    command = (*start(), "run", wanted.scenario, "--on", url, "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     try:
         async with asyncio.timeout(LONGEST_S):

@@ -16,6 +16,7 @@ import msgspec
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.probe import JSON, Probe
 from x402sim.suite.verdict import Lacking, as_json
+from x402sim.text.program import install
 
 MIB = 1 << 20
 LARGE = 1 << 16
@@ -209,7 +210,7 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
         import hypothesis
         from hypothesis.configuration import set_hypothesis_home_dir
     except ImportError as error:
-        raise Lacking("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
+        raise Lacking(f"it needs Hypothesis: {install('conformance')}") from error
     found: list[Any] = []
 
     @hypothesis.settings(

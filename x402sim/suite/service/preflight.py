@@ -35,10 +35,11 @@ from x402sim.suite.service.sending import why
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.subjects import as_server, instead
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
+from x402sim.text.program import SHOWN
 
 SAMPLES, SAMPLES_S = (3, 20), 0.5
 """How many requests show how long one takes: at least, and as many as are answered in this time."""
-INIT = "python -m x402sim target init"
+INIT = f"{SHOWN} target init"
 SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from x402sim.text.program import install
 from x402sim.world.server.origins import LOOPBACK, origin, rpc_origin
 from x402sim.world.world import MAX_PORT
 
@@ -106,7 +107,7 @@ def certified(host: str, ca_file: Path) -> ssl.SSLContext:
     try:
         import trustme
     except ImportError:
-        raise ValueError("--tls needs the extra `tls`: pip install 'x402sim[tls]'") from None
+        raise ValueError(f"--tls needs the extra `tls`: {install('tls')}") from None
     authority = trustme.CA(organization_name="x402sim, for this run only")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     names = dict.fromkeys((*LOOPBACK, host) if host not in ("0.0.0.0", "::") else LOOPBACK)  # noqa: S104

@@ -1,0 +1,162 @@
+"""The container of the guide is built by podman, from its own lines, and sells: alone, and with compose."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.house import ROOT, blocks
+from tests.release.podman import Podman
+from x402sim import BASE_SEPOLIA, TESTNET, Network, PaymentAuth, Wallet
+from x402sim.clock import stopwatch
+from x402sim.suite.started import free_port
+from x402sim.version import VERSION
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
+PAGE = (ROOT / "x402sim" / "guide" / "without-python.md").read_text("utf-8")
+_, BUILD, RUN, COMPOSE = (each.splitlines() for each in blocks(PAGE, "sh"))
+SHOP = blocks((ROOT / "x402sim" / "guide" / "facilitator.md").read_text("utf-8"), "python")[0]
+HERE, READY_S = "127.0.0.1", 40.0
+KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+"""Of the first account of every world."""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what git has, in which the pages' lines may write."""
+    folder = tmp_path_factory.mktemp("checkout")
+    words = "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"
+    listed = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode()
+    for name in listed.rstrip("\0").split("\0"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def podman(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """Podman with both images of the Containerfile."""
+    folder = tmp_path_factory.mktemp("containers")
+    podman = Podman(folder / "podman")
+    podman.make_base(folder)
+    for name in ("x402sim", "x402sim-shop --target shop"):
+        words = BUILD[0].replace("-t x402sim", f"-t {name} --pull=never --network host").split()
+        podman.run(*words, cwd=checkout)
+    yield podman
+    podman.run("podman", "system", "reset", "--force")
+
+
+@pytest.fixture
+def runs(podman: Podman) -> Iterator[Callable[..., str]]:
+    """Run a line of the page in the background, at a port of this test; return its URL."""
+
+    def run(line: str, *options: str) -> str:
+        port = free_port()
+        words = line.replace(f"{HERE}:4020:", f"{HERE}:{port}:").split()
+        podman.run("podman", "run", "--detach", *options, *words[2:])
+        return f"http://{HERE}:{port}"
+
+    yield run
+    stop(podman)
+
+
+def stop(podman: Podman) -> None:
+    """Stop what runs, which must not wait until it is killed."""
+    stopped = stopwatch()
+    podman.run("podman", "stop", "--all", "--time", "30")
+    assert stopped() < 20, "the first process of a container gets SIGTERM, too"
+
+
+def answered(url: str, status: int = 200, **headers: str) -> httpx.Response:
+    """Return the answer once it has this status."""
+    waited = stopwatch()
+    with httpx.Client(trust_env=False) as http:
+        while True:
+            try:
+                answer = http.get(url, headers=headers)
+                if answer.status_code == status:
+                    return answer
+                told = f"{answer.status_code} {answer.text}"
+            except httpx.TransportError as error:
+                told = repr(error)
+            assert waited() < READY_S, told
+
+
+def bought(url: str, network: Network) -> httpx.Response:
+    """Pay for what is sold at a URL, with the first account."""
+    auth = PaymentAuth(Wallet(KEY), max_amount="0.05", network=network)
+    with httpx.Client(auth=auth, trust_env=False, timeout=READY_S) as http:
+        return http.get(url)
+
+
+def test_the_lines_of_the_page_are_these() -> None:
+    assert [line.split()[1] for line in (*BUILD, *RUN)] == ["build", *["run"] * 4]
+
+
+def test_a_container_serves_and_pays(podman: Podman, runs: Callable[..., str]) -> None:
+    url = runs(BUILD[1])
+    answered(f"{url}/healthz")
+    assert answered(f"{url}/_sim", 403)
+    demo, pay, _ = RUN
+    assert "Paid, served and indexed." in podman.run(*demo.split())
+    paid = podman.run(*pay.replace(f"http://{HERE}:4020", url).split())
+    assert "served, and paid" in paid
+    assert f"x402sim {VERSION}" in podman.run("podman", "run", "--rm", "x402sim", "--version")
+
+
+def test_its_control_api_opens_with_a_token_alone(runs: Callable[..., str]) -> None:
+    url = runs(BUILD[1], "--env", "X402SIM_CONTROL_TOKEN=word-of-this-test")
+    answered(f"{url}/healthz")
+    assert answered(f"{url}/_sim/state", 401)
+    answered(f"{url}/_sim/state", Authorization="Bearer word-of-this-test")
+
+
+def test_it_runs_as_nobody_and_keeps_its_money(podman: Podman, runs: Callable[..., str]) -> None:
+    serve = RUN[2], "--name", "kept", "--read-only", "--cap-drop", "ALL"
+    url = runs(*serve)
+    answered(f"{url}/healthz")
+    assert bought(f"{url}/api/perp/market", TESTNET).status_code == 200
+    assert podman.run("podman", "exec", "kept", "id", "-u").strip() == "10402"
+    before = blocks_at(url)
+    assert before > 0
+    stop(podman)
+    url = runs(*serve)
+    answered(f"{url}/healthz")
+    assert blocks_at(url) >= before, "the chain is in the volume"
+
+
+def blocks_at(url: str) -> int:
+    """Return the number of the newest block."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "eth_blockNumber", "params": []}
+    return int(httpx.post(f"{url}/rpc", json=call, trust_env=False).json()["result"], 16)
+
+
+def test_compose_starts_a_world_the_service_and_a_shop(podman: Podman, checkout: Path) -> None:
+    folder = checkout / COMPOSE[0].split()[-1]
+    (folder / "shop.py").write_text(SHOP.replace(HERE, "world"))
+    file, ports = folder / "compose.yaml", {4020: 0, 4021: 0, 8000: 0}
+    text = file.read_text("utf-8")
+    for each in ports:
+        ports[each] = free_port()
+        text = text.replace(f'"{HERE}:{each}:', f'"{HERE}:{ports[each]}:')
+    file.write_text(text)
+    world, service, shop = (f"http://{HERE}:{each}" for each in ports.values())
+    try:
+        for line in COMPOSE[1:]:
+            words = line.partition("#")[0].split()
+            podman.run(*words[:2], "--detach", *words[2:], cwd=folder)
+            if words[-1] == "world":
+                answered(f"{world}/facilitator/health")
+        answered(f"{service}/healthz")
+        answered(f"{shop}/weather", 402)
+        assert bought(f"{shop}/weather", BASE_SEPOLIA).json() == {"weather": "sunny"}
+        assert bought(f"{service}/api/perp/market", BASE_SEPOLIA).status_code == 200
+        for name in ("world", "service"):
+            podman.run("podman", "healthcheck", "run", f"container_{name}_1")
+        kept = podman.run("podman", "exec", "container_service_1", "ls", "/data")
+        assert "service.db" in kept
+    finally:
+        podman.run("podman-compose", "down", "--volumes", cwd=folder)
