@@ -283,7 +283,7 @@ class InMemory:
             yield from batch
         yield from self._newest
 
-    def of(self, names: frozenset[str], since: int) -> Iterator[Entry]:
+    def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events have one of these names."""
         later = [batch for batch in self._batches if batch.last >= since]
         parts = chain.from_iterable(batch.of(names) for batch in later)
@@ -379,13 +379,16 @@ class OnDisk:
             batches.append(Batch(batch, texts))
         return texts, batches
 
-    def of(self, names: frozenset[str], since: int) -> Iterator[Entry]:
+    def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events have one of these names.
 
         Other lines are not decoded, and blocks without one are not read.
         """
         blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
-        for number, text in self._texts(sorted(blocks.intersection(self._all_since(since)))):
+        wanted = sorted(blocks.intersection(self._all_since(since)))
+        is_ours = None not in self._blocks  # or a line may be spelled otherwise
+        lines = self._holding(holding, wanted) if holding and is_ours else self._texts(wanted)
+        for number, text in lines:
             name = tag_of(text)
             if name is None or name in names:
                 entry = read_line(number, text)
@@ -431,6 +434,19 @@ class OnDisk:
                         break
                     at += len(text)
                     yield number, text
+
+    def _holding(self, part: bytes, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield those lines that have this part, as `_texts` does, but with a number of 0."""
+        self.flush()
+        bounds = [*self._begins, self._end]
+        with self.file.open("rb") as reader:
+            for block in blocks:
+                begin, end = bounds[block : block + 2]
+                reader.seek(begin)
+                text, at = reader.read(end - begin), 0
+                while (found := text.find(part, at)) >= 0:
+                    at = text.index(b"\n", found)
+                    yield 0, text[text.rfind(b"\n", 0, found) + 1 : at]
 
 
 EventType = TypeVar("EventType", bound=BaseEvent)
@@ -540,12 +556,13 @@ class Journal:
     def __len__(self) -> int:
         return len(self._storage)
 
-    def of(self, *kinds: type[BaseEvent], since: int = 0) -> Iterator[Entry]:
+    def of(self, *kinds: type[BaseEvent], since: int = 0, holding: bytes = b"") -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events are of these kinds.
 
-        From a file, it decodes no others, and reads little else.
+        From a file, it decodes no others, and reads little else. If all wanted entries hold a part
+        as it is written in a line, `holding` finds them faster; there may be others among them.
         """
-        return self._storage.of(frozenset(map(name_of, kinds)), since)
+        return self._storage.of(frozenset(map(name_of, kinds)), since, holding)
 
     def between(self, first: int, end: int) -> Iterator[Entry]:
         """Yield the kept entries numbered `first` or more, and below `end`; it reads few others."""

@@ -1,14 +1,30 @@
 """A view of a large run costs what it shows: counted are the entries that are read for it."""
 
+import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from tests.report.stories import exchange, run
-from x402sim import Run
-from x402sim.events import Begin, Check, End, Event, Note, PayerJoined, Transfer
-from x402sim.journal import EVERY, Journal, read_line
+from tests.report.stories import NAMES, exchange, run
+from x402sim import LiveWorld, Run, World
+from x402sim.events import (
+    AnswerReceived,
+    Begin,
+    Check,
+    End,
+    Event,
+    Note,
+    PayerJoined,
+    TransactionMined,
+    Transfer,
+    name_of,
+)
+from x402sim.journal import EVERY, Entry, Journal, read_line
+from x402sim.report.newest import Payments
 from x402sim.report.plots import diagram
 from x402sim.report.plots.diagram import Row, chosen, excerpt, rows
 from x402sim.report.reading import LARGE, reading_of
@@ -144,3 +160,78 @@ def test_a_kind_is_looked_for_only_in_blocks_that_have_it(
     assert len(list(journal.of(Begin))) == len(list(journal.of(End))) == 1
     assert list(journal.of(Check, since=journal.length - 1)) == []
     assert len(seen) <= 2 * EVERY + 1
+
+
+# --- the newest payments --------------------------------------------------------------
+
+
+def on_the_page(run: Run, last: int | None) -> tuple[list[Entry], str]:
+    """Return the entries on the page of a run, and what is above them."""
+    page = run.show(last).page
+    (tape,) = re.findall(r'id="tape">(.*?)</script>', page, re.DOTALL)
+    ((name, lines),) = json.loads(tape)["messages"]
+    assert name == "journal"
+    texts = [json.dumps(each).encode() for each in lines]
+    return [read_line(0, text) for text in texts], page.partition('id="came-to"')[2][:2000]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "one step"])
+def test_the_newest_payments_are_whole_and_there_is_nothing_of_the_others(name: str) -> None:
+    found = run_in_one_step() if name == "one step" else run(name)
+    answers = [each for each in found.journal.events(AnswerReceived) if each.status == 402]
+    ids = list(dict.fromkeys(each.payment_id for each in answers if each.payment_id))
+    every = Payments(found.journal)
+    for last in range(1, min(len(ids), 30)):
+        shown, above = on_the_page(found, last)
+        assert f"{len(ids) - last:,} older payments are left out" in above
+        about = Counter(map(every.payment_of, (each.event for each in shown)))
+        wanted = Counter(map(every.payment_of, (each.event for each in found.journal)))
+        assert {each: count for each, count in about.items() if each} == {
+            each: count for each, count in wanted.items() if each in ids[-last:]
+        }
+    shown, above = on_the_page(found, len(ids) or 1)
+    assert shown == list(found.journal)
+    assert "left out" not in above
+
+
+def run_in_one_step() -> Run:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="5.00")
+        for _ in range(3):
+            first = await alice.ask()
+            await alice.ask(header=alice.sign(first, steps=1))
+
+    return World().play(story)
+
+
+def test_every_event_of_a_purchase_is_its_payments() -> None:
+    found = run_in_one_step()
+    every = Payments(found.journal)
+    shown, _ = on_the_page(found, 1)
+    of_none = {name_of(each.event) for each in found.journal if not every.payment_of(each.event)}
+    assert not of_none & {"authorization consumed", "payment settled"}
+    mined = [each.event for each in shown if isinstance(each.event, TransactionMined)]
+    assert [each.call for each in mined] == ["transferWithAuthorization"]
+
+
+def test_a_page_of_a_large_run_has_the_newest_lanes_only(file: Path, read: list[int]) -> None:
+    journal = Journal(file=file.parent / "paid.ndjson")
+    journal.record(0, next(happened()))
+    for number in range(6000):
+        name, payment_id = f"payer {number}", f"pay_{number}"
+        journal.record(number, PayerJoined(name=name, address=f"0x{number:040x}"))
+        first, again = exchange(2 * number, actor=name), exchange(2 * number + 1, actor=name)
+        refused = replace(first[1], status=402, payment_id=payment_id)
+        for event in first[0], refused, replace(again[0], payment_id=payment_id), again[1]:
+            journal.record(number, event)
+    journal.record(6000, End(outcome="passed", reason=""))
+    journal.close()
+    found = Run(journal=journal)
+    page = found.show().page
+    assert "5,500 older payments are left out" in page
+    assert "pay_5499" not in page
+    assert "pay_5500" in page
+    assert len(page) < 1_000_000
+    assert len(read) < 6000 * 2 + 10 * EVERY, "each 402, each name, and what is shown"
+    with pytest.raises(ValueError, match="last: expected a number of payments above 0, or None"):
+        found.show(0)
