@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from inspect import Parameter, signature
-from itertools import chain, islice, starmap
+from itertools import chain, dropwhile, islice, starmap, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast, get_args
@@ -161,6 +161,8 @@ class Batch:
 
     def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
         self._texts, self._length = texts, len(entries)
+        self.last = entries[-1].seq if entries else -1
+        """The number of its last entry."""
         groups: dict[type[Event], list[int]] = {}
         for place, entry in enumerate(entries):
             groups.setdefault(type(entry.event), []).append(place)
@@ -281,11 +283,12 @@ class InMemory:
             yield from batch
         yield from self._newest
 
-    def of(self, names: frozenset[str]) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names."""
-        for batch in self._batches:
-            yield from batch.of(names)
-        yield from (each for each in self._newest if each.event.__struct_config__.tag in names)
+    def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
+        """Yield the entries numbered `since` or more whose events have one of these names."""
+        later = [batch for batch in self._batches if batch.last >= since]
+        parts = chain.from_iterable(batch.of(names) for batch in later)
+        newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
+        return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
     def batches(self) -> tuple[Texts, list[Batch]]:
         """Return all entries as columns, and their texts."""
@@ -303,8 +306,8 @@ class InMemory:
                 break
         return found
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the header, and each entry as a line."""
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the header and all lines, in pieces."""
         yield HEADER
         for entry in self:
             yield line(entry) + b"\n"
@@ -319,8 +322,9 @@ class InMemory:
 class OnDisk:
     """Entries in a file, which is written as they come and read anew by every reader.
 
-    A file that is opened to be read is not changed. Raises `OSError`, and `ValueError` for a file
-    that is no journal.
+    It knows which kinds of events each block of lines has, so that who wants a kind reads no other
+    block. A file that is opened to be read is not changed. Raises `OSError`, and `ValueError` for a
+    file that is no journal.
     """
 
     def __init__(self, file: Path, *, is_new: bool) -> None:
@@ -329,6 +333,8 @@ class OnDisk:
         self._count = 0
         self._end = 0
         self._begins = array("q")
+        self._blocks: dict[str | None, array[int]] = {}
+        """The blocks that have events of each name, or lines whose name is not known."""
         if is_new:
             self._writer = self.file.open("wb", buffering=_BUFFER)
             self._end = self._writer.write(HEADER)
@@ -338,11 +344,15 @@ class OnDisk:
             require_version(header)
             self._end = len(header)
             for text in reader:
-                self._note(len(text))
+                self._note(len(text), tag_of(text))
 
-    def _note(self, length: int) -> None:
-        if self._count % EVERY == 0:
+    def _note(self, length: int, name: str | None) -> None:
+        block, place = divmod(self._count, EVERY)
+        if place == 0:
             self._begins.append(self._end)
+        blocks = self._blocks.setdefault(name, array("i"))
+        if not blocks or blocks[-1] != block:
+            blocks.append(block)
         self._count += 1
         self._end += length
 
@@ -353,10 +363,14 @@ class OnDisk:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        self._note(self._writer.write(line(entry) + b"\n"))
+        self._note(self._writer.write(line(entry) + b"\n"), name_of(entry.event))
 
     def __iter__(self) -> Iterator[Entry]:
-        return (read_line(number, text) for number, text in self._texts(0))
+        return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
+
+    def _all_since(self, seq: int) -> range:
+        """Return the blocks that have the entries numbered `seq` or more."""
+        return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
     def batches(self) -> tuple[Texts, list[Batch]]:
         """Return all entries as columns, and their texts."""
@@ -365,26 +379,36 @@ class OnDisk:
             batches.append(Batch(batch, texts))
         return texts, batches
 
-    def of(self, names: frozenset[str]) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names; other lines are not decoded."""
-        for number, text in self._texts(0):
+    def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
+        """Yield the entries numbered `since` or more whose events have one of these names.
+
+        Other lines are not decoded, and blocks without one are not read.
+        """
+        blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
+        wanted = sorted(blocks.intersection(self._all_since(since)))
+        is_ours = None not in self._blocks  # or a line may be spelled otherwise
+        lines = self._holding(holding, wanted) if holding and is_ours else self._texts(wanted)
+        for number, text in lines:
             name = tag_of(text)
             if name is None or name in names:
                 entry = read_line(number, text)
-                if entry.event.__struct_config__.tag in names:
+                if entry.seq >= since and entry.event.__struct_config__.tag in names:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads few others."""
-        block = max(0, min(seq, self._count) // EVERY)
-        found = (read_line(number, text) for number, text in self._texts(block))
+        found = (read_line(number, text) for number, text in self._texts(self._all_since(seq)))
         return [entry for entry in found if entry.seq >= seq]
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the header, and each entry as a line."""
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the header and all lines, in pieces."""
         yield HEADER
-        for _, text in self._texts(0):
-            yield text
+        self.flush()
+        begin, end = next(iter(self._begins), self._end), self._end
+        with self.file.open("rb") as reader:
+            reader.seek(begin)
+            while piece := reader.read(min(_BUFFER, end - reader.tell())):
+                yield piece
 
     def flush(self) -> None:
         """Write what is left."""
@@ -397,18 +421,32 @@ class OnDisk:
             self._writer.close()
             self._writer = None
 
-    def _texts(self, block: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines so far from a block of lines on, each with its number in the file."""
+    def _texts(self, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines so far of these blocks, each with its number in the file."""
         self.flush()
-        end, first = self._end, block * EVERY
-        at = self._begins[block] if block < len(self._begins) else end
+        bounds = [*self._begins, self._end]
         with self.file.open("rb", buffering=_BUFFER) as reader:
-            reader.seek(at)
-            for number, text in enumerate(reader, first + 2):
-                if at >= end:
-                    break
-                at += len(text)
-                yield number, text
+            for block in blocks:
+                at, end = bounds[block : block + 2]
+                reader.seek(at)
+                for number, text in enumerate(reader, block * EVERY + 2):
+                    if at >= end:
+                        break
+                    at += len(text)
+                    yield number, text
+
+    def _holding(self, part: bytes, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield those lines that have this part, as `_texts` does, but with a number of 0."""
+        self.flush()
+        bounds = [*self._begins, self._end]
+        with self.file.open("rb") as reader:
+            for block in blocks:
+                begin, end = bounds[block : block + 2]
+                reader.seek(begin)
+                text, at = reader.read(end - begin), 0
+                while (found := text.find(part, at)) >= 0:
+                    at = text.index(b"\n", found)
+                    yield 0, text[text.rfind(b"\n", 0, found) + 1 : at]
 
 
 EventType = TypeVar("EventType", bound=BaseEvent)
@@ -452,10 +490,15 @@ class Journal:
         """
         header, *lines = ndjson.splitlines() or [b""]
         require_version(header)
-        journal = cls()
+        journal = cls.made_of(read_line(number, text) for number, text in enumerate(lines, 2))
         journal.maker = maker
-        for number, text in enumerate(lines, 2):
-            entry = read_line(number, text)
+        return journal
+
+    @classmethod
+    def made_of(cls, entries: Iterable[Entry]) -> "Journal":
+        """Return a journal in memory of entries that have their numbers."""
+        journal = cls()
+        for entry in entries:
             journal._storage.append(entry)
             journal._next = entry.seq + 1
         return journal
@@ -513,9 +556,17 @@ class Journal:
     def __len__(self) -> int:
         return len(self._storage)
 
-    def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
-        """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
-        return self._storage.of(frozenset(map(name_of, kinds)))
+    def of(self, *kinds: type[BaseEvent], since: int = 0, holding: bytes = b"") -> Iterator[Entry]:
+        """Yield the entries numbered `since` or more whose events are of these kinds.
+
+        From a file, it decodes no others, and reads little else. If all wanted entries hold a part
+        as it is written in a line, `holding` finds them faster; there may be others among them.
+        """
+        return self._storage.of(frozenset(map(name_of, kinds)), since, holding)
+
+    def between(self, first: int, end: int) -> Iterator[Entry]:
+        """Yield the kept entries numbered `first` or more, and below `end`; it reads few others."""
+        return takewhile(lambda entry: entry.seq < end, self.of(*KINDS, since=first))
 
     def events(self, kind: type[EventType]) -> Iterator[EventType]:
         """Yield the events of a kind."""
@@ -536,8 +587,8 @@ class Journal:
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
         digest = hashlib.sha256()
-        for text in self._storage.lines():
-            digest.update(text)
+        for piece in self._storage.pieces():
+            digest.update(piece)
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:
@@ -545,7 +596,7 @@ class Journal:
         if file.resolve() == self.file:
             return
         with file.open("wb") as writer:
-            writer.writelines(self._storage.lines())
+            writer.writelines(self._storage.pieces())
         write_maker(file, self.maker)
 
     def flush(self) -> None:

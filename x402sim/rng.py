@@ -17,6 +17,8 @@ Stream = random.Random
 class _Later:
     """Makes a stream when it is first asked for anything."""
 
+    __slots__ = ("_make", "_stream")
+
     def __init__(self, make: Callable[[], Stream]) -> None:
         self._make: Callable[[], Stream] | None = make
 
@@ -29,6 +31,12 @@ class _Later:
 def later(make: Callable[[], Stream]) -> Stream:
     """Return a stream that is not made until it is used: each takes 3 kB, and a crowd has many."""
     return cast(Stream, _Later(make))
+
+
+def is_untouched(stream: Stream) -> bool:
+    """Tell whether nothing was drawn from a stream, as it was to be made later."""
+    made: object = stream
+    return isinstance(made, _Later) and made._make is not None
 
 
 class Rng:

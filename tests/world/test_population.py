@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.world.playing import play
-from x402sim import Fault, LiveWorld, Payer, Settings
+from x402sim import Fault, LiveWorld, Payer, Settings, World
 from x402sim.events import Note
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
@@ -145,3 +145,41 @@ def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
         assert error.__notes__ == ["in a visit of payer 2"]
 
     play(wrong)
+
+
+async def draws(payer: Payer, rng: Stream) -> None:
+    if rng.random() < 0.5:
+        await Buy()(payer, rng)
+
+
+@pytest.mark.parametrize("latency", [None, {"service": (0.4, 0.4)}])
+@pytest.mark.parametrize("behaviour", [Buy(), draws, Session(requests=2)])
+def test_who_has_left_comes_back_as_if_it_had_stayed(latency, behaviour, monkeypatch) -> None:
+    """Visits overlap, too: what a payer draws from is not begun anew."""
+
+    async def story(world: LiveWorld) -> None:
+        await world.population(3, arrivals=Every(0.3), behaviour=behaviour, until_s=6)
+
+    def played() -> bytes:
+        return World(seed=4, latency=latency).play(story).journal.ndjson()
+
+    left = played()
+    monkeypatch.setattr(Payer, "leave", lambda _: None)
+    assert played() == left
+
+
+def test_who_has_left_takes_no_client_unless_the_story_has_it() -> None:
+    async def story(world: LiveWorld) -> None:
+        held = []
+
+        async def visit(payer: Payer, rng: Stream) -> None:
+            if payer.name == "payer 7":
+                held.append(payer.http)  # may have been changed
+            await Buy()(payer, rng)
+
+        found = await world.population(20, arrivals=Every(1), behaviour=visit)
+        assert list(world.stage.clients) == held == [found.payers[6].http]
+        assert (await found.payers[1].ask()).status == 402, "it has another, if it needs one"
+        assert len(world.stage.clients) == 2
+
+    World(seed=1).play(story).raise_for_failure()

@@ -13,6 +13,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from msgspec.structs import astuple
+
 from x402sim import events
 from x402sim.journal import Journal, line
 from x402sim.protocol import x402_reasons
@@ -22,6 +24,7 @@ from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, InvalidReason, Presented
 from x402sim.protocol.x402 import VERSIONS
+from x402sim.report.newest import Newest, newest
 from x402sim.report.summary import Summary, held_of, raised_in, why_failed
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
@@ -69,13 +72,22 @@ def alone(words: dict[str, Any], messages: Iterable[tuple[str, Iterable[bytes]]]
     return html.replace("</body>", f'{tape}\n<script type="module">{code}</script>\n</body>')
 
 
-def of_run(journal: Journal, title: str) -> str:
-    """Return the page of a run; above the payments, it says what the run came to, and why."""
-    page = alone(of_journal(journal, title), [("journal", map(line, journal))])
-    return page.replace("  <main>\n", f"  <main>\n{_came_to(journal)}", 1)
+def of_run(journal: Journal, title: str, last: int | None = None) -> str:
+    """Return the page of a run; above the payments, it says what the run came to, and why.
+
+    With `last`, it has the newest payments only, and says how many are left out. Raises
+    `ValueError` if that is not above 0.
+    """
+    words = of_journal(journal, title)
+    entries, older = Newest(journal, 0) if last is None else newest(journal, last)
+    if older:
+        there = {str(each).lower() for it in entries for each in astuple(it.event)}
+        words["names"] = {who: name for who, name in words["names"].items() if who in there}
+    page = alone(words, [("journal", map(line, entries))])
+    return page.replace("  <main>\n", f"  <main>\n{_came_to(journal, older)}", 1)
 
 
-def _came_to(journal: Journal) -> str:
+def _came_to(journal: Journal, older: int) -> str:
     """Return the outcome of a run as HTML, as its summary in a notebook tells it."""
     begin, end = next(journal.events(events.Begin), None), next(journal.events(events.End), None)
     if begin is None:
@@ -94,6 +106,9 @@ def _came_to(journal: Journal) -> str:
         parts.append(f'<p class="{"bad" if looks == "refused" else "quiet"}">{escape(why)}</p>')
     if trace:
         parts.append(f"<pre>{escape(trace)}</pre>")
+    if older:
+        left_out = f"{older:,} older payments are left out; show(last=None) has all."
+        parts.append(f'<p class="quiet">{left_out}</p>')
     return f'    <div id="came-to" role="status">{"".join(parts)}</div>\n'
 
 

@@ -1,11 +1,19 @@
 """Reads a journal: who is who, when it began, and which transactions stand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from functools import cache, cached_property
 from typing import TypeVar
 
-from x402sim.events import MOST_SERVICES, Begin, PayerJoined, ServiceJoined, service_name
-from x402sim.journal import Journal
+from x402sim.events import (
+    MOST_SERVICES,
+    Begin,
+    PayerJoined,
+    RequestSent,
+    ServiceJoined,
+    service_name,
+)
+from x402sim.journal import EVERY, Entry, Journal
 from x402sim.report.summary import Summary
 
 Made = TypeVar("Made")
@@ -15,6 +23,10 @@ MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
+LARGE = 20_000
+"""Events; of a journal with more, what shows a part of it reads only that."""
+_NONE = 1 << 62
+"""A number that no exchange has."""
 DECIMALS = 6
 """Of the token, if the journal does not say."""
 
@@ -50,6 +62,35 @@ class Reading:
     def since(self, at_ms: int) -> float:
         """Return the seconds from the beginning to a moment."""
         return (at_ms - self.start_ms) / 1000
+
+    def seq_of(self, exchange: int) -> int:
+        """Return the number of the event with which an exchange began, or a later one if there is
+        no such exchange; it reads few events.
+
+        Exchanges are numbered in the order of their requests.
+        """
+        low, high = 0, self.journal.length
+        while high - low > EVERY:
+            middle = (low + high) // 2
+            _, number = self._first_from(middle, 0)
+            low, high = (middle, high) if number < exchange else (low, middle)
+        return self._first_from(low, exchange)[0]
+
+    def _first_from(self, seq: int, exchange: int) -> tuple[int, int]:
+        """Return the `seq` and the exchange of the first request from an event on whose exchange
+        has this number, or a later one."""
+        for entry in self.journal.of(RequestSent, since=seq):
+            if isinstance(entry.event, RequestSent) and entry.event.exchange >= exchange:
+                return entry.seq, entry.event.exchange
+        return self.journal.length, _NONE
+
+    def of_part(self, entries: Iterable[Entry]) -> "Reading":
+        """Return the reading of some of the entries only, in which everybody has the same name."""
+        begin = list(self.journal.of(Begin))
+        part = copy(self)
+        part.journal = Journal.made_of([*begin, *(each for each in entries if each not in begin)])
+        part.__dict__["name"] = self.name  # it is made of all entries
+        return part
 
     @cached_property
     def merchants(self) -> frozenset[str]:

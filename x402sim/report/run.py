@@ -183,14 +183,15 @@ class Run(Summary):
 
         return save.save_run(self, Path(folder))
 
-    def show(self) -> "Shown":
+    def show(self, last: int | None = 500) -> "Shown":
         """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
 
-        It is the page that `x402sim open` shows; `.page` is its HTML.
+        It is the page that `x402sim open` shows; `.page` is its HTML. It has the newest `last`
+        payments, and says how many older ones are left out; with None it has all, however many.
         """
         from x402sim.report.page import Shown, of_run  # it has the book, which is long
 
-        return Shown(of_run(self.journal, self.name))
+        return Shown(of_run(self.journal, self.name, last))
 
     @classmethod
     def load(cls, file: str | Path) -> "Run":

@@ -9,7 +9,7 @@ import msgspec
 from x402sim import events
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, Reading, reading_of
+from x402sim.report.reading import LARGE, MINT, Reading, reading_of
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
@@ -234,13 +234,28 @@ def lines(
 
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
+    failed = [check for check in journal.events(events.Check) if not check.ok]
     reading = reading_of(journal)
-    every = lines(reading)
-    return [
-        (check, trace(reading, every, check.exchange))
-        for check in journal.events(events.Check)
-        if not check.ok
-    ]
+    if len(journal) > LARGE:
+        parts = [_part_of(reading, check.exchange) for check in failed]
+        return [
+            (check, trace(part, lines(part), check.exchange))
+            for check, part in zip(failed, parts, strict=True)
+        ]
+    every = lines(reading) if failed else []
+    return [(check, trace(reading, every, check.exchange)) for check in failed]
+
+
+def _part_of(reading: Reading, exchange: int | None) -> Reading:
+    """Return the reading of what happened from a request to its end; of nothing without one."""
+    journal, found = reading.journal, list[Entry]()
+    since = journal.length if exchange is None else reading.seq_of(exchange)
+    for entry in journal.between(since, journal.length):
+        found.append(entry)
+        ends = isinstance(entry.event, events.AnswerReceived | events.NoAnswer)
+        if ends and getattr(entry.event, "exchange", None) == exchange:
+            break
+    return reading.of_part(found)
 
 
 def trace(reading: Reading, every: list[TraceLine], exchange: int | None) -> list[str]:

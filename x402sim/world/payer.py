@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import takewhile
 from typing import Any, Literal
@@ -45,6 +45,7 @@ from x402sim.text.suggest import unknown
 from x402sim.world.control.messages import Sent, State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
+from x402sim.world.transport.link import PartClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,9 @@ class Payer:
         service: ServiceName = "service",
     ) -> None:
         self.stage, self.name, self.wallet = stage, name, wallet
-        self.http = stage.client(name, service)
-        if spending.policy.timeout_s is not None:
-            self.http.timeout = spending.policy.timeout_s
+        self._service = stage.known(service)
+        self._client: PartClient | None = None
+        self._is_client_seen = False
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = stage.network_of(service)
@@ -196,7 +197,30 @@ class Payer:
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
-        self._listing_order = later(partial(stage.stream, f"shops of {name}"))
+
+    @cached_property
+    def _listing_order(self) -> Stream:
+        return later(partial(self.stage.stream, f"shops of {self.name}"))
+
+    @property
+    def http(self) -> PartClient:
+        """Its httpx client."""
+        self._is_client_seen = True
+        return self._own_client()
+
+    def _own_client(self) -> PartClient:
+        if self._client is None:
+            self._client = self.stage.client(self.name, self._service)
+            if self._spending.policy.timeout_s is not None:
+                self._client.timeout = self._spending.policy.timeout_s
+        return self._client
+
+    def leave(self) -> None:
+        """Let its client go until it sends again, unless the scenario has it: a crowd's are large."""
+        for each in (self, *self._at_services.values()):
+            client = each._client
+            if client is not None and not each._is_client_seen and self.stage.forget(client):
+                each._client = None
 
     @property
     def address(self) -> str:
@@ -222,9 +246,10 @@ class Payer:
         if json is not None:
             body = json if isinstance(json, bytes) else encode(json)
             named["content-type"] = "application/json"
-        request = self.http.request_to(method, path, named, body)
+        http = self._own_client()
+        request = http.request_to(method, path, named, body)
         try:
-            response = await self.http.ask(request)
+            response = await http.ask(request)
         except httpx.TransportError as error:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:

@@ -7,6 +7,7 @@ task of its own: it buys, or opens a session and uses it.
 import asyncio
 import itertools
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Protocol, cast
 
 from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.policies import Choose
-from x402sim.rng import Stream, later
+from x402sim.rng import Stream, is_untouched, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
 from x402sim.world.payer import Payer
@@ -235,9 +236,8 @@ async def play_population(
     start_s = stage.clock.now()
     moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
-    streams = {
-        payer.name: later(partial(stage.stream, f"behaviour of {payer.name}")) for payer in payers
-    }
+    streams: dict[str, Stream] = {}
+    present = Counter[str]()
     visitors: Iterable[Payer] = payers if until_s is None else itertools.cycle(payers)
     if arrivals.is_random and until_s is not None:
         visitors = map(stage.stream(f"visitors of {name}").choice, itertools.repeat(payers))
@@ -245,8 +245,12 @@ async def play_population(
 
     async def visit(payer: Payer) -> None:
         nonlocal given_up
+        name = payer.name
+        present[name] += 1
+        if name not in streams:
+            streams[name] = later(partial(stage.stream, f"behaviour of {name}"))
         try:
-            visiting: object = behaviour(payer, streams[payer.name])
+            visiting: object = behaviour(payer, streams[name])
             if not isawaitable(visiting):
                 raise TypeError(
                     f"behaviour: {described(behaviour)} returned {described(visiting)}: write "
@@ -258,6 +262,12 @@ async def play_population(
         except Exception as error:
             error.add_note(f"in a visit of {payer.name}")
             raise
+        present[name] -= 1
+        if present[name] == 0:  # they come back as if they had stayed
+            del present[name]
+            payer.leave()
+            if is_untouched(streams[name]):
+                del streams[name]
 
     async with asyncio.TaskGroup() as running:
         for at_s, payer in zip(moments, visitors, strict=False):

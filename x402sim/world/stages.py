@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
-from x402sim.rng import Rng, Stream, later
+from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
@@ -76,8 +76,8 @@ class Stage(msgspec.Struct, kw_only=True):
     """
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
-    clients: list[PartClient] = msgspec.field(default_factory=list)
-    """The clients that were made, to be closed at the end."""
+    clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
+    """The clients that were made, to be closed at the end, and what their latencies draw from."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -139,16 +139,30 @@ class Stage(msgspec.Struct, kw_only=True):
 
         Raises `ValueError` for a service that is not there.
         """
-        if to == "service":
-            to = self.first
-        if to not in self.endpoints:
-            raise ValueError(unknown("service", to, self.services))
+        to = self.known(to)
         make, url = self.endpoints[to]
         stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
         link = self.link(caller, to, make(), self.options.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)
-        self.clients.append(http)
+        self.clients[http] = stream
         return http
+
+    def known(self, service: Part) -> Part:
+        """Return the name of a service, or of the facilitator; "service" is the first.
+
+        Raises `ValueError` for a service that is not there.
+        """
+        name = self.first if service == "service" else service
+        if name not in self.endpoints:
+            raise ValueError(unknown("service", name, self.services))
+        return name
+
+    def forget(self, client: PartClient) -> bool:
+        """Forget a client, unless a new one would not do the same; tell whether it is forgotten."""
+        is_same = client.is_local and is_untouched(self.clients[client])
+        if is_same:
+            del self.clients[client]
+        return is_same
 
     async def close_clients(self) -> None:
         """Close the callers' connections."""
@@ -163,8 +177,7 @@ class Stage(msgspec.Struct, kw_only=True):
         """Return the wallet of the payer with this name."""
         if self.funded is not None:
             return self.funded
-        nonces = _nonces(partial(self.rng.stream, f"nonces of {name}"))
-        return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
+        return Wallet(self.rng.secret(f"payer {name}"), nonces=_Nonces(self.rng, name))
 
 
 def path_on(path: str, network: str | None) -> str:
@@ -172,13 +185,23 @@ def path_on(path: str, network: str | None) -> str:
     return path if network is None else f"{path}?network={network}"
 
 
-def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
-    """Yield nonces from a stream, which is made anew for the second: who pays once keeps none."""
-    yield new().randbytes(32)
-    stream = new()
-    stream.randbytes(32)
-    while True:
-        yield stream.randbytes(32)
+class _Nonces:
+    """Draws a payer's nonces from a stream, made anew for the second: who pays once keeps none."""
+
+    __slots__ = ("_is_first", "_payer", "_rng", "_stream")
+
+    def __init__(self, rng: Rng, payer: str) -> None:
+        self._rng, self._payer, self._is_first = rng, payer, True
+        self._stream: Stream | None = None
+
+    def __call__(self) -> bytes:
+        stream = self._stream or self._rng.stream(f"nonces of {self._payer}")
+        if self._is_first:
+            self._is_first = False
+        elif self._stream is None:
+            stream.randbytes(32)
+            self._stream = stream
+        return stream.randbytes(32)
 
 
 OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]

@@ -23,6 +23,7 @@ except ModuleNotFoundError:
     need_extra(purpose="plots")
     raise
 
+from x402sim.events import RequestSent
 from x402sim.journal import Journal
 from x402sim.report import frames
 from x402sim.report.money import sessions, transfers
@@ -72,7 +73,7 @@ PLOTS = (
         "legend's colours, two-headed arrows whole exchanges; a cross is an answer that never "
         "arrived. #1 is a payment id, s1 a session, a1 a signed authorization.",
         lambda journal: sequence(journal, exchange=_first_failure(journal)),
-        lambda journal: not frames.latency(journal).empty,
+        lambda journal: any(True for _ in journal.of(RequestSent)),
     ),
     Plot(
         "balances",

@@ -5,6 +5,7 @@ exchanges that are repeated (one, or two in turn) are drawn once, with a count, 
 reads of the chain that follow one another. A payer's exchanges have two rows each unless they
 are many. Lanes are as far apart as the texts between them need: each text has its place in one
 gap between two lanes, and is cut if the gap is too narrow. Widths are in letters of the texts.
+Of a large journal only what is near the rows shown is read.
 """
 
 from collections import Counter
@@ -29,11 +30,13 @@ from x402sim.report.plots.figure import (
     mark_sample,
     styled,
 )
-from x402sim.report.reading import Reading, Source, journal_of, reading_of
+from x402sim.report.reading import LARGE, Reading, Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
 """Equal exchanges of a payer in a row, to be drawn as one."""
+_EVENTS_A_ROW = 16
+"""How many are read at first, on each side of what is shown; more if rows stand for many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,39 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
     return list(_folded(_reads(paired, reading.services) if fold else paired, reading.services))
 
 
-def excerpt(every: list[Row], exchange: int, count: int) -> list[Row]:
+def chosen(
+    reading: Reading, exchange: int, count: int, *, fold: bool, words: Callable[[str], str]
+) -> list[Row]:
+    """Return at most so many rows, the last ones among them, and those around an exchange."""
+    journal, width = reading.journal, _EVENTS_A_ROW * count
+    if len(journal) <= LARGE:
+        return excerpt(rows(reading, fold=fold, words=words), exchange, count)
+    begin, until, at = journal.length - len(journal), journal.length, reading.seq_of(exchange)
+    while True:
+        first, end = max(begin, at - width), min(until, at + width)
+        late = max(end, until - width)
+        part = reading.of_part([*journal.between(first, end), *journal.between(late, until)])
+        every = rows(part, fold=fold, words=words)
+        cut = sum(row.line.seq < end for row in every)
+        # a row beside what is not read may be a part of one
+        unsure = every[:2] if first > reading.seq_of(0) else []
+        unsure += every[max(0, cut - 2) : cut + 2] if late > end else []
+        if late > end and cut < len(every):
+            every.insert(cut, _gap(end, every[cut]))
+        if first > begin and every:
+            every.insert(0, _gap(begin, every[0]))
+        found = excerpt(every, exchange, count, are_all=False)
+        is_sure = found and not any(row is one for row in found for one in unsure)
+        if is_sure or (first == begin and late == end):
+            return found
+        width *= 2
+
+
+def excerpt(every: list[Row], exchange: int, count: int, *, are_all: bool = True) -> list[Row]:
     """Return at most so many rows, the last ones among them, and those around an exchange.
 
-    Rows like "… 12 rows left out …" stand for the others.
+    Rows like "… 12 rows left out …" stand for the others; unless `every` has all of them, they tell
+    how many events are.
     """
     if len(every) <= count:
         return every
@@ -113,14 +145,21 @@ def excerpt(every: list[Row], exchange: int, count: int) -> list[Row]:
     first = 0 if begins < length else min(begins - length // 2, last - length + 1)
     length -= first > 0
     end = min(first + length, last)
-    return [*_gap(every[:first]), *every[first:end], *_gap(every[end:last]), *every[last:]]
+
+    def gap(start: int, stop: int) -> list[Row]:
+        if start == stop:
+            return []
+        row, seq = every[start], every[start].line.seq
+        return [_gap(seq, row, stop - start) if are_all else _gap(seq, every[stop])]
+
+    return [*gap(0, first), *every[first:end], *gap(end, last), *every[last:]]
 
 
-def _gap(left_out: list[Row]) -> list[Row]:
-    if not left_out:
-        return []
-    text = f"… {len(left_out)} rows left out …"
-    return [Row(replace(left_out[0].line, kind="world", left="world", right=None, text=text))]
+def _gap(seq: int, row: Row, rows: int | None = None) -> Row:
+    """Return what stands for so many rows, or for the events from one on until a row."""
+    count = f"{row.line.seq - seq:,} events" if rows is None else f"{rows} rows"
+    text = f"… {count} left out …"
+    return Row(replace(row.line, seq=seq, kind="world", left="world", right=None, text=text))
 
 
 def _reads(paired: list[Row], services: Collection[str]) -> list[Row]:
@@ -279,20 +318,20 @@ def sequence(
     """Draw the messages between payers, service, facilitator, explorer and chain, in order.
 
     Shows at most `rows_shown` rows (default: as many as fit): the last ones, and those around
-    `exchange`; a row says how many are left out. Solid arrow: request; dashed: answer; two-headed:
-    a whole exchange; cross: an answer that never arrived. Blue: 2xx; orange: 402 Payment Required;
-    vermilion: anything else. #1, s1, a1 are payment ids, sessions and authorizations, numbered
-    as they appear. `fold` makes one row of reads of the chain that follow one another. `labels` are
-    words for names of parties, and for texts of rows.
+    `exchange`; a row says how many are left out, or how many events if the run has more than
+    20,000. Solid arrow: request; dashed: answer; two-headed: a whole exchange; cross: an answer
+    that never arrived. Blue: 2xx; orange: 402 Payment Required; vermilion: anything else. #1, s1,
+    a1 are payment ids, sessions and authorizations, numbered as they appear in what is read. `fold`
+    makes one row of reads of the chain that follow one another. `labels` are words for names of
+    parties, and for texts of rows.
     """
     reading = reading_of(journal_of(source))
-    every = rows(reading, fold=fold, words=figure.plain)
     given = None if ax is None else figure.prepare(ax)
     if given is None:
         count = max(3, rows_shown or ROWS)
     else:
         count = rows_shown or max(5, int(figure.height_in(given) / LEAST_ROW_IN))
-    shown = excerpt(every, exchange, count)
+    shown = chosen(reading, exchange, count, fold=fold, words=figure.plain)
     parts = [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
     lanes = _lanes(shown, parts)
     heads = ["\n".join(wrap(figure.plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]

@@ -364,6 +364,11 @@ class PartClient(httpx.AsyncClient):
         self._link, self._base = link, str(self.base_url).rstrip("/")
         self._known: dict[str, httpx.URL] = {}
 
+    @property
+    def is_local(self) -> bool:
+        """Whether requests are function calls in this process."""
+        return self._link.is_local
+
     def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
         """Return a request; a URL that was used before is not parsed again."""
         if not isinstance(url, str) or options.get("params"):
@@ -386,7 +391,7 @@ class PartClient(httpx.AsyncClient):
     @property
     def _is_short(self) -> bool:
         is_plain = self.auth is None and not self.follow_redirects
-        return self._link.is_local and is_plain and not any(self.event_hooks.values())
+        return self.is_local and is_plain and not any(self.event_hooks.values())
 
     async def ask(self, request: Request) -> Response:
         """Return the answer; raises `httpx.TransportError`."""
