@@ -36,9 +36,8 @@ class Podman:
         storage.write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/kept"\nrunroot = "{folder}/runs"\n'
         )
-        self.environment = {
-            **os.environ, "CONTAINERS_CONF": str(containers), "CONTAINERS_STORAGE_CONF": str(storage),
-        }  # fmt: skip
+        own = {"CONTAINERS_CONF": containers, "CONTAINERS_STORAGE_CONF": storage, "TMPDIR": folder}
+        self.environment = os.environ | {name: str(each) for name, each in own.items()}
 
     def run(self, *words: str, cwd: Path | None = None, stdin: bytes | None = None) -> str:
         """Run a command with these settings; return what it printed, which is shown if it fails."""

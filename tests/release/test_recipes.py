@@ -1,11 +1,13 @@
 """The recipes of the container and of the program promise what they can: at a glance, without building."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.house import ROOT
+from tests.house import ROOT, blocks
 from tests.release.podman import DEBIAN, NEEDED, SUITE
 
 FOLDER = ROOT / "x402sim" / "guide" / "container"
@@ -42,3 +44,20 @@ def test_the_base_is_the_debian_that_the_tests_make() -> None:
 def test_ci_installs_what_the_thorough_tests_need() -> None:
     installed = (ROOT / ".ci" / "run").read_text("utf-8").split()
     assert set(NEEDED) <= {*installed}
+
+
+def test_the_line_that_builds_the_program_needs_python_alone() -> None:
+    """What it builds, and the two lines after it, are in test_release.py."""
+    page = (ROOT / "x402sim" / "guide" / "without-python.md").read_text("utf-8")
+    build, *others = blocks(page, "sh")[0].splitlines()
+    assert others == ["dist/x402sim demo", "dist/x402sim serve"]
+    python, *words = build.split()
+    assert python == "python3"
+    done = subprocess.run(
+        [sys.executable, "-S", *words, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "dist/x402sim" in " ".join(done.stdout.split())

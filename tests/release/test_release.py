@@ -104,10 +104,11 @@ def test_each_judge_judges(place: Place) -> None:
     ):
         assert "No MUST clause failed" in place.run("conformance", *words)
     with place.serving() as ready:
-        words = ready["service"], "--world", ready["control"], "--only", "1,4.1,7", "--json"
+        words = ready["service"], "--world", ready["control"], "--only", "1,4.1/validate", "--json"
         report = json.loads(place.run("conformance", *words))
-    assert len(report["results"]) > 15
-    assert {each["outcome"] for each in report["results"]} == {"passed"}, "also random inputs"
+    outcomes = {each["id"]: each["outcome"] for each in report["results"]}
+    assert "spec/4.1/validate" in outcomes, "which needs random inputs"
+    assert {*outcomes.values()} == {"passed"}
 
 
 def test_a_scenario_of_ones_own_may_import_the_standard_library(place: Place) -> None:
