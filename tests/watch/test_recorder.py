@@ -246,6 +246,23 @@ def test_the_facilitator_tells_that_a_payment_without_any_answer_was_settled():
     assert sum("a second payment" in each for each in watch.wrong) == 1
 
 
+@pytest.mark.parametrize("fate", [{"status": None, "broke": "it ended"}, {"status": 503}])
+def test_a_second_authorization_while_the_first_may_be_used_is_noted(fate):
+    watch = Watch()
+    watch.see(offer(1), paid(2, signed(NOW_S), answered={}, answer=b"", **fate))
+    watch.see(offer(3), paid(4, signed(NOW_S)))
+    (found,) = [each for each in watch.notes("finding") if each["about"] == "order"]
+    assert "a second authorization; the first can be used until" in found["seen"]
+    assert found["stops"] is False
+
+
+def test_a_second_authorization_after_the_first_has_expired_is_right():
+    watch, lost = Watch(), {"status": None, "broke": "it ended", "answered": {}}
+    watch.see(offer(1), paid(2, signed(NOW_S), **lost))
+    watch.see(offer(3, began=NOW_S + 400.0), paid(4, signed(NOW_S + 400), began=NOW_S + 400.0))
+    assert not any("a second" in each for each in watch.wrong)
+
+
 RIGHT = {
     "bought twice": [{}, {}],
     "refused, then paid": [

@@ -463,7 +463,7 @@ class _Passing:
             try:
                 event = await upstream.next()
             except (OSError, h11.RemoteProtocolError) as error:
-                raise self._broken(error) from error
+                raise self._broken(error, upstream) from error
             match event:
                 case h11.InformationalResponse(status_code=status):
                     self.exchange.interim.append(status)
@@ -489,15 +489,17 @@ class _Passing:
                     await self._client.send(event)
                     return
                 case _:
-                    raise self._broken(_Ended("it ended the connection"))
+                    raise self._broken(_Ended("it ended the connection"), upstream)
 
     def _note_head(self, event: h11.Response) -> None:
         self.exchange.status = event.status_code
         self.exchange.answer_headers = list(event.headers.raw_items())
 
-    def _broken(self, error: Exception) -> OSError:
+    def _broken(self, error: Exception, upstream: _Peer) -> OSError:
         """Note that the upstream broke off, and return the error that breaks the client's."""
         exchange = self.exchange
+        if upstream.reader.at_eof() and not isinstance(error, OSError):
+            error = _Ended("it ended the connection")
         if not exchange.broke:
             where = "in the middle of its answer" if exchange.status else "without an answer"
             exchange.broke = f"{self._upstream.url} broke off {where}: {_in_words(error)}"
@@ -593,11 +595,11 @@ class _Passing:
             try:
                 event = await upstream.next()
             except (OSError, h11.RemoteProtocolError) as error:
-                raise self._broken(error) from error
+                raise self._broken(error, upstream) from error
             if type(event) is h11.InformationalResponse:
                 continue
             if not isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
-                raise self._broken(ConnectionResetError("it ended the connection"))
+                raise self._broken(_Ended("it ended the connection"), upstream)
             found.append(event)
         return found
 

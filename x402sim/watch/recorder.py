@@ -41,6 +41,7 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way
 from x402sim.rng import Rng
+from x402sim.text.times import moment
 from x402sim.watch import secrets
 from x402sim.watch.messages import (
     Half,
@@ -90,6 +91,8 @@ class _Order:
     nonce: str | None = None
     unserved: tuple[str, str] | None = None
     """The payment that was settled and is not served yet: its nonce and its transaction."""
+    open_until: tuple[str, int] | None = None
+    """The payment whose outcome is not known, and the second until which it can be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class Recorder:
             began_s = int(exchange.began)  # what has expired since was good
             findings = self._of_402(found, began_s)
             findings += tuple(findings_of(found, self._known, began_s, offers))
-            findings += tuple(self._of_order(found, order))
+            findings += tuple(self._of_order(found, order, began_s))
             if found.settled and to == "service" and not is_hidden:
                 self._settled(found, sent.payment_id)
             self._note(exchange, found, order, is_hidden, seq)
@@ -252,11 +255,12 @@ class Recorder:
         # asked again, a 402 that nobody has paid is the same order
         is_same = order is not None and order.nonce is None
         lane = order.lane if order and is_same else f"offer {exchange.number}"
-        unserved = order.unserved if order else None
-        order = self._orders[place] = _Order(lane, found.ways, unserved=unserved)
+        before = order or _Order(lane, [])
+        order = _Order(lane, found.ways, unserved=before.unserved, open_until=before.open_until)
+        self._orders[place] = order
         return order
 
-    def _of_order(self, found: Messages, order: _Order | None) -> list[Finding]:
+    def _of_order(self, found: Messages, order: _Order | None, began_s: int) -> list[Finding]:
         """Return whether an order was paid twice, and note what became of it."""
         nonce = found.nonce
         if nonce is None:
@@ -271,7 +275,19 @@ class Recorder:
             wanted = f"what was paid with transaction {order.unserved[1]}"
             do = "Send the same payment again until it is answered; the shop must accept that."
             findings.append(Finding("order", seen, wanted, do))
+        elif order.open_until is not None and order.open_until[0] != nonce:
+            until_s = order.open_until[1]
+            seen = f"a second authorization; the first can be used until {moment(until_s, began_s)}"
+            wanted = "the first one again, as its outcome is not known"
+            do = "Send the same payment again: both may be charged."
+            second = Finding("order", seen, wanted, do, stops=False)
+            findings += [second] if began_s < until_s else []
         order.nonce = nonce
+        is_known = found.status is not None and found.status < 500 and not found.is_broken
+        if is_known:
+            order.open_until = None
+        elif found.signed is not None:
+            order.open_until = nonce, found.signed.authorization.valid_before
         if found.is_delivered:
             order.unserved = None
         elif tx_hash is not None:
