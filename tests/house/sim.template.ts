@@ -17,22 +17,27 @@ export interface World {
   stop(): Promise<void>;
 }
 
-/** Start `x402sim serve` on a free port with these options, and return it once it is ready. */
+/**
+ * Start `x402sim serve` on a free port with these options, and return it once it is ready. It ends with this process,
+ * however that ends: its stdin is a pipe from here.
+ */
 export async function start(options: string[] = [], command: string[] = ["x402sim"]): Promise<World> {
   const [program = "x402sim", ...first] = command;
-  const words = [...first, "serve", "--port", "0", "--json", "--quiet", ...options];
-  const child = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
+  const words = [...first, "serve", "--port", "0", "--json", "--quiet", "--stop-with-stdin", ...options];
+  const child = spawn(program, words, { stdio: ["pipe", "pipe", "inherit"] });
   const exited = once(child, "exit"); // it rejects if there is no such program
   const stop = async () => {
     child.kill("SIGINT");
     await exited;
   };
-  const kill = () => child.kill(); // it does not outlive a test that forgets to stop it
-  process.once("exit", kill);
-  child.once("close", () => process.off("exit", kill));
-  const failed = exited.then(([code]): never => {
-    throw new Error(`${program} ${words.join(" ")} ended with ${code}`);
-  });
+  const failed = exited.then(
+    ([code]): never => {
+      throw new Error(`${program} ${words.join(" ")} ended with ${code}`);
+    },
+    (error): never => {
+      throw new Error(`cannot start ${program}: ${error.message}; put it on the PATH, or give its path as the command`);
+    },
+  );
   const [line] = await Promise.race([once(createInterface(child.stdout), "line"), failed]);
   const ready: Ready = JSON.parse(line);
   return { ready, sim: new Sim(ready.control!), stop };

@@ -6,6 +6,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +116,30 @@ def test_the_ready_line(network):
         assert ready["accounts"][9]["balance"] == "1000000000" == str(server.account(9).balance)
         assert int(server.rpc("eth_chainId"), 16) == chain_id
         server.account(9).paid()
+
+
+def test_the_end_of_stdin_stops_it_also_when_its_parent_is_killed():
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    assert held.stdout is not None
+    url = json.loads(held.stdout.readline())["service"]
+    assert httpx.get(f"{url}/healthz", trust_env=False).is_success
+    held.kill()
+    held.wait()
+    assert held.stdout.read() == ""  # the server, which has the pipe too, is gone
+    held.stdout.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/healthz", trust_env=False)
+
+
+HOLDS = """
+import subprocess, sys, time
+serve = [sys.executable, "-m", "x402sim", "serve", "--port", "0", "--json", "--stop-with-stdin"]
+server = subprocess.Popen(serve, stdin=subprocess.PIPE)
+time.sleep(60)
+"""
+"""A program that starts a server, and never stops it."""
 
 
 @pytest.fixture(scope="module")

@@ -237,6 +237,13 @@ def test_a_facilitator_that_redirects_is_followed_by_whom_it_may(server: LocalSe
         assert len(server.transfers(wallet.address)) == transfers
 
 
+def test_a_path_may_begin_with_the_victim_as_on_one_port(server: LocalServer) -> None:
+    server.reset()
+    server.fault(Fault(victim="facilitator", does="answer", path="/facilitator/supported"))
+    assert httpx.get(f"{server.facilitator_url}/supported").status_code == 500
+    assert httpx.get(f"{server.facilitator_url}/supported").status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/verify", "/settle"])
 def test_a_facilitator_that_is_busy_says_for_how_long(server: LocalServer, path: str) -> None:
     server.reset()

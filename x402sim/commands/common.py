@@ -7,8 +7,9 @@ import signal
 import sqlite3
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -218,6 +219,18 @@ def stop_on_signals(server: Any) -> None:
     """Let SIGINT and SIGTERM stop a server, which ends the requests in flight first."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+
+
+def stop_with_stdin(server: Any) -> None:
+    """Let the end of stdin stop a server, also when whoever held its other end was killed."""
+
+    def read_to_its_end() -> None:
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        server.should_exit = True
+
+    threading.Thread(target=read_to_its_end, name="x402sim stdin", daemon=True).start()
 
 
 def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "Form | None":

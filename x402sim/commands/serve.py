@@ -139,6 +139,14 @@ RpcOrigin = Annotated[
         metavar="ORIGIN",
     ),
 ]
+StopWithStdin = Annotated[
+    bool,
+    typer.Option(
+        "--stop-with-stdin",
+        help="Stop when stdin ends: give it a pipe, and the server ends with the program that "
+        "started it, however that ends.",
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object with URLs and accounts when ready.")
 ]
@@ -166,6 +174,7 @@ def serve(
     payment_flow: Flow = None,
     facilitator: FacilitatorSetting = None,
     tls: Tls = None,
+    stop_with_stdin: StopWithStdin = False,
     as_json: AsJson = False,
     to_file: ReadyFile = None,
     log: common.LogForm = "text",
@@ -205,6 +214,8 @@ def serve(
 
     def on_start(running: Any, ready: Ready) -> None:
         common.stop_on_signals(running)
+        if stop_with_stdin:
+            common.stop_with_stdin(running)
         line = json.dumps(msgspec.to_builtins(ready))
         if as_json:
             typer.echo(line)

@@ -369,7 +369,7 @@ class Faults:
         for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
-            is_asked = is_its and fault.victim == victim and path.endswith(fault.path)
+            is_asked = is_its and fault.victim == victim and _ends_with(path, fault)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
             each.matched += 1
@@ -425,6 +425,11 @@ def _contains(request: bytes, wanted: str) -> bool:
         return found is not None and sought in json_of_header(found[1].decode()).lower()
     except (BadMessage, UnicodeDecodeError):
         return False  # no payment header that anybody could read
+
+
+def _ends_with(path: str, fault: Fault) -> bool:
+    """Tell whether a path ends with a fault's; on one port the victim's name comes before it."""
+    return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
 
 def _may_end_with(route: str, fault: Fault) -> bool:
