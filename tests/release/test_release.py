@@ -19,6 +19,7 @@ from tests.npm import node
 from tests.release import checks
 from tests.release.__main__ import PAGE, PROGRAM, SDIST, SUMS, WHEEL
 from tests.release.checks import ENVIRONMENT, Place, alone
+from x402sim.clock import stopwatch
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 MOST_BYTES, MOST_CPU_S = 60_000_000, 1.0
@@ -83,6 +84,25 @@ def test_it_unpacks_itself_where_nobody_else_can_look_and_leaves_nothing(place: 
         (folder,) = {*unpacked()} - before
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {*unpacked()} == before
+
+
+def test_nothing_of_it_serves_on_when_it_is_killed(release: Path, tmp_path: Path) -> None:
+    words = [str(release / PROGRAM), "serve", "--port", "0", "--json", "--quiet"]
+    own = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, env=own, stdout=subprocess.PIPE, text=True) as process:
+        url = json.loads(process.stdout.readline())["service"]
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        process.kill()
+    waited = stopwatch()
+    while answers(url):
+        assert waited() < checks.STOP_S
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_what_it_starts_has_the_libraries_and_the_variables_of_its_own_system(place: Place) -> None:
