@@ -216,7 +216,7 @@ class Payer:
         return self._client
 
     def leave(self) -> None:
-        """Let its client go until it sends again, unless the scenario has it: a crowd's are large."""
+        """Let its client go until it sends again, unless the story has it: a crowd has many."""
         for each in (self, *self._at_services.values()):
             client = each._client
             if client is not None and not each._is_client_seen and self.stage.forget(client):
