@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from inspect import Parameter, signature
 from io import BytesIO
-from itertools import chain, count, dropwhile, starmap, takewhile
+from itertools import chain, count, dropwhile, islice, starmap, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar, Union, cast, get_args
@@ -394,17 +394,19 @@ class OnDisk:
             header = reader.readline()
             require_version(header)
             self._end = len(header)
-            for text in reader:
-                self._note(len(text), tag_of(text))
+            while lines := list(islice(reader, EVERY)):
+                self._note(set(map(tag_of, lines)), len(lines), sum(map(len, lines)))
 
-    def _note(self, length: int, name: str | None) -> None:
+    def _note(self, names: Iterable[str | None], count: int, length: int) -> None:
+        """Note that there are so many lines more in the newest block, and the names in them."""
         block, place = divmod(self._count, EVERY)
         if place == 0:
             self._begins.append(self._end)
-        blocks = self._blocks.setdefault(name, array("i"))
-        if not blocks or blocks[-1] != block:
-            blocks.append(block)
-        self._count += 1
+        for name in names:
+            blocks = self._blocks.setdefault(name, array("i"))
+            if not blocks or blocks[-1] != block:
+                blocks.append(block)
+        self._count += count
         self._end += length
 
     def __len__(self) -> int:
@@ -414,7 +416,7 @@ class OnDisk:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        self._note(self._writer.write(line(entry) + b"\n"), name_of(entry.event))
+        self._note((name_of(entry.event),), 1, self._writer.write(line(entry) + b"\n"))
 
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
