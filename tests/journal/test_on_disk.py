@@ -103,6 +103,39 @@ def test_a_file_that_is_no_journal_and_a_line_that_is_no_entry_are_refused(file)
         list(Journal.open(file))
 
 
+def test_frames_are_made_of_whole_blocks(both, read):
+    _, batches = both[1].columns()
+    assert [len(batch) for batch in batches] == [EVERY, EVERY, EVERY, 5]
+    assert read == [], "no line is decoded for itself"
+    assert [each for batch in batches for each in batch] == list(both[0])
+
+
+def test_lines_that_are_spelled_otherwise_are_read_in_every_way(file):
+    otherwise = b'{"name":"x", "data":{"a":[[]]}, "event":"note", "at_ms":7, "seq":1}\n'
+    notes = b"".join(b'{"seq":%d,"at_ms":8,"event":"note","name":"y","data":{}}\n' % n
+                     for n in range(2, EVERY))  # fmt: skip
+    file.write_bytes(
+        HEADER + b'{"seq":0,"at_ms":5,"event":"note","name":"x"}\n' + otherwise + notes
+    )
+    journal = Journal.open(file)
+    found = list(journal)
+    assert (found[1], len(found)) == (Entry(1, 7, Note(name="x", data={"a": [[]]})), EVERY)
+    assert list(journal.of(Note)) == list(journal.of(Note, holding=b'"name":"x"')) == found
+    _, batches = journal.columns()
+    assert [each for batch in batches for each in batch] == found
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"\n", b"{}\n", b'{"seq":1}{"seq":2}\n', b"[" * 9999 + b"\n", b"\xff\n"],
+    ids=["blank", "empty", "two", "deep", "no text"],
+)
+def test_a_frame_names_the_line_that_is_no_entry(file, wrong):
+    file.write_bytes(HEADER + b'{"seq":0,"at_ms":5,"event":"note","name":"x"}\n' + wrong)
+    with pytest.raises(ValueError, match="line 3 is no entry of a journal"):
+        Journal.open(file).columns()
+
+
 def test_merging_writes_the_file_anew(file, both):
     for journal in both:
         journal.merge([Entry(0, 1500, Note(name="them"))])

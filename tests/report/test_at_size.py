@@ -112,8 +112,7 @@ def test_an_exchange_after_the_last_one_is_at_the_end(file: Path) -> None:
     assert texts(of(Journal.open(file), 10 * PAYERS))[-3].startswith(f"GET /{PAYERS}")
 
 
-@pytest.mark.parametrize("number", [1, 40, 300, 500])
-@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize(("number", "in_file"), [(1, False), (300, True), (500, False)])
 def test_the_rows_are_those_of_any_other_run(
     number: int, in_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +124,7 @@ def test_the_rows_are_those_of_any_other_run(
     every = rows(reading_of(journal))
     looks = {row.line.seq: (row.line.kind, row.times, row.are_reads, row.name) for row in every}
     monkeypatch.setattr(diagram, "LARGE", 10)
-    for events_a_row in 1, 4, 16:
+    for events_a_row in 1, 16:
         monkeypatch.setattr(diagram, "_EVENTS_A_ROW", events_a_row)
         found = [row for row in of(journal, number, 40) if "left out" not in row.text]
         wanted = excerpt(every, number, 40)
@@ -181,7 +180,7 @@ def test_the_newest_payments_are_whole_and_there_is_nothing_of_the_others(name: 
     answers = [each for each in found.journal.events(AnswerReceived) if each.status == 402]
     ids = list(dict.fromkeys(each.payment_id for each in answers if each.payment_id))
     every = Payments(found.journal)
-    for last in range(1, min(len(ids), 30)):
+    for last in {1, 2, 3, 17, 27} & {*range(1, len(ids))}:  # of "indexed", some are under way
         shown, above = on_the_page(found, last)
         assert f"{len(ids) - last:,} older payments are left out" in above
         about = Counter(map(every.payment_of, (each.event for each in shown)))

@@ -251,7 +251,8 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
         return False
-    service.entitlements.add(Entitlement(payment_id, intern(resource), intern(payer), now_ms))
+    entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
+    service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
         payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
     )

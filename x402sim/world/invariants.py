@@ -53,7 +53,7 @@ class Invariants:
         """The authorizations that were presented for each payment id."""
         self._paid: dict[str, tuple[Use, ...]] = {}
         """The settled authorizations of each payment id, and their transactions."""
-        self._used: dict[bytes, str] = {}
+        self._used: dict[bytes, bytes] = {}
         """The authorizations that were used to pay, and their transactions, unless undone."""
         self._served: set[str] = set()
         """The payment ids that were served."""
@@ -115,7 +115,7 @@ class Invariants:
             if event.session_id is None and event.path in (MARKET, QUOTE):
                 self._open[event.exchange] = self._served_without_proof
         elif authorization is not None:
-            self._offer(_to_bytes(authorization), payment_id)
+            self._offer(_to_bytes(authorization), intern(payment_id))
         elif event.method == "POST":
             self._open[event.exchange] = partial(self._served_if_paid, payment_id)
         return ()
@@ -172,7 +172,7 @@ class Invariants:
         if self._used.keys().isdisjoint(offered):
             price = self._price(event.to, payment_id)
             yield Broken(SERVED_IF_PAID, STANDS, f"none for {payment_id}", payment_id, price)
-        self._served.add(payment_id)
+        self._served.add(intern(payment_id))
         ids = {each for one in offered for each in self._presented[one]}
         authorizations = {one for each in ids for one in self._offered[each]}
         if len(ids) > 1 and len(self._served & ids) > len(authorizations):
@@ -190,7 +190,7 @@ class Invariants:
         tx = _to_bytes(event.tx_hash)
         self._supply -= sum(_minted(event, *each) for each in self._transfers.pop(tx, ()))
         self._is_rewound = True
-        for nonce in [nonce for nonce, by in self._used.items() if by == event.tx_hash]:
+        for nonce in [nonce for nonce, by in self._used.items() if by == tx]:
             del self._used[nonce]
         for payment_id, uses in self._paid.items():
             if any(use[1] == tx for use in uses):
@@ -268,15 +268,15 @@ class Invariants:
 
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
-        authorization = self._interned(event.authorization)
+        authorization, tx = self._interned(event.authorization), _to_bytes(event.tx_hash)
         if event.use == "used":
-            self._used[authorization] = event.tx_hash
+            self._used[authorization] = tx
         ids = self._presented.get(authorization, ())
         if event.use != "used" or len(ids) != 1:
             return
         (payment_id,) = ids
         others = [use for use in self._paid.get(payment_id, ()) if use[0] != authorization]
-        self._paid[payment_id] = (*others, (authorization, _to_bytes(event.tx_hash)))
+        self._paid[payment_id] = (*others, (authorization, tx))
         if others:
             prices = (self._price(service, payment_id) for service in self._parts.services)
             found, too_much = (

@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import takewhile
+from sys import intern
 from typing import Any, Literal
 
 import httpx
@@ -197,6 +198,8 @@ class Payer:
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._at_services: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
+        if self._service not in stage.local:
+            self._own_client()
 
     @cached_property
     def _listing_order(self) -> Stream:
@@ -513,14 +516,14 @@ class Spending:
         new = Signed(now_s, price, expires_s)
         self.signed.append(new)
         self.unsure.append(new)
-        self.total += price
+        self.total = self.total + price if self.total else price  # most payers pay once
         return new
 
     def note_paid(self, signed: Signed) -> None:
         """Count an authorization as paid, as an answer has reported."""
         if signed in self.unsure:
             self.unsure.remove(signed)
-            self.paid += signed.price
+            self.paid = self.paid + signed.price if self.paid else signed.price
 
 
 class Order:
@@ -660,7 +663,7 @@ class Shopper:
         order = await self.order(self._payer.ask, required)
         self._last = order.last
         if not order.is_final:
-            self._payment_id = order.required.payment_id
+            self._payment_id = intern(order.required.payment_id)
             if not order.in_one_step:
                 await self.show_payment()
             if self.is_served:

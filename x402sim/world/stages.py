@@ -78,6 +78,8 @@ class Stage(msgspec.Struct, kw_only=True):
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and what their latencies draw from."""
+    local: set[Part] = msgspec.field(default_factory=set)
+    """The parts whose clients turned out to be in this process: they cannot fail to be made."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -145,6 +147,8 @@ class Stage(msgspec.Struct, kw_only=True):
         link = self.link(caller, to, make(), self.options.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)
         self.clients[http] = stream
+        if http.is_local:
+            self.local.add(to)
         return http
 
     def known(self, service: Part) -> Part:
