@@ -24,9 +24,10 @@ from tests.watch.said import (
     terms,
 )
 from x402sim import Fault
-from x402sim.events import AnswerReceived, NoAnswer, Note, PaymentSettled, RequestSent
+from x402sim.events import AnswerReceived, Begin, NoAnswer, Note, PaymentSettled, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
+from x402sim.report.diff import describe
 from x402sim.watch import secrets
 from x402sim.watch.proxy import Exchange
 from x402sim.watch.recorder import Recorder, Seen
@@ -351,6 +352,28 @@ def test_no_message_is_a_defect_of_the_recording(sent, answered, body, answer, s
     for to in ("service", "facilitator"):
         watch.see(exchange(1, sent=sent, **more), to=to)
     Journal.load(watch.journal.ndjson())
+
+
+def test_diff_compares_recordings_by_what_was_asked_and_answered():
+    """Their times, ids and hashes are never the same."""
+    first, same, other = Watch(), Watch(), Watch()
+    for each in (first, same, other):
+        each.journal.record(1, begin())
+    first.see(offer(1), paid(2, signed(NOW_S)))
+    same.see(offer(1), paid(2, signed(NOW_S)))
+    refused = {"answered": {"PAYMENT-RESPONSE": packed(settled(success=False, errorReason="no"))}}
+    other.see(offer(1), paid(2, signed(NOW_S), status=402, **refused))
+    assert describe(first.journal, same.journal) == []
+    told = describe(first.journal, other.journal)
+    assert "3 events are equal" in told[0]
+    assert any("status: a 200, b 402" in each for each in told)
+
+
+def begin() -> Begin:
+    return Begin(
+        scenario="watch", title="", seed=0, start_ms=1, network="", decimals=6, symbol="tokens",
+        upstream="http://shop",
+    )  # fmt: skip
 
 
 # --- real money ----------------------------------------------------------------------------

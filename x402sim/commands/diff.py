@@ -19,7 +19,10 @@ def diff(a: A, b: B) -> None:
     one, other = load_journal(a), load_journal(b)
     lines = describe(one, other)
     if not lines:
-        typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
+        if one.sha256() == other.sha256():
+            typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")
+        else:
+            typer.echo("equal, but for times, ids and hashes: two recordings of `watch`")
         return
     for line in (f"a {a}", f"b {b}", *lines):
         typer.echo(filled(line.lstrip(), len(line) - len(line.lstrip())))

@@ -1,4 +1,8 @@
-"""Finds the first event at which two runs differ, and in what."""
+"""Finds the first event at which two runs differ, and in what.
+
+Two recordings of `watch` differ in every time, id and hash. Of these, what was asked and answered, in
+order, is compared, and what was wrong in it.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -8,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from x402sim.events import name_of
+from x402sim.events import Begin, ExchangeEvent, FaultInjected, Note, PaymentSettled, name_of
 from x402sim.journal import Entry, Journal, line
 
 CONTEXT = 3
@@ -19,7 +23,9 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 def describe(a: Journal, b: Journal) -> list[str]:
     """Return lines that show where two journals first differ; none if they are equal."""
     before = deque[Entry](maxlen=CONTEXT)
-    for position, (one, other) in enumerate(zip_longest(a, b)):
+    both = all(map(_is_watched, (a, b)))
+    pairs = zip_longest(_lasting(a), _lasting(b)) if both else zip_longest(a, b)
+    for position, (one, other) in enumerate(pairs):
         if one is None or other is None or line(one) != line(other):
             return [
                 f"{position} events are equal, and then the runs differ:",
@@ -29,6 +35,33 @@ def describe(a: Journal, b: Journal) -> list[str]:
             ]
         before.append(one)
     return []
+
+
+def _is_watched(journal: Journal) -> bool:
+    begin = next(journal.events(Begin), None)
+    return begin is not None and begin.upstream is not UNSET
+
+
+_NEW_EACH_TIME = ("payment_id", "session_id", "authorization", "tx_hash", "payer")
+
+
+def _lasting(journal: Journal) -> Iterator[Entry]:
+    """Yield what two recordings of the same traffic have in common, numbered anew."""
+    seq = 0
+    for entry in journal:
+        event = entry.event
+        if isinstance(event, Note):
+            if event.name not in ("finding", "fault struck"):
+                continue
+            kept = {name: event.data.get(name) for name in ("mark", "about", "does", "path")}
+            event = Note(name=event.name, data=kept)
+        elif isinstance(event, ExchangeEvent | PaymentSettled):
+            ids = {name: "…" for name in _NEW_EACH_TIME if getattr(event, name, None)}
+            event = msgspec.structs.replace(event, **ids)
+        elif not isinstance(event, FaultInjected):
+            continue
+        yield Entry(seq, 0, event)
+        seq += 1
 
 
 def _changes(one: Entry, other: Entry) -> Iterator[str]:
