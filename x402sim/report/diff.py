@@ -1,7 +1,7 @@
 """Finds the first event at which two runs differ, and in what.
 
-Two recordings of `watch` differ in every time, id and hash. Of these, what was asked and answered, in
-order, is compared, and what was wrong in it.
+Two recordings of `watch` differ in every time, id and hash. Of these, it compares what was asked
+and answered, in order, and what was wrong in it.
 """
 
 from collections import deque
