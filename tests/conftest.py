@@ -21,8 +21,12 @@ import httpcore  # noqa: F401 - pytester forgets what only an inner run has impo
 import httpx
 import msgspec
 import pytest
+from hypothesis import settings
 
 from x402sim.spec.clauses import CLAUSES
+
+settings.register_profile("x402sim", deadline=None)  # a slow machine breaks no property
+settings.load_profile("x402sim")
 
 # What the files beside the tests assert holds under PYTHONOPTIMIZE, too.
 _BESIDE = {each.stem for each in Path(__file__).parent.glob("[!_]*")} - {"conftest"}

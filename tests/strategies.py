@@ -4,7 +4,7 @@ import string
 from typing import Any
 
 from eth_account import Account
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
 from x402sim.protocol.crypto import Address, PrivateKey
@@ -12,9 +12,6 @@ from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET
-
-settings.register_profile("x402sim", deadline=None)  # a slow machine breaks no property
-settings.load_profile("x402sim")
 
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 

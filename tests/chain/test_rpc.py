@@ -107,7 +107,7 @@ _VALUES = json_values | st.sampled_from([*_TEXTS, to_hex(PAYMENT.data)])
 _JUNK = _VALUES | st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
 def test_no_parameters_break_the_server(method: str, params: Any) -> None:
     http = Http(rpc_app(LedgerDriver().ledger, keys=[OWNER_KEY.secret], unlocked=True))

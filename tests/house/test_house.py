@@ -46,7 +46,7 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
 def test_nothing_is_left_at_the_top_level() -> None:
     names = {Path(each).parts[0] for each in run("git", "ls-files").splitlines()}
     assert {each for each in names if not each.startswith(".")} == {
-        "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "action.yml",
+        "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "action.yml",
         "conformance", "notebooks", "pyproject.toml", "scenarios", "tests", "x402sim",
     }  # fmt: skip
 

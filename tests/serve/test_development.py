@@ -178,9 +178,7 @@ def assert_answered(server: Server, url: str, body: str, caplog: Any) -> httpx.R
     return reply
 
 
-_often = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+_often = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_often

@@ -15,7 +15,7 @@ from x402sim.suite.redact import exchange
 from x402sim.suite.resend import as_curl, quoted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(max_size=40).filter(lambda text: b"\0" not in text))
 def test_a_shell_reads_a_word_as_it_was(text: bytes) -> None:
     word = quoted(text)

@@ -345,7 +345,7 @@ def test_a_defect_of_the_recording_ends_no_traffic(monkeypatch):
     status=st.sampled_from([None, 200, 402, 500]),
     allow=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_message_is_a_defect_of_the_recording(sent, answered, body, answer, status, allow):
     watch = Watch(allow_mainnet=allow)
     more = {"body": body, "answered": answered, "answer": answer, "status": status}
