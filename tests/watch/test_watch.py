@@ -117,6 +117,14 @@ def test_the_program_of_the_guide_reads_it(recording, tmp_path):
     assert QUOTE in done.stdout
 
 
+def test_a_recording_that_was_broken_off_is_read(recording, tmp_path):
+    (tmp_path / "shop.ndjson").write_bytes(recording[0].read_bytes().rpartition(b"\n{")[0] + b"\n")
+    run = Run.load(tmp_path / "shop.ndjson")
+    assert list(run.journal.events(End)) == []
+    assert list(run.orders["served"]) == [True]
+    assert "lanes" in run.show().page
+
+
 def test_diff_compares_two_recordings(recording):
     file = recording[0]
     assert command("diff", file, file).exit_code == 0
