@@ -81,7 +81,7 @@ WRONG = [
     ("serve --host 0.0.0.0x", "give an address of this machine: 127.0.0.1, or 0.0.0.0"),
     ("serve --host 203.0.113.7", "cannot listen on 203.0.113.7"),
     ("serve --log xml", "'--log': unknown form 'xml'. Possible: text, json"),
-    ("serve --mnemonic 'test test test'", "12 to 24 words of BIP-39"),
+    ("serve --port 0 --mnemonic 'test test test'", "12 to 24 words of BIP-39"),
     ("serve --port 70000", "'--port': a number from 0 to 65535 is wanted, not 70000"),
     ("serve --tls no/ca.pem", "--tls no/ca.pem: cannot write the file: No such file or directory"),
     ("service --port -1", "from 0 to 65535 is wanted, not -1"),
