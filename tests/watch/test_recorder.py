@@ -26,7 +26,7 @@ from tests.watch.said import (
 from x402sim import Fault
 from x402sim.events import AnswerReceived, Begin, NoAnswer, Note, PaymentSettled, RequestSent
 from x402sim.journal import Journal
-from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
 from x402sim.watch import secrets
 from x402sim.watch.proxy import Exchange
@@ -78,6 +78,8 @@ class Watch:
 
     def __init__(self, **options: Any) -> None:
         self.journal, self.seen = Journal(), list[Seen]()
+        self.told = list[str]()
+        options.setdefault("say", self.told.append)
         self.recorder = Recorder(self.journal, NETWORKS, log=self.seen.append, **options)
 
     def see(self, *exchanges: Exchange, to: str = "service") -> None:
@@ -264,6 +266,63 @@ def test_a_second_authorization_after_the_first_has_expired_is_right():
     assert not any("a second" in each for each in watch.wrong)
 
 
+def asked(header: str, path: str, answer: Any, network=BASE_SEPOLIA, number: int = 90) -> Exchange:
+    """Return an exchange of a shop with its facilitator."""
+    payload = json.loads(base64.b64decode(header))
+    body = {"x402Version": 2, "paymentPayload": payload, "paymentRequirements": terms(network)}
+    return exchange(number, target=path, method="POST", body=body, answer=answer)
+
+
+@pytest.mark.parametrize("how", [{"status": 500}, {"status": 402}, {"status": None, "broke": "it"}])
+def test_what_was_settled_and_not_served_is_found_without_a_receipt(how):
+    watch, header = Watch(), signed(NOW_S)
+    watch.see(offer(1))
+    watch.see(asked(header, "/settle", settled()), to="facilitator")
+    watch.see(paid(3, header, answered={}, answer=b"", **how))
+    (found,) = [each for each in watch.notes("finding") if each["about"] == "answer"]
+    assert f"the payment was settled, transaction {TX}" in found["seen"]
+    assert found["stops"] == (how["status"] is not None)  # a client that left may come again
+    assert watch.recorder.wrong == found["stops"]
+
+
+FACILITATORS = {
+    "nothing": [],
+    "verify": [("/verify", {"isValid": True})],
+    "refused": [("/verify", {"isValid": True}), ("/settle", {"success": False})],
+}
+
+
+@pytest.mark.parametrize("asks", FACILITATORS)
+@pytest.mark.parametrize("receipt", [{}, {"PAYMENT-RESPONSE": packed(settled())}])
+def test_what_is_served_and_not_settled_is_found(asks, receipt):
+    """Without a receipt, or with one that no facilitator gave."""
+    watch, header, honest = Watch(), signed(NOW_S), signed(NOW_S)
+    watch.see(offer(1))
+    watch.see(asked(honest, "/settle", settled(), number=2), to="facilitator")
+    watch.see(paid(3, honest))
+    assert not any("has not settled" in each for each in watch.wrong)
+    watch.see(offer(4))
+    for path, answer in FACILITATORS[asks]:
+        watch.see(asked(header, path, answer), to="facilitator")
+    watch.see(paid(6, header, answered=receipt))
+    assert sum("the facilitator has not settled this payment" in each for each in watch.wrong) == 1
+
+
+def test_without_sight_of_the_facilitator_nobody_is_accused():
+    watch = Watch()
+    watch.see(offer(1), paid(2, signed(NOW_S)))
+    assert watch.wrong == []
+    assert watch.recorder.wrong == 0
+
+
+def test_the_reason_of_a_refusal_is_in_the_header_of_the_next_offer_too():
+    watch, said = Watch(), {**required(), "error": "invalid_exact_evm_nonce_already_used"}
+    watch.see(offer(1))
+    again = {"PAYMENT-REQUIRED": packed(said)}
+    watch.see(paid(2, signed(NOW_S), status=402, answered=again, answer=b"{}"))
+    assert watch.seen[1].messages.refusal == "invalid_exact_evm_nonce_already_used"
+
+
 RIGHT = {
     "bought twice": [{}, {}],
     "refused, then paid": [
@@ -326,7 +385,7 @@ def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
 
 def test_a_defect_of_the_recording_ends_no_traffic(monkeypatch):
     told = list[str]()
-    watch = Watch(on_defect=told.append)
+    watch = Watch(say=told.append)
     side = watch.recorder.to("service")
     monkeypatch.setattr("x402sim.watch.recorder.messages_of", lambda *_: 1 / 0)
     for number in (1, 2):
@@ -388,6 +447,24 @@ def test_a_payment_of_real_money_is_hidden():
     assert all(each.is_hidden for each in watch.seen)
     assert list(watch.journal.events(PaymentSettled)) == []
     assert [each.status for each in watch.journal.events(AnswerReceived)] == [402, 200]
+
+
+def test_what_a_facilitator_is_asked_of_real_money_is_hidden():
+    watch, header = Watch(), signed(NOW_S, MAIN)
+    valid = {"isValid": True, "payer": ALICE.address}
+    verify = asked(header, "/verify", valid, MAIN, 1)
+    watch.see(verify, asked(header, "/settle", settled(MAIN), MAIN, 2), to="facilitator")
+    secret = (signature_of(header), nonce_of(header)[2:], ALICE.address, SHOP, TX)
+    assert [each for each in secret if each.lower() in watch.text.lower()] == []
+    assert all(each.is_hidden for each in watch.seen)
+
+
+def test_a_payment_in_a_query_is_not_recorded():
+    header = signed(NOW_S, MAIN)
+    for allow in (False, True):
+        watch = Watch(allow_mainnet=allow)
+        watch.see(offer(1, MAIN), paid(2, header, MAIN, target=f"/w?payment={header}"))
+        assert header[200:] not in watch.text
 
 
 def test_with_allow_mainnet_its_signature_is_not_recorded():
@@ -470,9 +547,9 @@ def test_a_fault_never_strikes_beside_real_money():
     unknown = exchange(1, target="/other")
     assert watch.recorder.fault(unknown, "service") is None  # nobody has said which network
     assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN), "service") is None
-    assert (
-        watch.recorder.fault(paid(3, signed(NOW_S)), "service") is None
-    )  # the shop sells for both
+    both = paid(3, signed(NOW_S))  # the shop sells for both
+    assert watch.recorder.fault(both, "service") is None
+    assert [each[:14] for each in watch.told] == ["no fault strik"]  # said once
     assert watch.recorder.fault(unknown, "service") is None
 
 

@@ -117,6 +117,13 @@ def test_the_program_of_the_guide_reads_it(recording, tmp_path):
     assert QUOTE in done.stdout
 
 
+def test_a_recording_is_not_overwritten(recording):
+    file, before = recording[0], recording[0].read_bytes()
+    done = command("watch", "--upstream", "http://x", "--out", file, *NO_PORTS)
+    assert_misuse(done, "it exists, and may be a recording")
+    assert file.read_bytes() == before
+
+
 def test_a_recording_that_was_broken_off_is_read(recording, tmp_path):
     (tmp_path / "shop.ndjson").write_bytes(recording[0].read_bytes().rpartition(b"\n{")[0] + b"\n")
     run = Run.load(tmp_path / "shop.ndjson")

@@ -68,7 +68,7 @@ in it by the rules of `decode` and `doctor`.
 Example: x402sim watch --upstream http://127.0.0.1:8000, and pay at http://127.0.0.1:4030
 
 Give the shop `--facilitator`'s URL, and verify and settle are seen, too. Payments of real money
-are hidden without --allow-mainnet, and signatures are never kept. Faults strike once an offer or
+are hidden without --allow-mainnet, and their signatures are never kept. Faults strike once an offer or
 a payment has shown that the shop is on a test network.
 """,
     "list": """List the scenarios, or show some in full.

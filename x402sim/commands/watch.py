@@ -156,7 +156,7 @@ def watch(
         seed=seed,
         chain=chain,
         log=lines.add if lines else lambda _: None,
-        on_defect=lambda text: typer.echo(f"x402sim: {printable(text)}", err=True),
+        say=lambda text: typer.echo(f"x402sim: {printable(text)}", err=True),
     )
     feed = PageFeed(journal)
     page = watched_page(journal, feed, title=first[0].url, origin=first[2])
@@ -190,7 +190,9 @@ def watch(
                 await proxy.close()
             await recorder.close()
             await http.aclose()
-            journal.record(Clock().now_ms(), events.End(outcome="passed", reason=""))
+            why = f"{recorder.wrong} findings say what is wrong" if recorder.wrong else ""
+            end = events.End(outcome="failed" if why else "passed", reason=why)
+            journal.record(Clock().now_ms(), end)
             journal.close()
             if lines:
                 lines.close()
@@ -215,6 +217,8 @@ def _listening(host: str, port: int, opened: ExitStack) -> tuple[socket.socket, 
 
 
 def _journal(out: Path | None) -> Journal:
+    if out is not None and out.exists():
+        raise ValueError(f"--out {out}: it exists, and may be a recording; give another name")
     try:
         return Journal(file=out) if out else Journal(MOST_ENTRIES)
     except OSError as error:
@@ -252,7 +256,7 @@ class _Log:
             return
         line = LogLine(
             time=local_time(exchange.ended, is_long=self._form.is_json),
-            who=short(seen.payer) if seen.payer else exchange.client,
+            who=short(seen.payer) if seen.payer and not seen.is_hidden else exchange.client,
             method=found.method,
             path=f"/facilitator{found.target}" if found.to == "facilitator" else found.target,
             status=None if exchange.broke else found.status,
@@ -281,10 +285,13 @@ class _Log:
             notes.append(f"signed {amount} to {short(checksum(auth.to))}")
         if found.settled:
             notes.append(f"settled, transaction {short(str(found.tx_hash))}")
-        elif found.is_paying and found.refusal:
+        elif found.signed is not None and found.refusal:
             notes.append(f"refused: {found.refusal}")
-        if seen.exchange.struck is not None:
-            notes.append(f'fault: "{seen.exchange.struck.does}"')
+        elif found.to == "facilitator" and found.is_valid:
+            notes.append("valid")
+        struck = seen.exchange.struck
+        if struck is not None and not seen.exchange.broke:
+            notes.append(f'fault: "{struck.does}"')
         notes += [
             f"{each.mark}: {each.about}: {each.seen}; wanted: {each.wanted}. {each.do}"
             for each in seen.findings

@@ -120,6 +120,11 @@ class Messages:
         return self.receipt is not None and self.receipt.get("success") is True
 
     @property
+    def is_valid(self) -> bool:
+        """Whether a facilitator's verify has called the payment valid."""
+        return (decoded(self.answered.body, dict[str, Any]) or {}).get("isValid") is True
+
+    @property
     def tx_hash(self) -> str | None:
         """The transaction that the answer names."""
         named = self.receipt and (self.receipt.get("transaction") or self.receipt.get("txHash"))
@@ -129,10 +134,12 @@ class Messages:
     def refusal(self) -> str | None:
         """Why the answer refuses, in its own words."""
         body = decoded(self.answered.body, dict[str, Any]) or {}
+        offer = json_in(self.answered.headers.get(REQUIRED_HEADER), dict[str, Any]) or {}
         words = (
             (self.receipt or {}).get("errorReason"),
-            body.get("error"),
             body.get("invalidReason"),
+            body.get("error"),
+            offer.get("error"),
         )
         return next((each for each in words if isinstance(each, str) and each), None)
 

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -61,8 +61,10 @@ from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
 """The orders, and the 402s examined, that are remembered: the newest."""
-RECEIPT_WITHIN_S = 120.0
+RECEIPT_WITHIN_S = 60.0
 _POLL_S = 1.0
+_MOST_QUERY = 200
+"""The characters of a query that are recorded of real money: fewer than a signature has."""
 HIDDEN = (
     "a payment on a main network, or on one that is not known: --allow-mainnet records it, without "
     "its signature"
@@ -119,10 +121,13 @@ class Recorder:
         seed: int = 0,
         chain: EvmChain | None = None,
         log: Callable[[Seen], None] = lambda _: None,
-        on_defect: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`log` is called with each exchange, `say` with what belongs to none that just ended."""
         self._journal, self._known, self._log = journal, known, log
-        self._on_defect = on_defect
+        self._say = say
+        self.wrong = 0
+        """How many findings say that something is wrong."""
         self._allow_mainnet, self._chain = allow_mainnet, chain
         self._clock = Clock()
         self.number = partial(next, itertools.count(1))
@@ -134,10 +139,13 @@ class Recorder:
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
         """The transactions that settled authorizations, as the service or its facilitator said."""
+        self._asked = _Newest[str, bool]()
+        """The authorizations that a watched facilitator was asked about, and whether it settled."""
         self._followed = _Newest[str, bool]()
         self._examined = _Newest[bytes, tuple[Finding, ...]]()
         self.is_main: bool | None = None
         """Whether real money was seen; None as long as no network was named."""
+        self._says_no_fault = False
         self._tasks = set[asyncio.Task[None]]()
         self._sent = dict[int, RequestSent]()
         """The requests that wait for their answers."""
@@ -163,13 +171,18 @@ class Recorder:
         """Record a request."""
         found = messages_of(exchange, to)
         event = request_event(_caller(exchange, to), to, _request(found), exchange.number)
+        if event.authorization is None and found.nonce is not None:  # in a facilitator's request
+            event = structs.replace(event, authorization=found.nonce)
         self._sent[exchange.number] = event
         self._record(self._shown(event, self._hides(found)))
 
     def fault(self, exchange: Exchange, to: Part) -> Fault | None:
         """Return the fault that strikes a request: never one of, or beside, real money."""
         found = messages_of(exchange, to)
-        if self._is_main(found) is not False:
+        if (is_main := self._is_main(found)) is not False:
+            if is_main and not self._says_no_fault:
+                self._says_no_fault = True
+                self._say("no fault strikes any more: a main network, or an unknown one, was named")
             return None
         target = exchange.path.encode() + b"?" + exchange.query.encode("latin-1")
         paid = b"".join(
@@ -210,17 +223,22 @@ class Recorder:
                 self._settled(found, sent.payment_id)
             self._note(exchange, found, order, is_hidden, seq)
             for each in () if is_hidden else findings:
-                data = {"exchange": exchange.number, **asdict(each), "mark": each.mark}
-                self._record(Note(name="finding", data=data))
+                self._find({"exchange": exchange.number}, each)
         self._journal.flush()
         self._log(Seen(exchange, found, findings, payer, is_hidden))
+
+    def _find(self, of: dict[str, Any], finding: Finding) -> None:
+        """Record what is wrong in an exchange, or in what the chain made of an authorization."""
+        self.wrong += finding.stops
+        data = {**of, **asdict(finding), "mark": finding.mark}
+        self._record(Note(name="finding", data=data))
 
     def not_recorded(self, exchange: Exchange, why: str) -> None:
         """Record that an exchange could not be, by a defect of this program."""
         self._sent.pop(exchange.number, None)
         self._struck.pop(exchange.number, None)
         self._record(Note(name="not recorded", data={"exchange": exchange.number, "why": why}))
-        self._on_defect(f"exchange {exchange.number} is not recorded: {why}")
+        self._say(f"exchange {exchange.number} is not recorded: {why}")
 
     def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
         caller, to = _caller(exchange, found.to), found.to
@@ -267,14 +285,20 @@ class Recorder:
             return []
         if found.settled:
             self._paid[nonce] = found.tx_hash or "?"
+        if found.to == "facilitator":
+            self._asked[nonce] = self._asked.get(nonce, False) or found.settled
         if order is None:
             return []
-        findings, tx_hash = [], self._paid.get(nonce)
+        tx_hash, findings = self._paid.get(nonce), list(self._of_facilitator(found, nonce))
         if tx_hash is not None and order.unserved is not None and order.unserved[0] != nonce:
-            seen = f"a second payment, transaction {tx_hash}"
-            wanted = f"what was paid with transaction {order.unserved[1]}"
-            do = "Send the same payment again until it is answered; the shop must accept that."
-            findings.append(Finding("order", seen, wanted, do))
+            seen = (
+                f"a second payment: {order.unserved[1]} was settled and not served, then {tx_hash}"
+            )
+            do = (
+                "A payer sends the same payment again before it signs another. A shop answers that "
+                "with what it has paid for."
+            )
+            findings.append(Finding("order", seen, "one payment for one answer", do))
         elif order.open_until is not None and order.open_until[0] != nonce:
             until_s = order.open_until[1]
             seen = f"a second authorization; the first can be used until {moment(until_s, began_s)}"
@@ -293,6 +317,20 @@ class Recorder:
         elif tx_hash is not None:
             order.unserved = nonce, tx_hash
         return findings
+
+    def _of_facilitator(self, found: Messages, nonce: str) -> Iterator[Finding]:
+        """Yield where an answer contradicts what the facilitator has settled."""
+        tx_hash, is_ok = self._paid.get(nonce), found.is_delivered
+        if tx_hash is not None and not is_ok and not (found.settled and found.status):
+            said = "no whole answer" if found.is_broken else str(found.status)
+            seen = f"{said}, and the payment was settled, transaction {tx_hash}"
+            do = "Serve what was paid for when the same payment comes again, or refund it."
+            yield Finding("answer", seen, "what was paid for", do, stops=not found.is_broken)
+        is_one_step = b'"paymentHeader"' not in found.sent.body
+        if is_ok and is_one_step and self._asked and not self._asked.get(nonce, False):
+            seen = f"{found.status}, and the facilitator has not settled this payment"
+            do = "Serve what is settled; a receipt that no facilitator gave proves nothing."
+            yield Finding("answer", seen, "402, or a settlement before the answer", do)
 
     def _of_402(self, found: Messages, now_s: int) -> tuple[Finding, ...]:
         """Return what is wrong in an offer; the same offer is examined once."""
@@ -355,8 +393,9 @@ class Recorder:
     def _no_transfer(self, found: Messages, seen: str) -> None:
         do = "Do not serve what is not paid: ask the facilitator and the chain what became of it."
         finding = Finding("transaction", seen, "a transaction that uses the authorization", do)
-        data = {"authorization": found.nonce, **asdict(finding), "mark": finding.mark}
-        self._record(Note(name="finding", data=data))
+        self._find({"authorization": found.nonce}, finding)
+        self._journal.flush()
+        self._say(f"{finding.mark}: {finding.about}: {finding.seen}; wanted: {finding.wanted}")
 
     # --- real money ------------------------------------------------------------------------
 
@@ -374,7 +413,9 @@ class Recorder:
     def _hides(self, found: Messages) -> bool:
         """Tell whether an exchange may only be counted."""
         is_main = self._is_main(found)
-        carries = found.is_payment and (found.is_paying or bool(found.ways) or _has_proof(found))
+        is_asked = found.to == "facilitator" and found.method == "POST"
+        shows = found.is_paying or found.signed is not None or bool(found.ways) or _has_proof(found)
+        carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 
     def _shown(self, event: T, is_hidden: bool) -> T:
@@ -406,6 +447,8 @@ class Recorder:
                 for (headers, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
+        if self.is_main is not False:  # where a payment may stand, too
+            query = "" if is_hidden else query[:_MOST_QUERY]
         struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(
             found.method,
