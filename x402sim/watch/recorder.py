@@ -3,7 +3,7 @@
 Every exchange is `request sent` and `answer received` or `no answer`. One that is about a payment
 is also a note "exchange", as the page reads it, and a note "finding" for each thing that is wrong
 in it, by the rules of `decode` and `doctor`. What moves real money is recorded with `allow_mainnet`
-only, and without what could be spent (`watch.secrets`).
+only, and without what could be spent (`watch.redaction`).
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way
 from x402sim.rng import Rng
 from x402sim.text.times import moment
-from x402sim.watch import secrets
+from x402sim.watch import redaction
 from x402sim.watch.messages import (
     Half,
     Messages,
@@ -374,14 +374,15 @@ class Recorder:
                 while (receipt := await self._chain.receipt(wanted)) is None:
                     await self._clock.sleep(_POLL_S)
                 block = await self._chain.block(receipt.block_number)
+            asset = found.signed.asset
+            token = parse_address(asset) if asset else self._chain.token
         except (ValueError, ChainError, TimeoutError) as wrong:
             why = str(wrong) or f"not mined within {RECEIPT_WITHIN_S:g} s"
             self._no_transfer(found, f"{tx_hash}: {why}")
             return
         if block is None:
             return
-        asset, auth = found.signed.asset, found.signed.authorization
-        token = parse_address(asset) if asset else self._chain.token
+        auth = found.signed.authorization
         seen = list(receipt_events("chain", token, block, receipt))
         for event in seen:
             self._record(event)
@@ -400,7 +401,11 @@ class Recorder:
     # --- real money ------------------------------------------------------------------------
 
     def _is_main(self, found: Messages) -> bool | None:
-        """Tell whether real money may be moved; None as long as no network was named."""
+        """Note the networks of an exchange, and tell whether real money may be moved.
+
+        None as long as no network was named. Once a main network was, it stays so: what names none,
+        such as a proof of payment, may be of that one.
+        """
         named = networks_in(found) if found.is_payment else set()
         if named:
             is_main = not all(is_test(name, self._known) for name in named)
@@ -422,7 +427,7 @@ class Recorder:
         """Return an event without proofs of real payments."""
         if self.is_main is False:
             return event
-        change = (lambda _: None) if is_hidden else secrets.digest
+        change = (lambda _: None) if is_hidden else redaction.digest
         ids = {
             name: change(value)
             for name in ("payment_id", "session_id")
@@ -443,7 +448,7 @@ class Recorder:
         elif self.is_main is not False:
             cut = (sent.is_cut, answered.is_cut)
             halves = [
-                (secrets.hidden_headers(headers), secrets.hidden_body(body, is_cut=is_cut))
+                (redaction.hidden_headers(headers), redaction.hidden_body(body, is_cut=is_cut))
                 for (headers, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
