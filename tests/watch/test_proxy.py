@@ -11,7 +11,7 @@ import pytest
 
 from tests.watch.wire import DEADLINE_S, Heard, Watcher, hear, proxied, send, upstream
 from x402sim import Fault
-from x402sim.watch.proxy import BadUpstream, Upstream
+from x402sim.watch.proxy import MAX_BODY, BadUpstream, Upstream
 
 T = TypeVar("T")
 
@@ -368,7 +368,7 @@ def test_an_upstream_by_https_is_verified():
 # --- faults --------------------------------------------------------------------------------
 
 
-def struck(fault: Fault) -> tuple[Heard, list[Heard], Watcher]:
+def struck(fault: Fault, request: bytes = REQUESTS["body"]) -> tuple[Heard, list[Heard], Watcher]:
     heard: list[Heard] = []
     watcher = Watcher(fault)
 
@@ -377,7 +377,7 @@ def struck(fault: Fault) -> tuple[Heard, list[Heard], Watcher]:
             upstream(told(lengthy(b"0123456789"), heard)) as port,
             proxied(port, watcher) as between,
         ):
-            return await send(between, REQUESTS["body"], method=b"POST")
+            return await send(between, request, method=b"POST")
 
     return run(main()), heard, watcher
 
@@ -400,6 +400,15 @@ def test_a_fault_strikes(does, answered, reached):
     assert (answer.ended == "whole") == (does in ("shorten", "duplicate"))
     assert all(each.body == b"hello" for each in heard)
     assert watcher.seen[0].struck.does == does
+
+
+def test_a_request_longer_than_a_fault_can_look_at_passes_as_it_comes():
+    body = b"0123456789abcdef" * (MAX_BODY // 8)
+    request = b"POST /pay HTTP/1.1\r\nHost: shop\r\nContent-Length: %d\r\n\r\n" % len(body)
+    answer, heard, watcher = struck(Fault(victim="service", does="lose request"), request + body)
+    assert (answer.first[0], answer.body) == (200, b"0123456789")
+    assert [each.body for each in heard] == [body]
+    assert watcher.seen[0].struck is None
 
 
 @pytest.mark.parametrize("work_done", [False, True])

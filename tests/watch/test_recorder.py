@@ -308,6 +308,16 @@ def test_what_is_served_and_not_settled_is_found(asks, receipt):
     assert sum("the facilitator has not settled this payment" in each for each in watch.wrong) == 1
 
 
+def test_a_shop_is_not_accused_of_what_may_have_been_settled_before_the_recording():
+    """The recording begins between the settlement and the payer's second try."""
+    watch = Watch()
+    watch.see(asked(signed(NOW_S), "/settle", settled(), number=1), to="facilitator")
+    watch.see(paid(2, signed(NOW_S)))
+    (found,) = [each for each in watch.notes("finding") if each["about"] == "answer"]
+    assert found["seen"].endswith("has not settled this payment since the recording began")
+    assert not found["stops"]
+
+
 def test_without_sight_of_the_facilitator_nobody_is_accused():
     watch = Watch()
     watch.see(offer(1), paid(2, signed(NOW_S)))

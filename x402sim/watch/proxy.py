@@ -334,7 +334,12 @@ class _Passing:
             if not self._observer.can_strike:
                 return await self._pass(self._parts())
             # a fault may look at the body, so the request is read before it is passed on
-            whole = [part async for part in self._parts()]
+            whole: list[Event] = []
+            parts = self._parts()
+            async for part in parts:
+                whole.append(part)
+                if self.exchange.sent.is_cut:  # longer than a fault can look at: it passes
+                    return await self._pass(_each(whole, parts))
             self._report()
             self.exchange.struck = fault = self._observer.fault(self.exchange)
             return await (self._pass(_each(whole)) if fault is None else self._strike(fault, whole))
@@ -615,9 +620,14 @@ class _Passing:
                 await self._client.send(event)
 
 
-async def _each(parts: list[Event]) -> AsyncIterator[Event]:
+async def _each(
+    parts: list[Event], more: AsyncIterator[Event] | None = None
+) -> AsyncIterator[Event]:
     for part in parts:
         yield part
+    if more is not None:
+        async for part in more:
+            yield part
 
 
 async def _copy(source: _Peer, to: _Peer) -> None:

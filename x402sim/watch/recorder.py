@@ -289,7 +289,7 @@ class Recorder:
             self._asked[nonce] = self._asked.get(nonce, False) or found.settled
         if order is None:
             return []
-        tx_hash, findings = self._paid.get(nonce), list(self._of_facilitator(found, nonce))
+        tx_hash, findings = self._paid.get(nonce), list(self._of_facilitator(found, nonce, order))
         if tx_hash is not None and order.unserved is not None and order.unserved[0] != nonce:
             seen = (
                 f"a second payment: {order.unserved[1]} was settled and not served, then {tx_hash}"
@@ -318,7 +318,7 @@ class Recorder:
             order.unserved = nonce, tx_hash
         return findings
 
-    def _of_facilitator(self, found: Messages, nonce: str) -> Iterator[Finding]:
+    def _of_facilitator(self, found: Messages, nonce: str, order: _Order) -> Iterator[Finding]:
         """Yield where an answer contradicts what the facilitator has settled."""
         tx_hash, is_ok = self._paid.get(nonce), found.is_delivered
         if tx_hash is not None and not is_ok and not (found.settled and found.status):
@@ -330,7 +330,11 @@ class Recorder:
         if is_ok and is_one_step and self._asked and not self._asked.get(nonce, False):
             seen = f"{found.status}, and the facilitator has not settled this payment"
             do = "Serve what is settled; a receipt that no facilitator gave proves nothing."
-            yield Finding("answer", seen, "402, or a settlement before the answer", do)
+            # Without its 402, the payment may have been settled before the recording began.
+            is_since = bool(order.ways)
+            seen += "" if is_since else " since the recording began"
+            wanted = "402, or a settlement before the answer"
+            yield Finding("answer", seen, wanted, do, stops=is_since)
 
     def _of_402(self, found: Messages, now_s: int) -> tuple[Finding, ...]:
         """Return what is wrong in an offer; the same offer is examined once."""
