@@ -237,7 +237,7 @@ ROWS = [
         ),
         demands=[
             Demand(
-                title="Versions that are missing, or said twice and differ: what is made of them?",
+                title="Versions that are missing, or given twice and differ: what is made of them?",
                 ground=texts.silent(
                     texts.INVALID_VERSION, why="no text says which of the two counts"
                 ),

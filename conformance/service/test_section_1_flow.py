@@ -89,7 +89,7 @@ WRONG_TOO = derived(
 async def no_wrong_request_is_free(probe: Probe) -> None:
     for group in ("unreadable", "content types", "wrong types"):
         for each in await inputs.sent(probe, group):
-            expect_withheld(each.answer, each.said)
+            expect_withheld(each.answer, each.label)
 
 
 @check(
@@ -100,7 +100,7 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
 )
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
-        expect_withheld(each.answer, each.said)
+        expect_withheld(each.answer, each.label)
 
 
 @check(

@@ -70,7 +70,7 @@ async def no_proof_no_content(probe: Probe) -> None:
 )
 async def a_malformed_proof_is_none(probe: Probe) -> None:
     for each in await inputs.sent(probe, "proofs"):
-        expect_withheld(each.answer, each.said)
+        expect_withheld(each.answer, each.label)
 
 
 @check(

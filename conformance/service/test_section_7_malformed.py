@@ -62,10 +62,10 @@ def _stands(answer: TargetAnswer, said: str) -> None:
 def _stood(bad: SentInput) -> None:
     """Fail if the target does not answer, nor afterwards, or answers what it should not."""
     answer = bad.answer
-    require(f"an answer to {bad.said}", bad.is_answered, answer.summary, answer.show)
-    what = f"a service that answers after {bad.said}"
+    require(f"an answer to {bad.label}", bad.is_answered, answer.summary, answer.show)
+    what = f"a service that answers after {bad.label}"
     require(what, bad.lives, "it does not answer any more", answer.show)
-    _stands(answer, bad.said)
+    _stands(answer, bad.label)
 
 
 def _shows_no_trace(answer: TargetAnswer, said: str) -> None:

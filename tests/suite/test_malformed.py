@@ -58,7 +58,7 @@ def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
 )
 async def a_large_body(probe: Probe) -> None:
     sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
-    what = f"an answer to {sent.said}"
+    what = f"an answer to {sent.label}"
     require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
 
 

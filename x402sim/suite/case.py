@@ -231,8 +231,8 @@ def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, 
         return _WORST.index(result.outcome), Need.CLOCK in case.needs, len(case.needs)
     if result.outcome is not Outcome.FAILED:
         return _WORST.index(result.outcome), 0, 0
-    said = len(f"{result.expected}{result.actual}")
-    return _WORST.index(result.outcome), len(case.needs), said
+    length = len(f"{result.expected}{result.actual}")
+    return _WORST.index(result.outcome), len(case.needs), length
 
 
 def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
@@ -241,13 +241,13 @@ def _decided(result: Result, done: Mapping[AnyCase, CaseResult]) -> Result:
     A question is decided by any of the cases with its name. It is not asked where none of them
     applies; where the run lacks what they need, the id is skipped.
     """
-    asked: dict[str, list[CaseResult]] = {}
+    deciding: dict[str, list[CaseResult]] = {}
     for case, its in done.items():
         for question in case.decides if its.applies else ():
-            asked.setdefault(question, []).append(its)
+            deciding.setdefault(question, []).append(its)
     left = [
         each
-        for cases in asked.values()
+        for cases in deciding.values()
         if all(its.outcome is Outcome.SKIPPED for its in cases)
         for each in cases
     ]
@@ -275,7 +275,7 @@ def doubted(
     result: Result,
     controls: Collection[str],
     broken: Mapping[str, str | None],
-    said: str = "the control did not work, so this proves nothing",
+    why: str = "the control did not work, so this proves nothing",
 ) -> Result:
     """Return a result that holds as inconclusive, if a control that it depends on is `broken`.
 
@@ -284,4 +284,4 @@ def doubted(
     met = [f"{name}: {broken[name]}" for name in sorted(controls) if broken.get(name)]
     if result.outcome not in HOLDS or result.is_control or not met:
         return result
-    return unclear(result, f"{said} ({'; '.join(met)})")
+    return unclear(result, f"{why} ({'; '.join(met)})")

@@ -45,18 +45,18 @@ class CaseOfTest:
         except NotReady as not_ready:
             return str(not_ready)
         results = readable([of_id([case], {case: result}, "") for case, result in found])
-        told = []
+        texts = []
         for result in results:
             if not counts_for_exit(result, self.strict):
                 continue
             if result.outcome is Outcome.FAILED:
                 lines = explained(msgspec.structs.replace(result, rerun=again)).splitlines()
-                told.append("\n".join(each for each in lines if not each.startswith(FULL)))
+                texts.append("\n".join(each for each in lines if not each.startswith(FULL)))
             elif result.outcome is Outcome.INCONCLUSIVE:
-                told.append(f"{result.id} ({result.level}): inconclusive: {result.reason}")
-        if not told and all(result.outcome in NOT_JUDGED for result in results):
+                texts.append(f"{result.id} ({result.level}): inconclusive: {result.reason}")
+        if not texts and all(result.outcome in NOT_JUDGED for result in results):
             raise Skipped("; ".join(dict.fromkeys(result.reason for result in results)))
-        return "\n\n".join(told)
+        return "\n\n".join(texts)
 
 
 def chosen(

@@ -211,14 +211,14 @@ def again(
     its flags, and behind the place of --only.
     """
     every = given(options, values)
-    said = [*program(), "conformance", *words]
+    command = [*program(), "conformance", *words]
     for each in (*flags_of(options), STRICT):
         value = every[each.name]
         if not each.is_repeated or value is None or value == each.default:
             continue
         for one in value if each.is_repeatable else (value,):
-            said += _words(each, one)
-    text = shlex.join(said)
+            command += _words(each, one)
+    text = shlex.join(command)
     for each in flags_of(options):
         text = text.replace(f"'${each.variable}'", f'"${each.variable}"')
     return f"{text}{ONLY} -- {shlex.join(behind)}" if behind else text

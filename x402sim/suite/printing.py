@@ -164,8 +164,8 @@ def _show_cause(
                 what = each.title
                 if each.outcome is Outcome.FAILED and cause(each) != cause(first):
                     what = cause(each)
-                said = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
-                _show(console, "  ", said, "    ")
+                line = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
+                _show(console, "  ", line, "    ")
             console.print()
         return
     number = first.id if not rest else str(len(group))

@@ -62,8 +62,9 @@ def exchange(
 
 def _has_secret(request: httpx.Request) -> bool:
     """Tell whether a request has a payment, or a proof of one."""
-    said = [str(request.url), request.content.decode("utf-8", "replace"), *request.headers.values()]
-    return _PAYMENT in request.headers or any(redacted(each) != each for each in said)
+    body = request.content.decode("utf-8", "replace")
+    parts = [str(request.url), body, *request.headers.values()]
+    return _PAYMENT in request.headers or any(redacted(each) != each for each in parts)
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:
@@ -115,12 +116,12 @@ def _headers(headers: httpx.Headers) -> list[str]:
 
 def _standard_header(value: str) -> str:
     """Return what a header of the standard says, without what repeats the 402."""
-    said = json_in(value)
-    if not isinstance(said, dict):
+    content = json_in(value)
+    if not isinstance(content, dict):
         return printable(_unread(value))
-    if "accepts" in said:
-        return printable(cut(redacted(f"{said.get('error')}"), _LIMIT))
-    fields = {name: said[name] for name in said if name not in ("x402Version", "resource")}
+    if "accepts" in content:
+        return printable(cut(redacted(f"{content.get('error')}"), _LIMIT))
+    fields = {name: content[name] for name in content if name not in ("x402Version", "resource")}
     if isinstance(accepted := fields.get("accepted"), dict):
         fields["accepted"] = {name: accepted[name] for name in accepted if name != "extra"}
     return printable(cut(redacted(json.dumps(fields, ensure_ascii=False)), _LIMIT))
@@ -148,10 +149,11 @@ def _header(header: str) -> Any:
         raw = bytes.fromhex(header[2:]) if is_hex else base64.b64decode(header + "==")
     except ValueError:
         return _unread(header)
-    said = decoded(raw)
-    if not isinstance(said, dict) or not isinstance(said.get("payload"), dict):
+    payment = decoded(raw)
+    if not isinstance(payment, dict) or not isinstance(payment.get("payload"), dict):
         return _unread(header)
-    fields = {**said["payload"], **{name: said[name] for name in said if name not in _OF_ENVELOPE}}
+    others = {name: payment[name] for name in payment if name not in _OF_ENVELOPE}
+    fields = {**payment["payload"], **others}
     if isinstance(
         signature := fields.get("signature"), str
     ):  # also if it is too short for `_SIGNED`

@@ -34,8 +34,8 @@ def as_curl(request: httpx.Request) -> str:
     words.append(quoted(url.encode("latin-1", "replace")))
     for name, value in request.headers.raw:
         if name.lower() in _OWN:
-            said = name + (b": " + value if value else b";")  # so curl sends one without a value
-            words += ["-H", quoted(said)]
+            header = name + (b": " + value if value else b";")  # so curl sends one without a value
+            words += ["-H", quoted(header)]
         elif name.lower() not in _OF_CLIENT:
             words += ["-H", quoted(name + b": <hidden>")]
     if request.content:

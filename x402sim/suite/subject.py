@@ -34,7 +34,7 @@ AnyChosen = TypeVar("AnyChosen", bound=Chosen)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run will do: the ids that can be judged, what is said before, how long it takes."""
+    """What a run will do: the ids that can be judged, what is printed before, how long it takes."""
 
     ids: tuple[str, ...]
     lines: tuple[str, ...] = ()

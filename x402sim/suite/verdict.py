@@ -1,4 +1,4 @@
-"""The exceptions that end a check, and how what was expected and seen is said."""
+"""The exceptions that end a check, and how expectation and observation are written."""
 
 import json
 from collections import Counter

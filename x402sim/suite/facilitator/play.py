@@ -108,19 +108,19 @@ class Play(room.Play[Room, Answer]):
     ) -> Answer:
         """Send a request; never raises for what the facilitator does."""
         elapsed, most_s = stopwatch(), patience_s or self.patience_s
-        told = f"{method} {path} {_shown(content)}".strip()
-        answer = Answer(dialect=self.dialect, path=path, sent=told)
+        shown = f"{method} {path} {_shown(content)}".strip()
+        answer = Answer(dialect=self.dialect, path=path, sent=shown)
         try:
             http = self.room.http
-            asked = http.build_request(
+            request = http.build_request(
                 method, self.room.url + path, content=content, headers=headers, timeout=most_s
             )
             limits = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s)
-            got = await receive(http.send(asked, stream=True), limits)
+            got = await receive(http.send(request, stream=True), limits)
             answer = Answer(
                 dialect=self.dialect,
                 path=path,
-                sent=told,
+                sent=shown,
                 status=got.status_code,
                 json=read_json(got.content),
                 text=got.content.decode("utf-8", "replace"),
@@ -129,12 +129,12 @@ class Play(room.Play[Room, Answer]):
         except httpx.TimeoutException:
             failure = f"none within {most_s:g} s"
             answer = Answer(
-                dialect=self.dialect, path=path, sent=told, failure=failure, seconds=elapsed()
+                dialect=self.dialect, path=path, sent=shown, failure=failure, seconds=elapsed()
             )
         except httpx.HTTPError as error:
             failure = self.room.has_ended or repr(error)[:200]
             answer = Answer(
-                dialect=self.dialect, path=path, sent=told, failure=failure, seconds=elapsed()
+                dialect=self.dialect, path=path, sent=shown, failure=failure, seconds=elapsed()
             )
         return self.heard(answer)
 

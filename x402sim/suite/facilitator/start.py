@@ -136,10 +136,10 @@ async def _why_not(url: str) -> str:
     if itself.status_code == 402:
         why = f"it asks for a payment, so it is a service: {instead('service')} {url}"
         raise NotReady(f"{url}: {why}")
-    said = f"GET /supported is {seen[0].status_code}"
+    answer = f"GET /supported is {seen[0].status_code}"
     if seen[0].status_code in STARTING:
-        return said
+        return answer
     raise NotReady(
-        f"{url}: {said} and lists no kinds, so it is no facilitator. The path of its API belongs "
+        f"{url}: {answer} and lists no kinds, so it is no facilitator. The path of its API belongs "
         "to the URL, without /supported"
     )

@@ -42,7 +42,7 @@ from x402sim.text.counted import counted
 
 SECTIONS = {
     "control": "What must work",
-    "fields": "Fields that are wrong, missing or said twice",
+    "fields": "Fields that are wrong, missing or given twice",
     "spelling": "Spellings of values",
     "domain": "What was signed for: token, chain, name, version",
     "signature": "Signatures",

@@ -158,10 +158,10 @@ class PayerJudging(PlayedJudging[PayerCase]):
         after = await self.judge.controls(
             _controls([case.flow for case in self.playable]), " after"
         )
-        said = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
+        outcomes = {case.id: after.get(case.flow) for case in _controls(list(PaymentFlow))}
         for case, result in waiting:
             yield doubted(
-                result, case.controls, said, "its control, played again at the end, failed"
+                result, case.controls, outcomes, "its control, played again at the end, failed"
             )
 
 

@@ -20,14 +20,14 @@ def _passing(port: int, patience_s: float) -> ASGIApp:
     async def serve(scope: Scope, receive: Receive, answer: Send) -> None:
         if scope["type"] != "http":
             return
-        asked = Request(scope, receive)
+        request = Request(scope, receive)
         query = scope["query_string"].decode("latin-1")
         got = await send(
             port,
             scope["method"],
             scope["raw_path"].decode("latin-1") + (f"?{query}" if query else ""),
-            [each for each in asked.headers.items() if each[0] not in _OF_THE_CONNECTION],
-            await asked.body() or None,
+            [each for each in request.headers.items() if each[0] not in _OF_THE_CONNECTION],
+            await request.body() or None,
             patience_s,
         )
         headers = {n: v for n, v in got.headers.items() if n not in _OF_THE_CONNECTION}

@@ -136,8 +136,8 @@ class Double:
         async with self._turns.setdefault(call.nonce, asyncio.Lock()):
             if call.nonce not in self._settled:
                 reply = await self._sent_on(request)
-                said = decoded(reply.body)
-                if not isinstance(said, dict) or said.get("success") is not True:
+                answer = decoded(reply.body)
+                if not isinstance(answer, dict) or answer.get("success") is not True:
                     return reply
                 self._settled[call.nonce] = reply
             return self._settled[call.nonce]
@@ -232,14 +232,14 @@ def pending(network: str) -> Twist:
 
     async def twist(_: Call, go: Go) -> Reply:
         done = await go()
-        said = httpx.Response(done.status, content=done.body).json()
+        receipt = httpx.Response(done.status, content=done.body).json()
         return as_json(
             {
                 "success": False,
                 "errorReason": "settlement_pending",
-                "transaction": said.get("transaction", ""),
-                "network": said.get("network", network),
-                "payer": said.get("payer", ""),
+                "transaction": receipt.get("transaction", ""),
+                "network": receipt.get("network", network),
+                "payer": receipt.get("payer", ""),
             }
         )
 

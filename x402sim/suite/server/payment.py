@@ -127,8 +127,8 @@ def reason_in(dialect: Dialect, answer: Answer) -> str:
     reason = receipt_in(dialect, answer).get("errorReason")
     is_in_offer = dialect in (Dialect.V1, Dialect.MCP) and answer.status == 402
     required = required_in(dialect, answer) if is_in_offer else None
-    told = reason or (required or {}).get("error")
-    return told if isinstance(told, str) else ""
+    error = reason or (required or {}).get("error")
+    return error if isinstance(error, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,8 +179,8 @@ class Play(room.Play[Room, Answer]):
         """Call a tool with these parameters; never raises for what the server does."""
         wire = self.room.wire((item or self.item).target, port)
         answer = await wire.call(params, self.patience_s, headers, begun)
-        said = printable(cut(redacted(json.dumps(params, default=str)), 2 * WHOLE))
-        return self.heard(answer, about, [f"its parameters: {said}"])
+        shown = printable(cut(redacted(json.dumps(params, default=str)), 2 * WHOLE))
+        return self.heard(answer, about, [f"its parameters: {shown}"])
 
     def heard(self, answer: Answer, about: str = "", sent: Sequence[str] = ()) -> Answer:
         """Keep an answer, and write it for the report: whole, but for offers after the first."""
@@ -237,15 +237,15 @@ class Play(room.Play[Room, Answer]):
         self, payment: Payment, item: Item | None = None, **how: Any
     ) -> AsyncIterator[asyncio.Task[Answer]]:
         """Ask for an item with a payment, and hang up at the end of a `with` block."""
-        asked = asyncio.create_task(self.pay(payment, item, **how))
+        paying = asyncio.create_task(self.pay(payment, item, **how))
         try:
-            yield asked
+            yield paying
         finally:
-            if not asked.done():
+            if not paying.done():
                 self.say(f"paying {payment.nonce[:12]}…: the client hangs up")
-            asked.cancel()
+            paying.cancel()
             with suppress(asyncio.CancelledError):
-                await asked
+                await paying
 
     async def at_once(self, payments: Sequence[Payment]) -> list[Answer]:
         """Ask with each of these payments at once."""

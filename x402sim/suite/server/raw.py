@@ -106,8 +106,8 @@ class Answer:
 
     def showing(self, *names: str) -> str:
         """Return what was answered, in short, and what it says in these headers."""
-        said = [f"{each}: {self.headers.get(each.lower(), 'none')}" for each in names]
-        return printable("; ".join([self.how, *said]))
+        shown = [f"{each}: {self.headers.get(each.lower(), 'none')}" for each in names]
+        return printable("; ".join([self.how, *shown]))
 
     def whole(self, *, with_offer: bool) -> Iterator[str]:
         """Yield what is not whole in short, a header or a body each, but for what is secret."""
@@ -126,9 +126,9 @@ class Answer:
     @property
     def _offers(self) -> list[dict[str, Any]]:
         """What offers: its header, and the body of a 402."""
-        said = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
+        bodies = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
         return [
-            each for each in said if isinstance(each, dict) and type(each.get("accepts")) is list
+            each for each in bodies if isinstance(each, dict) and type(each.get("accepts")) is list
         ]
 
     @property
@@ -152,9 +152,10 @@ def _header(text: str) -> str:
 
 
 def _result(text: str) -> str:
-    said = json_in(text)
-    known = [name for name in RESULT if name in said] if isinstance(said, dict) else []
-    return ", ".join(f"{name}: {json.dumps(said[name])}" for name in known) or _short(_header(text))
+    fields = json_in(text)
+    known = [name for name in RESULT if name in fields] if isinstance(fields, dict) else []
+    listed = ", ".join(f"{name}: {json.dumps(fields[name])}" for name in known)
+    return listed or _short(_header(text))
 
 
 def _short(text: str) -> str:

@@ -133,8 +133,8 @@ class Room(room.Room):
         self.double.strict = False
 
     async def _rpc(self, method: str, *params: object) -> object:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        answer = (await self.http.post(self.world.rpc_url, json=asked)).json()
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        answer = (await self.http.post(self.world.rpc_url, json=call)).json()
         return answer["result"]
 
     async def height(self) -> int:

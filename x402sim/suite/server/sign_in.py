@@ -48,7 +48,7 @@ def digest(text: str) -> bytes:
 
 def proof(fields: Mapping[str, Any], signer: Wallet, address: str = "") -> tuple[str, str]:
     """Return the header by which a wallet signs in; `address` is that of another one."""
-    said = {**fields, "address": address or signer.address}
+    claim = {**fields, "address": address or signer.address}
     key = PrivateKey(from_hex(signer.private_key, 32))
-    said["signature"] = to_hex(sign(digest(message(said)), key))
-    return HEADER, base64.b64encode(json.dumps(said).encode()).decode()
+    claim["signature"] = to_hex(sign(digest(message(claim)), key))
+    return HEADER, base64.b64encode(json.dumps(claim).encode()).decode()

@@ -174,7 +174,7 @@ def read_402(answer: TargetAnswer) -> Challenge:
 
 def _unreadable(answer: TargetAnswer) -> str:
     """Say that a 402 cannot be paid, and which key of the target file would cure it."""
-    said = f"the 402 has no readable payment id and requirements: {answer.summary}"
+    problem = f"the 402 has no readable payment id and requirements: {answer.summary}"
     there = {
         "payment_id": find(answer.body, lambda _, value: begins(value, "pay_")),
         "requirements": find(answer.body, lambda _, value: is_requirements(value)),
@@ -185,7 +185,7 @@ def _unreadable(answer: TargetAnswer) -> str:
         for key, place in there.items()
         if place and place != getattr(places, key)
     ]
-    return f"{said}; set {', '.join(keys)} in the target file" if keys else said
+    return f"{problem}; set {', '.join(keys)} in the target file" if keys else problem
 
 
 def _choose(several: list[Any], target: Target, networks: Collection[str]) -> Any:

@@ -200,8 +200,8 @@ def _ground(clause: str, own: Ground | None) -> Ground:
     known = _CLAUSES.get(clause)
     ground = own or (known.ground if known else None)
     if ground is None or (known is None and ground.kind in BINDING):
-        said = unknown("clause", clause, _near(clause))
-        raise ValueError(f"{said}; a demand of our own gives ground=ours(because=...)")
+        problem = unknown("clause", clause, _near(clause))
+        raise ValueError(f"{problem}; a demand of our own gives ground=ours(because=...)")
     return ground
 
 

@@ -216,8 +216,8 @@ class ControlApi:
 
     async def queries(self, since_s: float = 0) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
-        asked = f"explorer/queries?since={int(since_s * 1000)}"
-        found = await self.get(asked, list[ExplorerQuery])
+        path = f"explorer/queries?since={int(since_s * 1000)}"
+        found = await self.get(path, list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in found]
 
     async def first_queries(
@@ -225,9 +225,9 @@ class ControlApi:
     ) -> dict[str, float]:
         """Return when the explorer was first asked for each of these, the first one first."""
         found: dict[str, float] = {}
-        for asked, time_s in await self.queries(since_s):
-            if asked in tx_hashes and time_s >= since_s:
-                found.setdefault(asked, time_s)
+        for tx_hash, time_s in await self.queries(since_s):
+            if tx_hash in tx_hashes and time_s >= since_s:
+                found.setdefault(tx_hash, time_s)
         return found
 
 
@@ -237,10 +237,10 @@ def _fault_line(fault: Fault) -> str:
     if fault.does != "answer":
         return f"{place}: {fault.does}"
     done = ", after the work was done" if value_of(fault, "work_done") else ""
-    said = redact.cut(value_of(fault, "body"), 300) or "without a body"
+    shown = redact.cut(value_of(fault, "body"), 300) or "without a body"
     for name, value in value_of(fault, "headers").items():
-        said += f", {name}: {redact.cut(value, 300)}"
-    return f"{place} answered {value_of(fault, 'status')} {said}{done}"
+        shown += f", {name}: {redact.cut(value, 300)}"
+    return f"{place} answered {value_of(fault, 'status')} {shown}{done}"
 
 
 TX_HASH = re.compile(r"0x[0-9a-fA-F]{64}")

@@ -215,8 +215,8 @@ async def _repeat(setting: Setting, cases: list[Check], done: dict[Check, CaseRe
         held = again.outcome in HOLDS
         alone = "repeated alone, it holds" if held else f"alone, it was not judged: {again.reason}"
         whom = ", ".join(beside[:MOST_TOLD]) + ", …" * (len(beside) > MOST_TOLD)
-        said = f"expected {first.expected}, got {first.actual}"
-        why = f"it failed beside {whom} ({said}); {alone}"
+        difference = f"expected {first.expected}, got {first.actual}"
+        why = f"it failed beside {whom} ({difference}); {alone}"
         done[case] = msgspec.structs.replace(
             first,
             outcome=Outcome.INCONCLUSIVE,

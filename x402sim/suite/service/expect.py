@@ -66,9 +66,9 @@ def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
         )
 
 
-def expect_withheld(answer: TargetAnswer, said: str = "") -> None:
-    """Fail if protected content was served; accept any other answer. `said` names the request."""
-    what = f"no protected content{said and ' for '}{said}"
+def expect_withheld(answer: TargetAnswer, request: str = "") -> None:
+    """Fail if protected content was served; accept any other answer. `request` names it."""
+    what = f"no protected content{request and ' for '}{request}"
     require(what, not answer.has_content, answer.summary, answer.show, Demand.WITHHELD)
 
 

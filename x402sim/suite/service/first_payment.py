@@ -73,12 +73,12 @@ def _unseen_content(probe: Probe) -> str:
         return ""
     if answer.status != 200 or answer.has_content or not answer.may_be_receipt:
         return ""
-    asked = f"the paid {endpoint.method} {endpoint.path} is answered {answer.summary}"
+    request = f"the paid {endpoint.method} {endpoint.path} is answered {answer.summary}"
     wanted = f"nothing is at protected.content = {endpoint.content!r}"
     if not isinstance(answer.body, dict):
-        return f"{asked}, and {wanted}: only content that is a JSON object can be recognized"
+        return f"{request}, and {wanted}: only content that is a JSON object can be recognized"
     seen = [place for place, _ in walk(answer.body) if place.count("/") == 1 and place != "/"]
     places = " or ".join(seen)
     line = f' (write content = "{places}" below [protected])' if " or " not in places else ""
     there = f"set it to where the content is ({places}) in the target file{line}"
-    return f"{asked}, and {wanted}: {there}"
+    return f"{request}, and {wanted}: {there}"

@@ -86,7 +86,7 @@ async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dic
     return await probe.eventually(
         lambda: probe.world.first_queries(hashes, since_s),
         turn_s(probe.setting),
-        lambda asked: len(asked) == len(hashes),
+        lambda found: len(found) == len(hashes),
     )
 
 

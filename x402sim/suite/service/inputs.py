@@ -69,9 +69,9 @@ PROOFS: tuple[str | bytes, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SentInput:
-    """A bad request, said in words, its size in bytes, and its answer."""
+    """A bad request, described in words, its size in bytes, and its answer."""
 
-    said: str
+    label: str
     size: int
     answer: TargetAnswer
     lives: bool = True
@@ -86,7 +86,7 @@ class SentInput:
 
 async def send_bad(
     probe: Probe,
-    said: str,
+    label: str,
     method: str,
     path: str,
     *,
@@ -95,7 +95,7 @@ async def send_bad(
 ) -> SentInput:
     """Send a bad request; a small one that is not answered, twice."""
     size = len(content) + sum(map(len, headers.values()))
-    about = f"{said}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
+    about = f"{label}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
     answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
     if answer.broken and not answer.is_late and size < LARGE:
         answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
@@ -115,28 +115,28 @@ async def sent(probe: Probe, group: str) -> list[SentInput]:
         takes_it = group == "proofs" or endpoint.method != "GET"
         known[group] = [
             await send_bad(
-                probe, said, endpoint.method, endpoint.path, content=content, headers=headers
+                probe, label, endpoint.method, endpoint.path, content=content, headers=headers
             )
-            for said, content, headers in (_group(group, probe.usual_body) if takes_it else ())
+            for label, content, headers in (_group(group, probe.usual_body) if takes_it else ())
         ]
     return list(known[group])
 
 
 Bad = tuple[str, bytes, Mapping[str, str | bytes]]
-"""A bad request, said in words, its body and its headers."""
+"""A bad request, described in words, its body and its headers."""
 
 
 def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
     """Yield the requests of one group; `usual` is the body of a good one."""
     match name:
         case "unreadable":
-            yield from ((said, content, JSON) for said, content in BODIES.items())
+            yield from ((label, content, JSON) for label, content in BODIES.items())
         case "content types":
             for kind in CONTENT_TYPES:
                 yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
         case "wrong types":
-            for said, body in twisted(usual):
-                yield said, msgspec.json.encode(body), JSON
+            for label, body in twisted(usual):
+                yield label, msgspec.json.encode(body), JSON
         case "made up":
             yield from (
                 (f"the body {quote(content[:80])}", content, JSON) for content in made_up(8)
@@ -144,8 +144,8 @@ def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
         case "proofs":
             for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
                 for proof in (*proofs, "A" * MIB):
-                    said = f"{header}: {quote(proof[:40])}"
-                    yield said, msgspec.json.encode(usual), {**JSON, header: proof}
+                    label = f"{header}: {quote(proof[:40])}"
+                    yield label, msgspec.json.encode(usual), {**JSON, header: proof}
         case _:
             raise ValueError(f"no such group of bad requests: {name}")
 

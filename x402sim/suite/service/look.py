@@ -125,9 +125,9 @@ async def _find_402(probe: Probe) -> tuple[str, _Examined]:
 
 async def _is_mcp(probe: Probe, url: str) -> bool:
     """Tell whether a URL is that of an MCP server (streamable HTTP)."""
-    said = mcp.message(1, "initialize", mcp.hello("x402sim", VERSION))
+    hello = mcp.message(1, "initialize", mcp.hello("x402sim", VERSION))
     headers = {"Accept": mcp.ACCEPTED, "Content-Type": "application/json"}
-    answer = await probe.send("POST", url, content=said, headers=headers, may_break=True)
+    answer = await probe.send("POST", url, content=hello, headers=headers, may_break=True)
     return answer.status == 200 and '"serverInfo"' in answer.text
 
 
@@ -293,8 +293,8 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
         answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
         if answer.status == 402:
             _, wanted = _requirements(answer.body)
-            asked = (wanted or {}).get("maxAmountRequired")
-            exact = "" if asked == str(to_base(smallest, 6)) else f", for {printable(str(asked))}"
+            amount = (wanted or {}).get("maxAmountRequired")
+            exact = "" if amount == str(to_base(smallest, 6)) else f", for {printable(str(amount))}"
             return [
                 FoundKey("exists", True, f"POST {path} answered 402{exact}"),
                 FoundKey("path", path, "the specification's"),

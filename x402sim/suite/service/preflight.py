@@ -172,26 +172,26 @@ async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
     """Return why this is no service to judge, and what to do; None if it is one."""
     if await _is_site(probe, answer):
         return _no_service(probe, answer)
-    endpoint, said = probe.target.protected, answer.summary
-    asked = f"{endpoint.method} {endpoint.path}"
+    endpoint, got = probe.target.protected, answer.summary
+    request = f"{endpoint.method} {endpoint.path}"
     match answer.status:
         case 402:
             return _other_dialect(probe, answer)
         case 401 | 403 | 407 if await _is_closed(probe):
             if probe.setting.options.secrets:
-                return f"the credentials of the URL or of --header are refused, with {said}"
-            return f"every request is answered {said}: give --header NAME:VALUE with credentials"
+                return f"the credentials of the URL or of --header are refused, with {got}"
+            return f"every request is answered {got}: give --header NAME:VALUE with credentials"
         case 404 | 405 | 501:
-            return await _elsewhere(probe, answer, asked)
+            return await _elsewhere(probe, answer, request)
         case 301 | 302 | 303 | 307 | 308:
-            return _redirected(probe.setting, answer, asked)
+            return _redirected(probe.setting, answer, request)
         case status if status in BAD_BODY:
             return (
-                f"{asked} accepts no body of the target file: {said}; set protected.bodies in a "
+                f"{request} accepts no body of the target file: {got}; set protected.bodies in a "
                 f"target file ({INIT} URL writes one)"
             )
         case status if status >= 500:
-            return f"{asked} answers {said}; is the service up, behind what answers here?"
+            return f"{request} answers {got}; is the service up, behind what answers here?"
         case _:
             return None
 
@@ -257,7 +257,7 @@ async def _is_closed(probe: Probe) -> bool:
     return (await probe.send("POST", probe.target.pay.path, json={})).status in (401, 403, 407)
 
 
-async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
+async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
     """Say that there is no such endpoint; the base URL itself may be one."""
     hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
     for method in ("GET", "POST"):
@@ -271,17 +271,17 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
                 f"URL; {INIT} {probe.setting.base_url} writes a target file"
             )
             break
-    return f"{asked} answers {answer.status}: no protected endpoint there; {hint}"
+    return f"{request} answers {answer.status}: no protected endpoint there; {hint}"
 
 
-def _redirected(setting: Setting, answer: TargetAnswer, asked: str) -> str | None:
+def _redirected(setting: Setting, answer: TargetAnswer, request: str) -> str | None:
     """Return a note about a redirect to another host, port or scheme; None for others."""
     base = setting.http.base_url
     there = base.join(answer.headers.get("location", ""))
     if (there.scheme, there.host, there.port) == (base.scheme, base.host, base.port):
         return None
     to = f"{there.scheme}://{there.netloc.decode()}"
-    return f"{asked} redirects to {to}; give that URL"
+    return f"{request} redirects to {to}; give that URL"
 
 
 # --- time and money ----------------------------------------------------------------------

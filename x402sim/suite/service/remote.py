@@ -91,8 +91,8 @@ async def _meet(
         if isinstance(error.__cause__, httpx.TransportError):
             raise NotReady(f"{wanted}: no answer ({why(error.__cause__)})") from error
         answer = error.answer if isinstance(error, ControlError) else None
-        said = f"{answer.status_code} {answer.text}".strip() if answer else str(error)
-        raise NotReady(f"{wanted}: /_sim/who answers {cut(said, 80)}{hint}") from error
+        got = f"{answer.status_code} {answer.text}".strip() if answer else str(error)
+        raise NotReady(f"{wanted}: /_sim/who answers {cut(got, 80)}{hint}") from error
     here = httpx.URL(options.base_url)
     runs_target = who.service and (here.host, here.port) == (
         control.http.base_url.host,

@@ -97,13 +97,13 @@ async def find_second(
     method, a path and a body, and requests it without payment; `asks_for` returns the path that an
     answer asks to pay for.
     """
-    asked: set[tuple[str, str]] = set()
+    tried: set[tuple[str, str]] = set()
     for place in dict.fromkeys((index, *DOCUMENTS)):
         for method, path in _paths(await ask("GET", place, None)):
-            is_new = path not in (*known, index, *DOCUMENTS) and (method, path) not in asked
-            if not is_new or len(asked) == MOST:
+            is_new = path not in (*known, index, *DOCUMENTS) and (method, path) not in tried
+            if not is_new or len(tried) == MOST:
                 continue
-            asked.add((method, path))
+            tried.add((method, path))
             body = usual_body if method == "POST" else None
             if asks_for(await ask(method, path, body)) not in (None, known[0]):
                 return SecondPath(method, path, body)

@@ -148,8 +148,8 @@ async def answered(
         if waited_s > BUSY_S:
             break
         if wait_s >= TOLD_S:
-            said = f"as the target asks in its {response.status_code}"
-            setting.tell(f"waiting for {wait_s:.0f} s, {said}")
+            reason = f"as the target asks in its {response.status_code}"
+            setting.tell(f"waiting for {wait_s:.0f} s, {reason}")
         setting.pace.hold(setting.clock, wait_s)
     raise Inconclusive(
         f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
@@ -214,27 +214,27 @@ async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
         return
     at = f"{datetime.fromtimestamp(setting.clock.now(), UTC):%H:%M:%S} UTC"
     after = f", after {last}, which was {last.outcome}" if last else ""
-    said = f"the service stopped answering at {at}{after}"
+    stop = f"the service stopped answering at {at}{after}"
     if last is None or setting.restart is None:
         way = "; give --restart COMMAND to have that request tried again alone" if last else ""
-        setting.stopped = said + way
+        setting.stopped = stop + way
         raise Inconclusive(setting.stopped) from error
     try:
         is_cause = await _stops_again(setting, last.request)
     except RestartFailed as problem:
-        setting.stopped = f"{said}; it was not restarted: {problem}"
+        setting.stopped = f"{stop}; it was not restarted: {problem}"
         raise Inconclusive(setting.stopped) from error
     again = "sent again alone, after a restart, it has stopped the service again"
     if not is_cause:  # what it needs besides may not be there yet: a service that has just begun
         sent = (last.request.method, str(last.request.url), last.request.content)
         if sent not in setting.stops:
             setting.stops.add(sent)
-            raise Inconclusive(f"{said}; after a restart, that request alone did not stop it")
+            raise Inconclusive(f"{stop}; after a restart, that request alone did not stop it")
         again = "it has stopped the service twice in this run, though not alone after a restart"
     raise CheckFailed(
         "a service that goes on answering",
         "an answer to every request",
-        f"{said}; {again}",
+        f"{stop}; {again}",
         setting.showing(last.request, None, last.outcome),
         Demand.GOES_ON,
     ) from error

@@ -44,25 +44,29 @@ class Looked:
     tables: dict[str, list[FoundKey]]
 
 
+_OWNERS = {
+    "sessions.duration_unit_s": "the seconds in one unit of duration",
+    "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most",
+    "indexer.interval_s": "the seconds between two runs of the payment indexer",
+}
+"""The keys that only the owner knows, and without which much is not judged."""
+
+_WITHOUT_IT = "without it, 3/expiry-refund is judged in part"
 _UNSEEN = {
     "protected.second_pair": "another pair that is quoted",
     "sessions.claim_path": "where a paid session is claimed, with {paymentId}",
     "sessions.id": "where the session id is: a JSON pointer or a header; empty: anywhere",
     "sessions.shortest": "the shortest duration that is accepted; its end is waited for",
-    "sessions.duration_unit_s": "the seconds in one unit of duration; without it, 3/expiry-refund "
-    "is judged in part",
-    "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most; "
-    "without it, 3/expiry-refund is judged in part",
+    **{
+        key: f"{_OWNERS[key]}; {_WITHOUT_IT}"
+        for key in ("sessions.duration_unit_s", "sessions.refund_within_s")
+    },
     "sessions.view": "the path of a session's state, with {sessionId}",
     "sessions.header": "the header that a request is paid with from a session",
     "record.path": "the path of a stored payment, with {paymentId}",
-    "indexer.interval_s": "the seconds between two runs of the payment indexer",
+    "indexer.interval_s": _OWNERS["indexer.interval_s"],
 }
 """The keys that no request shows, and what they mean."""
-
-
-_ASKED = ("sessions.duration_unit_s", "sessions.refund_within_s", "indexer.interval_s")
-"""Those that only the owner knows, and without which much is not judged."""
 
 
 NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
@@ -71,14 +75,14 @@ NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
 
 def to_ask(looked: Looked) -> str:
     """Return which keys the owner should set; empty if there are none."""
-    asked = [
+    lines = [
         f"  second.path: {NO_SECOND}"
         for each in looked.tables.get("second", ())
         if each.key == "path" and not each.is_sure
     ]
     if any(each.key == "path" for each in looked.tables.get("sessions", ())):
-        asked += [f"  {key}: {_UNSEEN[key].split(';')[0]}" for key in _ASKED]
-    return "\n".join(["only its owner knows, so set in it:", *asked]) if asked else ""
+        lines += [f"  {key}: {meaning}" for key, meaning in _OWNERS.items()]
+    return "\n".join(["only its owner knows, so set in it:", *lines]) if lines else ""
 
 
 def as_toml(looked: Looked, name: str) -> str:
