@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import ssl
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import h11
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from tests.watch.wire import DEADLINE_S, Heard, Watcher, hear, proxied, send, upstream
 from x402sim import Fault
 from x402sim.watch.proxy import MAX_BODY, BadUpstream, Upstream
+from x402sim.world.transport.faults import FaultType
 
 T = TypeVar("T")
 
@@ -382,16 +383,26 @@ def struck(fault: Fault, request: bytes = REQUESTS["body"]) -> tuple[Heard, list
     return run(main()), heard, watcher
 
 
+STRIKES = {
+    "lose request": (None, 0),
+    "refuse": (None, 0),
+    "lose answer": (None, 1),
+    "truncate": (b"01234", 1),
+    "shorten": (b"01234", 1),
+    "duplicate": (b"0123456789", 2),
+}
+"""What the client gets of an answer, and how often the service is reached."""
+DELAYS = ("delay request", "delay answer")
+
+
+def test_each_kind_of_fault_is_tested():
+    """But "answer", below, and crashes: nobody else's service can be killed."""
+    others = {each for each in get_args(FaultType) if not each.startswith("crash")} - {"answer"}
+    assert others == {*STRIKES, *DELAYS}
+
+
 @pytest.mark.parametrize(
-    ("does", "answered", "reached"),
-    [
-        ("lose request", None, 0),
-        ("refuse", None, 0),
-        ("lose answer", None, 1),
-        ("truncate", b"01234", 1),
-        ("shorten", b"01234", 1),
-        ("duplicate", b"0123456789", 2),
-    ],
+    ("does", "answered", "reached"), [(does, *what) for does, what in STRIKES.items()]
 )
 def test_a_fault_strikes(does, answered, reached):
     answer, heard, watcher = struck(Fault(victim="service", does=does))
@@ -423,7 +434,7 @@ def test_a_made_up_answer(work_done):
     assert watcher.seen[0].status == 503
 
 
-@pytest.mark.parametrize("does", ["delay request", "delay answer"])
+@pytest.mark.parametrize("does", DELAYS)
 def test_a_delay(does):
     async def main() -> float:
         heard: list[Heard] = []

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 from urllib.parse import urlsplit
 
 import h11
@@ -561,26 +561,31 @@ class _Passing:
 
     async def _answer_struck(self, fault: Fault, answer: list[Event]) -> None:
         """Pass an answer on as a fault leaves it."""
-        does, (head, *body) = fault.does, answer
-        if does == "lose answer":
-            self._note_head(head)  # what the service said is known, and that nobody heard it
-            for part in body:
-                if type(part) is h11.Data:
-                    self.exchange.answered.add(bytes(part.data))
-            raise self._lost(does)
-        if does == "delay answer":
-            await self._sleep(fault)
-        elif does == "answer":
-            answer = _made(fault)
-        elif does in ("truncate", "shorten"):
-            content = b"".join(part.data for part in body if type(part) is h11.Data)
-            half = content[: len(content) // 2]
-            if does == "truncate":
+        head, *body = answer
+        content = b"".join(part.data for part in body if type(part) is h11.Data)
+        half = content[: len(content) // 2]
+        match fault.does:
+            case "lose answer":
+                self._note_head(head)  # what the service said is known, and that nobody heard it
+                self.exchange.answered.add(content)
+                raise self._lost(fault.does)
+            case "delay answer":
+                await self._sleep(fault)
+                await self._send(answer)
+            case "answer":
+                await self._send(_made(fault))
+            case "truncate":
                 await self._send([head, h11.Data(data=half)] if content else [])
-                self.exchange.broke = f'fault: "{does}"'
+                self.exchange.broke = f'fault: "{fault.does}"'
                 raise _Ended(self.exchange.broke)
-            answer = _with_body(head, half)
-        await self._send(answer)
+            case "shorten":
+                await self._send(_with_body(head, half))
+            case "delay request" | "duplicate":  # done before
+                await self._send(answer)
+            case "lose request" | "refuse" | "crash before" | "crash after":
+                raise AssertionError(f"{fault.does!r} has no answer to pass on")
+            case _ as unknown_kind:
+                assert_never(unknown_kind)
 
     def _lost(self, does: str) -> OSError:
         self.exchange.status, self.exchange.broke = None, f'fault: "{does}"'
