@@ -6,6 +6,7 @@ clauses each test file has tests.
 """
 
 import gc
+import inspect
 import json
 import os
 import re
@@ -151,7 +152,8 @@ def knock_out(clause_id: str) -> None:
         kept.__init__ = _gone  # type: ignore[misc]
     else:
         target: Callable[..., Any] = getattr(kept, "__wrapped__", kept)
-        target.__code__ = _gone.__code__
+        is_async = inspect.iscoroutinefunction(target)
+        target.__code__ = (_gone_async if is_async else _gone).__code__
 
 
 def replace(owner: Any, name: str, kept: object, by: object) -> None:
@@ -163,4 +165,8 @@ def replace(owner: Any, name: str, kept: object, by: object) -> None:
 
 
 def _gone(*_: Any, **__: Any) -> Any:
+    raise AssertionError("knocked out")
+
+
+async def _gone_async(*_: Any, **__: Any) -> Any:
     raise AssertionError("knocked out")

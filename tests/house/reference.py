@@ -21,6 +21,7 @@ from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
+from x402sim.text.schemas import unindented
 from x402sim.world.control.app import ACTIONS, TABLE
 from x402sim.world.control.messages import Ready
 
@@ -175,7 +176,7 @@ def _sentence(value: object) -> str:
 
 def serve_schema() -> str:
     """Return the JSON schema of what `serve --json` prints."""
-    schema = msgspec.json.schema(Ready)
+    schema = unindented(msgspec.json.schema(Ready))
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": schema["$defs"]["Ready"]["properties"]["schema"]["enum"][0],

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import finalize
 
 import httpx
 
@@ -63,6 +64,7 @@ class Store:
     def __init__(self, folder: str) -> None:
         where = f"{folder}/known.sqlite" if folder else ":memory:"
         self.rows = sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+        finalize(self, self.rows.close)
         self.rows.execute("PRAGMA synchronous=OFF")
         self.rows.execute("CREATE TABLE IF NOT EXISTS known (nonce PRIMARY KEY, what, answer)")
         # nobody works any more on what was in progress when it ended

@@ -23,6 +23,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import finalize
 
 import httpx
 import msgspec
@@ -275,12 +276,15 @@ def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
     return Asgi(app)
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, weakref=True):
     """A snapshot of the service's database and cache, and its number on each network's chain."""
 
     database: sqlite3.Connection
     entitlements: list[Entitlement]
     chains: list[int]
+
+    def __post_init__(self) -> None:
+        finalize(self, self.database.close)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

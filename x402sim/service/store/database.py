@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from weakref import finalize
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
@@ -62,6 +63,8 @@ class Database:
 
     def __init__(self, file: Path | None = None) -> None:
         self._connection = sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S)
+        self._end = finalize(self, self._connection.close)
+        """Closes the connection, also if nobody has: Python 3.13 warns of that."""
         self._writer = self._connection.cursor()
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)
@@ -71,7 +74,7 @@ class Database:
                 self.execute("PRAGMA cache_size=-512")
             self._open()
         except sqlite3.Error:
-            self._connection.close()
+            self._end()
             raise
 
     def _open(self) -> None:
@@ -128,11 +131,12 @@ class Database:
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self._end()
 
     def copy(self) -> sqlite3.Connection:
         """Return a copy of the whole database, in memory."""
-        copy = sqlite3.connect(":memory:", isolation_level=None)
+        # whoever drops a copy may be another thread than the one that made it
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection.backup(copy, progress=_raise_if_locked)
         return copy
 

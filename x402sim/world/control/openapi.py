@@ -12,6 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from x402sim.protocol.messages import ErrorBody
+from x402sim.text.schemas import unindented
 from x402sim.version import VERSION
 from x402sim.world.transport.faults import Fault
 
@@ -30,7 +31,7 @@ def document(rows: Sequence[tuple[str, str, Any, Any, str]]) -> Json:
     takes = [Fault if kind is Any else kind for _, _, _, kind, _ in rows]
     kinds = [*takes, ErrorBody, *(each for each in answers if each is not Response)]
     template = "#/components/schemas/{name}"
-    found, schemas = msgspec.json.schema_components(kinds, ref_template=template)
+    found, schemas = unindented(msgspec.json.schema_components(kinds, ref_template=template))
     schema_of = dict(zip(kinds, found, strict=True))
     paths: dict[str, Json] = {}
     for (method, path, action, _, does), taken, answer in zip(rows, takes, answers, strict=True):
