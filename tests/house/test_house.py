@@ -106,7 +106,7 @@ READS = {
 }
 """Each file that takes texts apart, and whose: other people's, or data."""
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
-SHOWS = {"report/frame.py", "report/run.py", "world/scenario.py"}
+SHOWS = {"report/frame.py", "report/run.py", "text/schemas.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
 
 
