@@ -570,7 +570,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     honest = PaymentRecords.insert_pending
     monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
     monkeypatch.setattr(payments, "resume_earlier", forgetful)
-    monkeypatch.setattr(payments, "admit", unused)
+    monkeypatch.setattr(payments, "is_unused", unused)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 
 

@@ -114,8 +114,7 @@ async def pay(
     policy, payment_id, tx_hash = service.settings.policy, sent.payment_id, ""
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(payment_id):
-        attempt = await resume_earlier(service, request)
-        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
+        attempt, is_unused = await resume_or_admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return receipt(attempt, str(attempt.tx_hash))
         try:
@@ -145,6 +144,7 @@ async def pay(
             await recover_or_refuse(service, request, attempt, cause)
         finally:  # settled or refused, nothing is in flight
             service.unreserved_in_flight.pop(payment_id, None)
+        # the chain shows that it was paid after all, or another process has settled it
         settled = service.store.payments.get(payment_id)
         if settled is None:
             raise _record_missing()
@@ -161,8 +161,7 @@ async def accept(
     policy, payments = service.settings.policy, service.store.payments
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(sent.payment_id) if policy.reserves else nullcontext():
-        attempt = await resume_earlier(service, request)
-        is_unused = attempt.nonce_confirmed_unused if attempt else await admit(service, request)
+        attempt, is_unused = await resume_or_admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return
         if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
@@ -223,6 +222,18 @@ async def validate(
     )
 
 
+async def resume_or_admit(service: Service, request: ValidRequest) -> tuple[Attempt | None, bool]:
+    """Return the earlier attempt to resume, or None for a new authorization, which is admitted.
+
+    And whether the chain reports the authorization as unused. Raises `SettlementRefused`.
+    """
+    attempt = await resume_earlier(service, request)
+    if attempt is not None:
+        return attempt, attempt.nonce_confirmed_unused
+    admit(service, request)
+    return None, await is_unused(service, request)
+
+
 async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | None:
     """Return the attempt to resume, if the same authorization was presented before; None if not.
 
@@ -240,12 +251,11 @@ async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | N
     return None if earlier is None else resume(service, request, earlier)
 
 
-async def admit(service: Service, request: ValidRequest) -> bool:
-    """Admit an authorization that was not presented before; tell whether the chain calls it unused.
+def admit(service: Service, request: ValidRequest) -> None:
+    """Admit an authorization that was not presented before.
 
-    False if the chain's node is silent. Raises `SettlementRefused` for a 402 that has expired, for
-    an authorization that lasts too long (decision 4.1/longest-window), and for one that was used
-    before (7/nonce-already-used).
+    Raises `SettlementRefused` for a 402 that has expired, and for an authorization that lasts too
+    long (decision 4.1/longest-window).
     """
     sent, terms = request.requirements, request.terms
     require(service, service.freshness_rules, sent, request.issued, terms)
@@ -254,7 +264,6 @@ async def admit(service: Service, request: ValidRequest) -> bool:
     if until_s - now_s > most_s:
         too_long = f"{times('validBefore', until_s, now_s)}; at most {most_s:.0f} s ahead of that"
         raise SettlementRefused(Refusal.INVALID_SIGNATURE, f"{too_long} are taken")
-    return await _is_unused(service, request)
 
 
 def earlier_attempt(
@@ -318,7 +327,7 @@ def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
     return (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
 
 
-async def _is_unused(service: Service, request: ValidRequest) -> bool:
+async def is_unused(service: Service, request: ValidRequest) -> bool:
     """Tell whether the chain reports that the authorization is unused; False if it is silent.
 
     One that was used before it was presented here may have paid at another service. Raises

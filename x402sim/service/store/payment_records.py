@@ -20,16 +20,26 @@ from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
 class Submission(StrEnum):
-    """Whether the facilitator may submit the authorization of a pending attempt to the chain.
+    """Whether the facilitator may submit the authorization of an attempt to the chain.
 
-    Stored as it is held in memory, and before the facilitator gets any request.
+    Stored as it is held in memory, and before the facilitator gets any request. It moves beside the
+    status, whose moves are `protocol.states.PAYMENT`:
+
+        (new)          -> in flight        the request that claims is about to send it
+        in flight      -> not submitted    nothing was sent, or the facilitator did not take it
+        not submitted  -> in flight        the same header comes again
+        in flight      -> maybe submitted  the facilitator got it, or its request did not end
+        any            -> maybe submitted  the attempt is settled, whoever has submitted it
+
+    So what is settled was submitted, and what is pending or failed may have any of the three. Only
+    what `is_authorized` can pay. As long as not `nonce_confirmed_unused`, nothing of it is sent.
     """
 
     NOT_SUBMITTED = "not submitted"
     """No facilitator has it: another header may be presented for the payment id."""
     IN_FLIGHT = "in flight"
-    """A request sends it now, for the first time. If that request ends without a word, with its
-    process, nobody can say what was sent: then it counts as `MAYBE_SUBMITTED`."""
+    """A request sends it now, for the first time. If its process dies, nobody knows what was sent,
+    and this stays: from then on it means `MAYBE_SUBMITTED`, which the next request makes of it."""
     MAYBE_SUBMITTED = "maybe submitted"
     """A facilitator got it, and nothing since has shown that it will not submit it."""
 

@@ -8,6 +8,7 @@ payer who gave the payment an id of its own (decision 5/payment-identifier).
 import sqlite3
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import msgspec
 
@@ -35,6 +36,8 @@ class Processes:
         while file is not None and self._held is None:  # the first free one: an ended process's
             self.own += 1
             self._held = self._lock(self.own)
+        if self._held is not None:
+            finalize(self, self._held.close)  # as the database does
 
     def runs_beside(self, number: int) -> bool:
         """Tell whether another process has a number."""
