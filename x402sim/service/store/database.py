@@ -52,6 +52,14 @@ def _schema() -> tuple[str, ...]:
     return tuple(found)
 
 
+def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Connection:
+    """Return a connection that one thread uses.
+
+    Another one may close it: the thread that collects an owner which nobody has closed.
+    """
+    return sqlite3.connect(file, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+
+
 class Database:
     """One SQLite connection; without a `file` it is in memory, and what its cache of 512 KB does
     not hold is in a temporary file: each commit walks the changed pages of this cache, and with
@@ -62,7 +70,7 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._connection = sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S)
+        self._connection = opened(file or "")
         self._end = finalize(self, self._connection.close)
         """Closes the connection, also if nobody has: Python 3.13 warns of that."""
         self._writer = self._connection.cursor()
@@ -135,8 +143,7 @@ class Database:
 
     def copy(self) -> sqlite3.Connection:
         """Return a copy of the whole database, in memory."""
-        # whoever drops a copy may be another thread than the one that made it
-        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        copy = opened(":memory:")
         self._connection.backup(copy, progress=_raise_if_locked)
         return copy
 

@@ -12,7 +12,7 @@ from weakref import finalize
 
 import msgspec
 
-from x402sim.service.store.database import Database
+from x402sim.service.store.database import Database, opened
 
 _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
@@ -55,7 +55,7 @@ class Processes:
 
     def _lock(self, number: int) -> sqlite3.Connection | None:
         """Lock the file of a number; None if another process has locked it."""
-        lock = sqlite3.connect(f"{self._file}.process{number}", isolation_level=None, timeout=0)
+        lock = opened(f"{self._file}.process{number}", timeout_s=0)
         try:
             lock.execute("BEGIN EXCLUSIVE")
             return lock
