@@ -16,7 +16,7 @@ from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm import find
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
-from x402sim import backends, policies, population
+from x402sim import backends, experiments, policies, population
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite.service import local
@@ -30,6 +30,7 @@ OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
     "x402sim": set(x402sim.__all__),
     "x402sim.backends": set(backends.__all__),
+    "x402sim.experiments": set(experiments.__all__),
     "x402sim.policies": set(policies.__all__),
     "x402sim.population": set(population.__all__),
     "x402sim.report": {"frames", "plots"},
@@ -153,6 +154,37 @@ def test_it_reproduces_its_outputs_and_the_answers_are_right(
     answers = json.loads(ast.literal_eval(asked.outputs[0].data["text/plain"]))
     wanted = CLAIMS[file.stem[:2]](answers)
     assert {name: answers[name] for name in wanted} == wanted
+
+
+CELLS = (
+    "plots.sequence(run)",
+    "axes = plots.balances(run)\naxes.set_title('mine')\naxes",
+    "plots.balances(run).figure",
+    "display(plots.balances(run))\nplots.caption(run, number=1, text='Balances.')",
+    "import matplotlib.pyplot as plt\nplots.balances(run)",
+    "%matplotlib inline\nplots.balances(run)",
+    "figure, ax = plt.subplots()\nplots.balances(run, ax)",
+    "figure, ax = plt.subplots()\nplots.balances(run, ax)\nplt.show()",
+)
+"""Cells with one figure each, in the order of a notebook; pyplot is loaded in the middle."""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(100)
+def test_a_plot_that_ends_a_cell_is_shown_once() -> None:
+    import nbformat
+
+    first = (
+        "from x402sim import World\nfrom x402sim.report import plots\nrun = World().play('replay')"
+    )
+    fresh = nbformat.v4.new_notebook()
+    fresh.cells = [nbformat.v4.new_code_cell(code) for code in (first, *CELLS)]
+    _, *cells = code_cells(executed(fresh))
+    for cell in cells:
+        shown = [output.data for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert len(shown) == 1, cell.source
+    (said,) = [each.data for each in cells[3].outputs if "text/markdown" in each.data]
+    assert said["text/markdown"].startswith("**Figure 1.** Balances. *replay, seed 0: ")
 
 
 class Within:
