@@ -191,6 +191,15 @@ def test_a_theory_of_x_alone_is_one_black_line_and_between_categories_is_nothing
     (line,) = theories(ax).values()
     assert line.get_color() == BLACK
     assert unexplained(ax) == []
+    joined = bands(
+        summarize(swept(), by=["rate", "policy"]), "rate", "delay_s", by="policy", theory=np.sqrt
+    )
+    assert len(theories(joined)) == 1
+    lines = {str(line.get_label()): line.get_linestyle() for line in joined.get_lines()}
+    assert lines["naive"] == "-", "beside bands, means are lines: nothing is of their colour"
+    one = few().query("policy == 'careful'")
+    ax = bands(one, "rate", "delay_s", by="policy", theory=lambda x, policy, k=2: k * x)
+    assert list(theories(ax)["careful"].get_ydata()[:2]) == [2, 4]
     named = few(rates=("low", "middle", "high"))
     words = {"theory": "as published"}
     ax = bands(named, "rate", "delay_s", by="policy", theory=lambda rate: 7, labels=words)

@@ -170,7 +170,7 @@ def test_a_caption_says_what_it_is_from() -> None:
     assert plots.caption(unknown).endswith("; x402sim of an unknown version")
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
     assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim of an")
-    assert plots.caption(table[:1]).startswith("seed 3, 1 rows")
+    assert plots.caption(table[:1]).startswith("seed 3, 1 row, 0 failed")
     swept = sweep(lambda n, seed: n * seed, {"n": [1]}, seeds=2, workers=0)
     assert plots.caption(swept).endswith(f"0 failed; x402sim {VERSION}, Python {python_version()}")
     with pytest.raises(ValueError, match="column 'seed'"):

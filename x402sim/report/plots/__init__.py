@@ -3,8 +3,8 @@
 Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
 summary of a sweep; `judgement`: the results of the suite) and, if you like, matplotlib axes to
 draw on; it returns the axes. Without axes it makes a figure of its own, `axes.figure`: save it
-with `savefig`, or let a notebook show it. Times are virtual seconds since the run began, or the
-minutes, hours or days that suit its length.
+with `savefig`, or let a notebook show it, as it does with a plot that ends a cell. Times are
+virtual seconds since the run began, or the minutes, hours or days that suit its length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
 `bands`, `judgement`; `figure` has the style), import it here as itself (this exports it), and add
@@ -161,7 +161,7 @@ def _facts(source: Any) -> tuple[str, str]:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
         failed = source["error"].notna().sum() if "error" in source else 0
         seeds = source["seed"]
-        text = f"{_seeds(list(seeds))}, {len(source):,} rows, {failed} failed"
+        text = f"{_seeds(list(seeds))}, {_count(len(source), 'row')}, {failed} failed"
         return text, str(source.attrs.get("made by", _UNKNOWN))
     several = list(source) if isinstance(source, Sequence) else [source]
     makers = dict.fromkeys(str(journal_of(each).maker or _UNKNOWN) for each in several)
@@ -172,7 +172,14 @@ def _facts(source: Any) -> tuple[str, str]:
     shown = ", ".join([*names[:_MOST_RUNS], *(["…"] if len(names) > _MOST_RUNS else [])])
     requests = sum(len(frames.steps(run.journal)) for run in runs)
     seeds = _seeds([run.seed for run in runs])
-    return f"{len(runs)} runs of {shown}, {seeds}: {requests:,} requests", " and ".join(makers)
+    return f"{len(runs)} runs of {shown}, {seeds}: {_count(requests, 'request')}", " and ".join(
+        makers
+    )
+
+
+def _count(number: int, what: str) -> str:
+    """Return a number of things in words: "1 payer", "2,000 requests"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _seeds(seeds: Sequence[int | None]) -> str:
@@ -187,6 +194,7 @@ def _of_run(source: Source) -> str:
     run = Summary(journal_of(source))
     steps, length_s = frames.steps(run.journal), reading_of(run.journal).length_s
     return (
-        f"{run.name}, seed {run.seed}: {len(steps)} requests, {steps['payer'].nunique()} payers, "
+        f"{run.name}, seed {run.seed}: {_count(len(steps), 'request')}, "
+        f"{_count(steps['payer'].nunique(), 'payer')}, "
         f"{length_s:g} s of virtual time (journal {run.sha256[:12]})"
     )

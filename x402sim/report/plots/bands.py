@@ -59,10 +59,11 @@ def bands(
     simulated; those of several lines are drawn beside each other, 2.6 points apart.
 
     `theory` is drawn as thin dashed lines without marks, in the colours of the lines, and means
-    then are marks alone. It is a column of the table, `theory="expected"`, or a
-    function: of x, `theory=lambda lost: lost / 2`, which is one black line, or of x and the value
-    of `by`, `theory=lambda block_s, latency_s: 10 * latency_s + block_s / 2`, one for each line. A
-    function is drawn between the points, too: of whole numbers at whole numbers.
+    then are marks alone, unless it is one black line beside bands. It is a column of the table,
+    `theory="expected"`, or a function: of x, `theory=lambda lost: lost / 2`, which is one black
+    line, or of x and the value of `by`, one for each line, such as `theory=lambda block_s,
+    latency_s: 10 * latency_s + block_s / 2`. A function is drawn between the points, too: of whole
+    numbers at whole numbers.
 
     Points that were played with the same few seeds err together: all of a curve may be too high.
     With fewer than ten, the legend has their number, "95 % interval of the same 4 seeds"; to tell
@@ -101,12 +102,14 @@ def bands(
     at = {value: float(value if is_number else rank) for rank, value in enumerate(known)}
     _x_axis(ax, at, is_number=is_number)
     has_band = is_number and len(at) >= _LEAST_FOR_BAND
+    # A line would cover the theory of its own colour, and between few places suggest another one.
+    is_joined = is_number and (theory is None or (has_band and _is_one_line(theory, groups)))
     for number, (value, group) in enumerate(groups):
         xs = np.array([at[each] for each in group[x]])
         order = np.argsort(xs)
         label = "mean" if by is None else _named(by, value)
         aside_pt = 0.0 if has_band else (number - (len(groups) - 1) / 2) * _APART_PT
-        line = _Line(ax, number, label, aside_pt, is_joined=is_number and theory is None)
+        line = _Line(ax, number, label, aside_pt, is_joined=is_joined)
         line.draw(xs[order], group.iloc[order], band, has_band=has_band)
     if theory is not None:
         _draw_theory(ax, theory, groups, x, at if not is_number else None)
@@ -157,27 +160,38 @@ class _Line:
 def _draw_theory(
     ax: Axes, theory: Theory, groups: Sequence[Any], x: str, ranks: dict[Any, float] | None
 ) -> None:
-    """Draw the theory of each line, or one line if it is the same for all."""
-    is_of_all = callable(theory) and len(signature(theory).parameters) == 1
-    for number, (value, group) in enumerate(groups[:1] if is_of_all else groups):
-        if isinstance(theory, str) or ranks is not None:
-            xs = list(dict.fromkeys(group[x]))
-            xs = xs if ranks is not None else sorted(xs)
-        else:
-            xs = _between(ax, np.concatenate([each[x].to_numpy() for _, each in groups]))
+    """Draw the theory of each line, or one black line."""
+    is_of_x, is_one = _is_of_x(theory), _is_one_line(theory, groups)
+    every = np.concatenate([each[x].to_numpy() for _, each in groups])
+    for number, (value, group) in enumerate(groups[:1] if is_of_x else groups):
         if isinstance(theory, str):
-            by_x = dict(zip(group[x], group[theory], strict=True))
-            ys = [by_x[each] for each in xs]
+            xs, ys = zip(*sorted(zip(group[x], group[theory], strict=True)), strict=True)
         else:
-            given = () if is_of_all or value is None else (value,)
-            ys = [theory(each, *given) for each in xs]
-        colour = BLACK if is_of_all or len(groups) == 1 else LINES[number][0]
+            xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
+            ys = [theory(each) if is_of_x else theory(each, value) for each in xs]
+        colour = BLACK if is_one else LINES[number][0]
         look: dict[str, Any] = {"color": colour, "ls": _THEORY, "lw": 0.9, "zorder": 2.5}
         if ranks is None:
             ax.plot(xs, ys, gid=f"theory {value}", **look)
             continue
         for place, y in zip((ranks[each] for each in xs), ys, strict=True):
             ax.plot([place - _STUB, place + _STUB], [y, y], gid=f"theory {value}", **look)
+
+
+def _is_of_x(theory: Theory) -> bool:
+    """Tell whether a theory is a function of x alone: it needs one argument."""
+    if isinstance(theory, str):
+        return False
+    try:
+        known = signature(theory).parameters.values()
+    except ValueError:  # one of numpy's
+        return True
+    return sum(each.default is each.empty for each in known) < 2
+
+
+def _is_one_line(theory: Theory, groups: Sequence[Any]) -> bool:
+    """Tell whether a theory is one line, which is black: a function of x alone, or of one line."""
+    return _is_of_x(theory) or len(groups) == 1
 
 
 def _between(ax: Axes, known: Any) -> list[Any]:
