@@ -165,7 +165,8 @@ def _draw_theory(
     every = np.concatenate([each[x].to_numpy() for _, each in groups])
     for number, (value, group) in enumerate(groups[:1] if is_of_x else groups):
         if isinstance(theory, str):
-            xs, ys = zip(*sorted(zip(group[x], group[theory], strict=True)), strict=True)
+            points = sorted(zip(group[x], group[theory], strict=True))
+            xs, ys = ([point[n] for point in points] for n in (0, 1))
         else:
             xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
             ys = [theory(each) if is_of_x else theory(each, value) for each in xs]
