@@ -6,6 +6,7 @@
     Settings, Decisions               what a service is like; x402sim.policies: what it does
     Run                               what happened, as frames and reports
     sweep, summarize, compare         many worlds, in parallel; x402sim.population: many payers
+    x402sim.experiments               until there are enough seeds, or one long run
     LocalServer, PaymentAuth          a mock server, and an httpx client that pays it
     x402sim.backends                  stages, chains, blocks, facilitators and explorers of a World
 

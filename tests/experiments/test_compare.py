@@ -241,3 +241,55 @@ def test_the_policies_of_the_guide_differ() -> None:
     assert float(row["correlation"]) > 0.9  # type: ignore[arg-type]
     table = summarize(frame, by="extra")
     assert table["low"].iloc[1] < table["high"].iloc[0], "their intervals overlap"
+
+
+# --- any two cells -----------------------------------------------------------------------
+
+
+def cells() -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"policy": policy, "lost": lost, "seed": seed, "x": n * seed + 10 * lost}
+            for n, policy in enumerate("abc")
+            for lost in (0.1, 0.3)
+            for seed in range(4)
+        ]
+    )
+
+
+def test_any_two_cells_are_compared() -> None:
+    table = compare(cells(), of=["policy", "lost"], against=("b", 0.3))
+    keys = table[["policy", "lost"]].values.tolist()
+    assert keys == [["a", 0.1], ["a", 0.3], ["b", 0.1], ["c", 0.1], ["c", 0.3]]
+    assert table["against"].tolist() == [("b", 0.3)] * 5
+    row = one(table[(table["policy"] == "a") & (table["lost"] == 0.1)])
+    assert row["difference"] == pytest.approx(-1.5 - 2)
+    assert (row["seeds"], row["std"]) == (4, pytest.approx(np.std([0, 1, 2, 3], ddof=1)))
+    alone = cells().query("policy == 'a' and lost == 0.1 or policy == 'b' and lost == 0.3")
+    same = compare(alone, of=["policy", "lost"], against=("b", 0.3))
+    pd.testing.assert_frame_equal(same, table[:1])
+    for against in "b", ("b",), ("b", 0.3, 1):
+        with pytest.raises(ValueError, match="a tuple with a value of policy, lost is needed"):
+            compare(cells(), of=["policy", "lost"], against=against)
+    with pytest.raises(ValueError, match="against: unknown policy and lost"):
+        compare(cells(), of=["policy", "lost"], against=("d", 0.3))
+
+
+def test_without_a_value_to_compare_with_all_pairs_are_compared() -> None:
+    table = compare(cells(), of="policy", by="lost")
+    pairs = table[["lost", "policy", "against"]].values.tolist()
+    assert pairs == [
+        [x, *pair] for x in (0.1, 0.3) for pair in (["b", "a"], ["c", "a"], ["c", "b"])
+    ]
+    assert table["difference"].tolist() == pytest.approx([1.5, 3, 1.5] * 2)
+    one_against = compare(cells(), of="policy", against="a", by="lost")
+    assert table[table["against"] == "a"].reset_index(drop=True).equals(one_against)
+    assert len(compare(cells(), of=["policy", "lost"])) == 15
+    with pytest.raises(ValueError, match="of: the parameter"):
+        compare(cells(), of=[])
+
+
+def test_a_label_may_be_none() -> None:
+    frame = cells().replace({"policy": {"a": None}})
+    table = compare(frame, of="policy", against=None, by="lost")
+    assert table["difference"].tolist() == pytest.approx([1.5, 3] * 2)

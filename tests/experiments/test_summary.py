@@ -1,11 +1,15 @@
 """Summaries: the numbers are right, and the intervals cover what they say."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from x402sim import summarize, sweep
+from x402sim import LiveWorld, World, compare, summarize, sweep
+from x402sim.experiments import steady
 from x402sim.experiments.grid import cells
+from x402sim.report import plots
 
 
 def test_mean_quantiles_and_counts_by_group() -> None:
@@ -152,3 +156,26 @@ def test_a_count_that_is_always_one_is_certain() -> None:
     assert table.loc["transfers", ["low", "high"]].tolist() == [1, 1]
     assert table.loc["late", ["low", "high"]].tolist() == [0.5, 0.5]
     assert table.loc["lost", "high"] == pytest.approx(0.2991, abs=1e-4)
+
+
+# --- units -------------------------------------------------------------------------------
+
+
+def test_units_of_a_run_s_frames_are_kept_by_sweeps_summaries_and_plots(tmp_path: Path) -> None:
+    async def two(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+        await alice.buy()
+
+    def orders(block_s: float, seed: int) -> pd.DataFrame:
+        return World(seed=seed, block_time_s=block_s).play(two).orders[["t_s", "paid", "served"]]
+
+    for _ in range(2):  # the second time, they come from the folder
+        table = sweep(orders, {"block_s": [1.0, 2.0]}, seeds=2, workers=0, out=tmp_path)
+        assert table.attrs["units"] == {"t_s": "s", "paid": "tokens"}
+    shares = summarize(table, by="block_s")
+    assert shares.attrs["units"] == {"t_s": "s", "paid": "tokens"}
+    assert plots.bands(shares, "block_s", "paid").get_ylabel() == "paid (tokens)"
+    assert plots.bands(shares, "block_s", "served").get_ylabel() == "served"
+    assert compare(table, of="block_s", against=1.0).attrs["units"]["paid"] == "tokens"
+    assert steady(table, "paid", by="block_s", batches=2).attrs["units"] == {"paid": "tokens"}

@@ -38,7 +38,7 @@ from x402sim.world.control.app import ACTIONS
 FILE = Path(__file__).parent / "public.txt"
 NAMES: dict[str, tuple[str, ...]] = {
     "x402sim": (), "x402sim.policies": (), "x402sim.population": (), "x402sim.backends": (),
-    "x402sim.judging": (), "x402sim.payer.tools": ("ToolTransport", "call_paid", "tool_request"),
+    "x402sim.experiments": (), "x402sim.judging": (), "x402sim.payer.tools": ("ToolTransport", "call_paid", "tool_request"),
 }  # fmt: skip
 """The modules that programs may import, each with its public names, by default its `__all__`."""
 

@@ -16,7 +16,7 @@ from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm import find
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
-from x402sim import backends, policies, population
+from x402sim import backends, experiments, policies, population
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite.service import local
@@ -30,6 +30,7 @@ OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
     "x402sim": set(x402sim.__all__),
     "x402sim.backends": set(backends.__all__),
+    "x402sim.experiments": set(experiments.__all__),
     "x402sim.policies": set(policies.__all__),
     "x402sim.population": set(population.__all__),
     "x402sim.report": {"frames", "plots"},
@@ -103,6 +104,21 @@ def test_it_is_saved_with_its_outputs_uses_public_names_and_has_every_part(file:
         assert (file.parent / target).is_file(), target
 
 
+@each_notebook
+def test_its_figures_are_numbered_and_each_has_its_caption(file: Path) -> None:
+    """If one has: a caption is below its figure, in the same cell."""
+    numbers = []
+    for cell in code_cells(read(file)):
+        shown = [output.data for output in cell.outputs if "data" in output]
+        captions = [
+            re.match(r"\*\*Figure (\d+)\.\*\* .+", each.get("text/markdown", "")) for each in shown
+        ]
+        figures = sum("image/png" in each for each in shown)
+        found = [int(each[1]) for each in captions if each]
+        numbers += found or [0] * figures
+    assert numbers in (list(range(1, len(numbers) + 1)), [0] * len(numbers))
+
+
 # --- executed again ---------------------------------------------------------------------
 
 
@@ -153,6 +169,37 @@ def test_it_reproduces_its_outputs_and_the_answers_are_right(
     answers = json.loads(ast.literal_eval(asked.outputs[0].data["text/plain"]))
     wanted = CLAIMS[file.stem[:2]](answers)
     assert {name: answers[name] for name in wanted} == wanted
+
+
+CELLS = (
+    "plots.sequence(run)",
+    "axes = plots.balances(run)\naxes.set_title('mine')\naxes",
+    "plots.balances(run).figure",
+    "display(plots.balances(run))\nplots.caption(run, number=1, text='Balances.')",
+    "import matplotlib.pyplot as plt\nplots.balances(run)",
+    "%matplotlib inline\nplots.balances(run)",
+    "figure, ax = plt.subplots()\nplots.balances(run, ax)",
+    "figure, ax = plt.subplots()\nplots.balances(run, ax)\nplt.show()",
+)
+"""Cells with one figure each, in the order of a notebook; pyplot is loaded in the middle."""
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(100)
+def test_a_plot_that_ends_a_cell_is_shown_once() -> None:
+    import nbformat
+
+    first = (
+        "from x402sim import World\nfrom x402sim.report import plots\nrun = World().play('replay')"
+    )
+    fresh = nbformat.v4.new_notebook()
+    fresh.cells = [nbformat.v4.new_code_cell(code) for code in (first, *CELLS)]
+    _, *cells = code_cells(executed(fresh))
+    for cell in cells:
+        shown = [output.data for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert len(shown) == 1, cell.source
+    (said,) = [each.data for each in cells[3].outputs if "text/markdown" in each.data]
+    assert said["text/markdown"].startswith("**Figure 1.** Balances. *replay, seed 0: ")
 
 
 class Within:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import combinations
 from platform import python_version
@@ -23,6 +23,7 @@ from PIL import Image, ImageChops
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
 from x402sim import LiveWorld, Run, World, sweep
+from x402sim.events import IndexerRan
 from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
@@ -169,10 +170,28 @@ def test_a_caption_says_what_it_is_from() -> None:
     assert plots.caption(unknown).endswith("; x402sim of an unknown version")
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
     assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim of an")
+    assert plots.caption(table[:1]).startswith("seed 3, 1 row, 0 failed")
     swept = sweep(lambda n, seed: n * seed, {"n": [1]}, seeds=2, workers=0)
     assert plots.caption(swept).endswith(f"0 failed; x402sim {VERSION}, Python {python_version()}")
     with pytest.raises(ValueError, match="column 'seed'"):
         plots.caption(table[["error"]])
+
+
+def test_a_figure_has_a_number_a_text_and_what_it_is_from_and_no_versions() -> None:
+    found = run("replayed")
+    text = plots.caption(found, number=3, text="A payment, replayed.")
+    assert text._repr_markdown_() == text
+    assert text == (
+        "**Figure 3.** A payment, replayed. *replayed, seed 1: 7 requests, 2 payers, "
+        f"1.366 s of virtual time (journal {found.sha256[:12]}).*"
+    )
+    assert plots.caption(number=4, text="A theory.") == "**Figure 4.** A theory."
+    many = plots.caption([found] * 5, text="Many.")
+    assert many == "Many. *5 runs of replayed, seed 1: 35 requests.*"
+    assert isinstance(plots.caption(found), str)
+    for empty in ({}, {"number": 1}):
+        with pytest.raises(ValueError, match="caption needs a source, or a text"):
+            plots.caption(**empty)
 
 
 def test_white_becomes_transparent_and_looks_the_same_on_white() -> None:
@@ -206,6 +225,8 @@ def test_a_notebook_displays_a_figure() -> None:
     shown, how = plots.balances(run("replayed")).figure._repr_png_()  # type: ignore[attr-defined]
     assert shown.startswith(b"\x89PNG")
     assert 300 < how["width"] < 1000
+    axes = plots.balances(run("replayed"))
+    assert axes._repr_png_() == (shown, how), "the axes, too, so that they may end a cell"  # type: ignore[attr-defined]
     picture = figure.png(figure.new_axes(100, 50).figure, dpi=254)
     assert [int.from_bytes(picture[n : n + 4]) for n in (16, 20)] == [1000, 500]
 
@@ -287,6 +308,32 @@ def test_reads_of_the_chain_are_one_row_unless_they_fail() -> None:
     assert "eth_getLogs: 200" in whole
     for said in folded, whole:
         assert any("503" in text for text in said)
+
+
+def idle_runs(matched: Sequence[int]) -> Journal:
+    """Runs of the indexer one after the other, with a read of the chain before some of them."""
+    story: list[Any] = []
+    for number, found in enumerate(matched):
+        if number % 3 == 1:
+            story += exchange(number, actor="service", to="rpc", path="eth_blockNumber")
+        facts = {"asked": 3, "reverted": 0, "unknown": 0, "unanswered": 0, "backlog": 3}
+        story.append(IndexerRan(actor="service", matched=found, **facts))
+    return journal_of(*story)
+
+
+def test_idle_runs_of_the_indexer_are_one_row() -> None:
+    reading = Reading(idle_runs([1, *[0] * 37, 2, 0, 1]))
+    told = [row.text for row in rows(reading)]
+    assert told[1:3] == ["13 chain reads", "indexer: 37 runs, nothing new"]
+    assert [text for text in told if text.startswith("indexer")] == [
+        "indexer ran: 3 asked, 1 matched, 3 left",
+        "indexer: 37 runs, nothing new",
+        "indexer ran: 3 asked, 2 matched, 3 left",
+        "indexer ran: 3 asked, 0 matched, 3 left",
+        "indexer ran: 3 asked, 1 matched, 3 left",
+    ]
+    whole = [row.text for row in rows(reading, fold=False)]
+    assert len([text for text in whole if text.startswith("indexer ran")]) == 41
 
 
 def test_repeated_exchanges_are_one_row_with_a_count() -> None:
@@ -546,6 +593,24 @@ def test_latency_counts_every_exchange_and_every_lost_answer() -> None:
     assert sum("1 unanswered" in text for text in said) == 2
     pay = found.latency.query("path == '/api/pay'")["latency_s"].median()
     assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
+
+
+def test_the_legend_of_latencies_names_the_parts_by_their_colours() -> None:
+    ax = plots.latency(run("sessions"))
+    drawn = {
+        to_hex(line.get_color())
+        for line in ax.lines
+        if line.get_marker() == "|" and len(line.get_xdata())
+    }
+    known = {
+        to_hex(handle.get_markerfacecolor()): text.get_text()
+        for handle, text in zip(
+            ax.get_legend().legend_handles, ax.get_legend().get_texts(), strict=True
+        )
+        if isinstance(handle, Line2D) and handle.get_marker() == "s"
+    }
+    assert drawn <= set(known)
+    assert known[to_hex(BLUE)] == "service"
 
 
 def test_the_latency_axis_has_a_unit_that_fits() -> None:

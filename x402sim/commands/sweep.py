@@ -16,7 +16,8 @@ import typer
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
 from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
-from x402sim.experiments.sweep import Kept, failures, play
+from x402sim.experiments.sweep import Kept, failures, play, unreached
+from x402sim.experiments.until import Until
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
@@ -42,6 +43,14 @@ _Values = Annotated[
 _Seeds = Annotated[
     str,
     typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is the seed A."),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="WIDTH",
+        help="Play seeds until intervals are so narrow: 5%, 0.01, waited_s=5%; N is the most.",
+    ),
 ]
 _Workers = Annotated[
     int | None,
@@ -74,6 +83,7 @@ def sweep(
     experiment: _Experiment,
     values: _Values = None,
     seeds: _Seeds = "200",
+    until: _Until = None,
     workers: _Workers = None,
     dask: _Dask = None,
     out: _Out = None,
@@ -91,15 +101,18 @@ def sweep(
     replay = partial(_replay, experiment)
     try:
         function = _function(experiment)
-        kept = _kept(out, fresh=fresh)
+        kept, enough = _kept(out, fresh=fresh), _until(until)
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
             with _executor(dask) as executor:
                 places, common = (executor, None if executor else workers), not independent
                 frame = play(
-                    function, found, numbers, places, kept, common=common, shown=True, replay=replay
-                )
+                    function, found, numbers, places, kept, until=enough, common=common,
+                    shown=True, replay=replay,
+                )  # fmt: skip
+        if enough is not None and (text := unreached(frame, enough)):
+            typer.echo(f"x402sim: {printable(text)}", err=True)
         if out is not None:
             _write(keys, out, _points(frame, keys), unit)
     except KeyboardInterrupt:
@@ -172,6 +185,21 @@ def _seeds(text: str) -> range:
     if not found or found.start < 0:
         raise Misuse(f"--seeds: N from 1 on, A:B with A below B, or A: is needed, not {text!r}")
     return found
+
+
+def _until(text: str | None) -> Until | None:
+    """Return what "5%", "0.01" or "waited_s=5%" asks for; raises `Misuse`."""
+    if text is None:
+        return None
+    result, _, width = text.rpartition("=")
+    try:
+        number = float(width.removesuffix("%"))
+        if width.endswith("%"):
+            return Until(of=result or None, relative=number / 100)
+        return Until(of=result or None, absolute=number)
+    except ValueError:
+        wanted = "a width above 0 is needed, such as 5% or 0.01 or waited_s=5%"
+        raise Misuse(f"--until: {wanted}, not {text!r}") from None
 
 
 def _executor(dask: str | None) -> AbstractContextManager[Any]:

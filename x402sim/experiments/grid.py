@@ -164,6 +164,11 @@ def _label(name: str, value: Any) -> Label:
     return str(shown)
 
 
+def labels_key(labels: Iterable[Any]) -> tuple[Any, ...]:
+    """Return labels as a key that equals itself: what a frame has made of None is None again."""
+    return tuple(None if each is None or each != each else each for each in labels)
+
+
 def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
     """Raise `TypeError` unless the experiment takes every parameter, and `seed`, by name."""
     name = name_of(experiment)

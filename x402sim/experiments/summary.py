@@ -55,7 +55,13 @@ def summarize(
     or false, or 0 and 1, it is Wilson's: what none of n has seen may still come in about 4 of n. A
     share that the experiment returns for each seed has the bootstrap's: for Wilson's, return a row
     for each order. The guide's page on experiments has the formulas, and how often they cover. It
-    needs two units: else `low` and `high` are NaN. For differences of groups, see `compare`.
+    needs two units: else `low` and `high` are NaN. For differences of groups, see `compare`; for
+    one long run of each group, `x402sim.experiments.steady`.
+
+    Groups that were played with the same seeds, as by default, err together: with few seeds all of
+    a curve may be too high or too low by as much as an interval, and yet be smooth.
+
+    The attribute "units" of the table has the units of results that are columns of a run's frames.
 
     Raises `ValueError` for a column that does not exist, for one in `by` that is named as a column
     of the summary, for another unit, and for a confidence outside 0 to 1.
@@ -79,8 +85,16 @@ def summarize(
             facts = _facts(group, name, unit, confidence, quantiles, is_event=events[name])
             rows.append(dict(zip(keys, given, strict=True)) | {"failed": failed} | facts)
     found = pd.DataFrame(rows, columns=[*keys, *columns])
-    found.attrs |= {"confidence": confidence, "unit": unit}  # for `bands`
+    played = {frozenset(group["seed"]) for _, group in groups}
+    found.attrs |= {"confidence": confidence, "unit": unit, "common seeds": len(played) == 1}
+    found.attrs["units"] = units_of(frame, names)
     return found
+
+
+def units_of(frame: "DataFrame", names: Sequence[str]) -> dict[str, str]:
+    """Return the units of these columns that the frame names."""
+    units = frame.attrs.get("units", {})
+    return {name: units[name] for name in names if name in units}
 
 
 def checked_results(

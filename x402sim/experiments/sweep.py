@@ -13,11 +13,13 @@ from x402sim.experiments.grid import (
     cells,
     function_of,
     is_label,
+    labels_key,
     line_of,
     name_of,
     require_fit,
     seeds_of,
 )
+from x402sim.experiments.until import Until, seeds_wanted
 from x402sim.report import need_extra
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def sweep(
     seeds: int | Iterable[int] = 200,
     executor: Any = None,
     *,
+    until: Until | None = None,
     workers: int | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
@@ -74,6 +77,9 @@ def sweep(
     grid: the values of each parameter, `{"rate": [0.1, 0.2], "policy": {"naive": Forget()}}`, all
     combined. An object needs a label, as in `policy`. Or a list of cells, each a dict.
     seeds: how many, from 0 on, so that 200 is `range(200)`; or which, such as `range(200, 400)`.
+    until: `Until(relative=0.05, of="waited_s")` of `x402sim.experiments` plays the seeds in order,
+    until the interval of each cell's mean is at most ± 5 % of it; `seeds` are then the most. It
+    warns of cells that need more than these; `summarize` says how many each cell has.
     executor: any `concurrent.futures.Executor`, or a `distributed.Client` of a Dask cluster. By
     default new processes are started: `workers`, or one a CPU. 0 plays in this process.
     workers: of an executor of yours, how many tasks it plays at the same time; by default as many
@@ -110,7 +116,11 @@ def sweep(
     kept = None if out is None else Kept(Path(out), fresh, partial(warnings.warn, stacklevel=2))
     if fresh and kept is None:
         raise ValueError("fresh: it deletes the results in a folder; give `out`, too")
-    frame = play(experiment, cells(grid), seeds, where, kept, common=common, shown=progress)
+    frame = play(
+        experiment, cells(grid), seeds, where, kept, until=until, common=common, shown=progress
+    )
+    if until is not None and (text := unreached(frame, until)):
+        warnings.warn(text, stacklevel=2)
     return checked(frame, on_error)
 
 
@@ -123,11 +133,14 @@ def play(
     *,
     common: bool,
     shown: bool,
+    until: Until | None = None,
     replay: Replay | None = None,
 ) -> "DataFrame":
     """Play a sweep; return the frame with the errors, the traces and the lines of all failures.
 
-    `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
+    `where` are executor and workers; `replay` makes a cell's line, by default one of Python. With
+    `until`, the frame's attribute "wanted more" has the labels of cells for which the seeds were
+    too few.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
     from x402sim.experiments.drive import Batches, drive, pool_of
@@ -138,17 +151,13 @@ def play(
 
     require_fit(experiment, found)
     numbers = _whole(seeds)
-    wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
+    every = {each.key: seeds_of(each, numbers, common=common) for each in found}
+    first = len(numbers) if until is None else until.least
+    wanted = {key: seeds[:first] for key, seeds in every.items()}
     folder = None if kept is None else _claimed(kept, experiment, found)
     tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
-    package, left = pickled(experiment, experiment), []
-    for cell in found:
-        line = replay(cell) if replay else _python(experiment, cell)
-        work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
-        left.append((work, [seed for seed in wanted[cell.key] if (cell.key, seed) not in done]))
-    total = sum(map(len, wanted.values()))
-    points, failed = total - sum(len(seeds) for _, seeds in left), 0
+    package, points, failed = pickled(experiment, experiment), 0, 0
 
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
@@ -157,20 +166,59 @@ def play(
         table = decoded(parquet)
         assert table is not None
         tables.append(table)
+        done.update((table.cell, seed) for seed in table.seeds)
         points, failed = points + len(table.seeds), failed + len(table.failed)
         bar.update(points, failed)
 
     pool = pool_of(*where, package)
-    bar = Bar("sweep", total, shown=shown)
+    bar = Bar("sweep", sum(map(len, wanted.values())), shown=shown)
     try:
-        bar.update(points, failed)
-        drive(pool, package, Batches(left, pool.workers), finished)
+        while True:
+            left = []
+            for cell in found:
+                line = replay(cell) if replay else _python(experiment, cell)
+                work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
+                missing = [seed for seed in wanted[cell.key] if (cell.key, seed) not in done]
+                left.append((work, missing))
+            total = sum(map(len, wanted.values()))
+            points = total - sum(len(seeds) for _, seeds in left)
+            bar.extend(total)
+            bar.update(points, failed)
+            drive(pool, package, Batches(left, pool.workers), finished)
+            frame = frame_of(tables, found, wanted)
+            if until is None:
+                break
+            asked = _asked(until, frame, found)
+            frame.attrs["wanted more"] = [each.labels for each in found if each.key in asked]
+            more = {key: every[key][:count] for key, count in asked.items()}
+            if all(len(seeds) == len(wanted[key]) for key, seeds in more.items()):
+                break
+            wanted |= more
     finally:
         bar.close()
         pool.close()
     if folder is not None:
         folder.note_worlds(tables)
-    return frame_of(tables, found, wanted)
+    return frame
+
+
+def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
+    """Return how many seeds each cell should have, by its key, of those that need more."""
+    labels = list(found[0].labels)
+    wanted = seeds_wanted(until, frame, labels)
+    keys = {labels_key(cell.labels.values()): cell.key for cell in found}
+    return {keys[key]: count for key, count in wanted.items()}
+
+
+def unreached(frame: "DataFrame", until: Until) -> str:
+    """Return a sentence on the cells for which the seeds were too few; empty if there are none."""
+    cells = frame.attrs.get("wanted more", [])
+    if not cells:
+        return ""
+    shown = ["; ".join(f"{k}={v}" for k, v in each.items()) for each in cells[:_MOST_SHOWN]]
+    shown += [f"and {len(cells) - _MOST_SHOWN} more"] if len(cells) > _MOST_SHOWN else []
+    count = "interval of 1 cell is" if len(cells) == 1 else f"intervals of {len(cells)} cells are"
+    return f"the {count} wider than {until} with all seeds ({', '.join(filter(None, shown))})"
 
 
 def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) -> "Folder":

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.journal import OURS
 
-_META = b"x402sim sweep"
+_META, _UNITS = b"x402sim sweep", b"x402sim units"
 MOST_WORLDS = 20
 _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
@@ -59,6 +59,8 @@ class Done(msgspec.Struct, omit_defaults=True):
     failed: frozenset[int]
     worlds: tuple[dict[str, str], ...] = ()
     """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
+    units: dict[str, str] = {}
+    """The units of columns, if the experiment returned frames that name them."""
     table: Any = None
 
 
@@ -88,7 +90,9 @@ def _from_frame(frame: Any) -> Any:
     """Return a pandas frame as a table: with the levels of its index that have names."""
     named = [level for level in frame.index.names if level is not None]
     frame = frame.reset_index(level=named) if named else frame
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    units = msgspec.json.encode(frame.attrs.get("units", {}))
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({_UNITS: units})
     for number, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):  # categories may differ from point to point
             plain = table.column(number).cast(field.type.value_type)
@@ -128,12 +132,22 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     for world in (world for each in points for world in each.worlds):
         if world not in worlds and len(worlds) < MOST_WORLDS:
             worlds.append(world)
-    done = Done(work.key, tuple(each.seed for each in points), failed, tuple(worlds))
+    seeds = tuple(each.seed for each in points)
+    done = Done(work.key, seeds, failed, tuple(worlds), _units_of(points))
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
+
+
+def _units_of(points: Sequence[Point]) -> dict[str, str]:
+    """Return the units of the columns of all frames that were returned."""
+    units: dict[str, str] = {}
+    for table in (each.result for each in points if isinstance(each.result, pa.Table)):
+        named = (table.schema.metadata or {}).get(_UNITS, b"{}")
+        units |= msgspec.json.decode(named, type=dict[str, str])
+    return units
 
 
 def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
@@ -238,5 +252,7 @@ def frame_of(
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
     frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
+    units = {name: unit for done in tables for name, unit in done.units.items()}
+    frame.attrs["units"] = {name: units[name] for name in results if name in units}
     frame.attrs["made by"] = str(OURS)  # for `plots.caption`; a folder has one version's results
     return frame

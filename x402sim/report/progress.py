@@ -37,6 +37,10 @@ class Bar:
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
+    def extend(self, total: int) -> None:
+        """Set how many points there are in all, as far as is known."""
+        self._total = total
+
     def update(self, done: int, failed: int) -> None:
         """Show these numbers and the time left, at most twice a second, in a file every 5 s."""
         self._done, self._failed = done, failed

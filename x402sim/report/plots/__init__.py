@@ -3,8 +3,8 @@
 Every plot is a function that takes a run or a journal (`outcomes`: several; `bands`: the
 summary of a sweep; `judgement`: the results of the suite) and, if you like, matplotlib axes to
 draw on; it returns the axes. Without axes it makes a figure of its own, `axes.figure`: save it
-with `savefig`, or let a notebook show it. Times are virtual seconds since the run began, or the
-minutes, hours or days that suit its length.
+with `savefig`, or let a notebook show it, as it does with a plot that ends a cell. Times are
+virtual seconds since the run began, or the minutes, hours or days that suit its length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
 `bands`, `judgement`; `figure` has the style), import it here as itself (this exports it), and add
@@ -90,8 +90,8 @@ PLOTS = (
     ),
     Plot(
         "latency",
-        "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
-        "95th percentile; ticks: single answers.",
+        "Latency by part and request, in the colours of the parts. Ring: median; thick line: "
+        "middle half; thin line: 5th to 95th percentile; ticks: single answers.",
         latency,
         _has_waited,
     ),
@@ -103,6 +103,8 @@ PLOTS = (
     ),
 )
 _UNKNOWN = "x402sim of an unknown version"
+_MOST_RUNS = 3
+"""How many runs a caption lists one by one."""
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 
@@ -120,34 +122,79 @@ def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, 
     return {name: png(drawn) for name, drawn in figures(journal, names).items()}
 
 
-def caption(source: Any) -> str:
+class Caption(str):
+    """A text that a notebook displays as Markdown."""
+
+    __slots__ = ()
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def caption(source: Any = None, *, text: str = "", number: int | None = None) -> Caption:
     """Return what a figure was drawn from: a run, a list of runs, or the table of a sweep.
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
     1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
-    The versions are those that played it, whichever are installed now.
+    The versions are those that played it, whichever are installed now. Of more than three runs, it
+    has their scenarios, seeds and sizes together.
 
-    Raises `ValueError` for a table that `sweep` did not return.
+    With `text`, or `number`, it is a figure's caption, which a notebook displays: "**Figure 3.**
+    The text. *25 seeds (0 to 24), …*", without the versions, which a paper states once; without a
+    `source`, number and text only. End the cell with it, after `display(plots.sequence(run))`.
+
+    Raises `ValueError` for a table that `sweep` did not return, and without source and text.
     """
+    if source is None and not text:
+        raise ValueError("caption needs a source, or a text")
+    facts, makers = ("", "") if source is None else _facts(source)
+    if not text and number is None:
+        return Caption(f"{facts}; {makers}")
+    head = "" if number is None else f"**Figure {number}.**"
+    return Caption(" ".join(filter(None, (head, text, f"*{facts}.*" if facts else ""))))
+
+
+def _facts(source: Any) -> tuple[str, str]:
+    """Return what a source has, and the versions that played it."""
     if hasattr(source, "columns"):
         if "seed" not in source.columns:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
         failed = source["error"].notna().sum() if "error" in source else 0
         seeds = source["seed"]
-        text = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
-        text += f", {len(source)} rows, {failed} failed"
-        makers = [source.attrs.get("made by", _UNKNOWN)]
-    else:
-        several = source if isinstance(source, Sequence) else [source]
-        text = "; ".join(map(_of_run, several))
-        makers = [str(journal_of(each).maker or _UNKNOWN) for each in several]
-    return f"{text}; {' and '.join(dict.fromkeys(makers))}"
+        text = f"{_seeds(list(seeds))}, {_count(len(source), 'row')}, {failed} failed"
+        return text, str(source.attrs.get("made by", _UNKNOWN))
+    several = list(source) if isinstance(source, Sequence) else [source]
+    makers = dict.fromkeys(str(journal_of(each).maker or _UNKNOWN) for each in several)
+    if len(several) <= _MOST_RUNS:
+        return "; ".join(map(_of_run, several)), " and ".join(makers)
+    runs = [Summary(journal_of(each)) for each in several]
+    names = list(dict.fromkeys(run.name for run in runs))
+    shown = ", ".join([*names[:_MOST_RUNS], *(["…"] if len(names) > _MOST_RUNS else [])])
+    requests = sum(len(frames.steps(run.journal)) for run in runs)
+    seeds = _seeds([run.seed for run in runs])
+    return f"{len(runs)} runs of {shown}, {seeds}: {_count(requests, 'request')}", " and ".join(
+        makers
+    )
+
+
+def _count(number: int, what: str) -> str:
+    """Return a number of things in words: "1 payer", "2,000 requests"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _seeds(seeds: Sequence[int | None]) -> str:
+    """Return how many seeds there are, and from where to where: "25 seeds (0 to 24)", "seed 1"."""
+    known = {each for each in seeds if each is not None}
+    if len(known) == 1:
+        return f"seed {min(known)}"
+    return f"{len(known)} seeds ({min(known)} to {max(known)})" if known else "no seed"
 
 
 def _of_run(source: Source) -> str:
     run = Summary(journal_of(source))
     steps, length_s = frames.steps(run.journal), reading_of(run.journal).length_s
     return (
-        f"{run.name}, seed {run.seed}: {len(steps)} requests, {steps['payer'].nunique()} payers, "
+        f"{run.name}, seed {run.seed}: {_count(len(steps), 'request')}, "
+        f"{_count(steps['payer'].nunique(), 'payer')}, "
         f"{length_s:g} s of virtual time (journal {run.sha256[:12]})"
     )

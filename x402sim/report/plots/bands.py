@@ -1,21 +1,39 @@
-"""Plots a result against a parameter: means with a band, one line for each other parameter."""
+"""Plots a result against a parameter: means with their intervals, and what a theory says."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
 from pandas import DataFrame
 from pandas.api.types import is_numeric_dtype
 
 from x402sim.report.plots import figure
-from x402sim.report.plots.figure import GREY, LINES, MARKS, Labels, styled
+from x402sim.report.plots.figure import BLACK, GREY, LINES, MARKS, Labels, styled
 from x402sim.text.suggest import unknown
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
 _WIDE = 20
 """The x axis is logarithmic if the largest value is so many times the smallest one."""
+_LEAST_FOR_BAND = 7
+"""How many places on the x axis make a band; it would suggest what is between fewer ones."""
+_BAR_PT, _APART_PT = 1.1, 2.6
+"""The width of an error bar, and how far those of two lines are apart at one place."""
+_FEW_SEEDS = 10
+"""Below so many, the legend says how many they are, and whether all points have the same."""
+_THEORY = (0, (2.5, 1.2))
+_FINE = 200
+"""In how many places the curve of a function is drawn."""
+_STUB = 0.2
+"""Half the length of a theory's line at a place that is no number: between two is nothing."""
+Theory = str | Callable[..., Any]
+"""A column of the table, or a function of x, or of x and of the line's value."""
 
 
 @styled
@@ -26,24 +44,40 @@ def bands(
     *,
     by: str | None = None,
     band: tuple[str, str] = ("low", "high"),
+    theory: Theory | None = None,
     ax: Axes | None = None,
     labels: Labels | None = None,
 ) -> Axes:
-    """Draw the mean of a result against a parameter, with a band around it.
+    """Draw the mean of a result against a parameter, with a band or error bars around it.
 
-    `table` is what `x402sim.summarize` returns, `x` a parameter, `y` one of its results, and `by`
-    another parameter: one line for each of its values, at most five. The band is the confidence
-    interval of the mean, and the legend says whether it counts seeds or rows; with
-    `band=("q05", "q95")` it has nine tenths of the rows. `labels` are words for names,
-    of parameters, results, values, or both together:
-    `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`.
+    `table` is what `x402sim.summarize` or `x402sim.experiments.steady` returns, `x` a parameter,
+    `y` one of its results, and `by` another parameter: one line for each of its values, at most
+    five. The band is the confidence interval of the mean, and the legend says what it counts:
+    seeds, rows, batches; with `band=("q05", "q95")` it has nine tenths of the rows, with ("q00",
+    "q100"), of `summarize(..., quantiles=(0, 1))`, all of them. Between fewer than seven places, or
+    places that are no numbers, error bars are drawn, as a band would suggest what nobody has
+    simulated; those of several lines are drawn beside each other, 2.6 points apart.
 
+    `theory` is drawn as thin dashed lines without marks, in the colours of the lines, and means
+    then are marks alone, unless it is one black line beside bands. It is a column of the table,
+    `theory="expected"`, or a function: of x, `theory=lambda lost: lost / 2`, which is one black
+    line, or of x and the value of `by`, one for each line, such as `theory=lambda block_s,
+    latency_s: 10 * latency_s + block_s / 2`. A function is drawn between the points, too: of whole
+    numbers at whole numbers.
+
+    Points that were played with the same few seeds err together: all of a curve may be too high.
+    With fewer than ten, the legend has their number, "95 % interval of the same 4 seeds"; to tell
+    curves apart, see `compare`, which takes differences within each seed.
+
+    `labels` are words for names, of parameters, results, values, or both together:
+    `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`, and "theory".
     The x axis is logarithmic where the largest value is above 20 times the smallest; the y axis
     never is: `axes.set(yscale="log")`. Raises `ValueError` for a column or a result that the table
     does not have, for more lines than can be told apart, and for several means at one place.
     """
     places = [x, *([by] if by else [])]
-    for name in (*places, "result", "mean", *band):
+    column = [theory] if isinstance(theory, str) else []
+    for name in (*places, "result", "mean", *band, *column):
         if name not in table.columns:
             hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
             raise ValueError(unknown("column", name, table.columns) + hint)
@@ -66,29 +100,123 @@ def bands(
         return figure.empty_axes(ax, "no results")
     known, is_number = rows[x].unique(), is_numeric_dtype(rows[x])
     at = {value: float(value if is_number else rank) for rank, value in enumerate(known)}
-    for (value, group), (colour, dashes), mark in zip(groups, LINES, MARKS, strict=False):
-        xs = np.array([at[value] for value in group[x]])
-        order = np.argsort(xs)
-        sorted_group = group.iloc[order]
-        low, mean, high = (sorted_group[name] for name in (band[0], "mean", band[1]))
-        ax.fill_between(xs[order], low, high, color=colour, alpha=_ALPHA, lw=0)
-        ax.plot(
-            xs[order], mean, color=colour, ls=dashes, lw=1.4, marker=mark, ms=3.5,
-            label="mean" if by is None else _named(by, value),
-        )  # fmt: skip
     _x_axis(ax, at, is_number=is_number)
-    figure.label_axes(ax, titled(x), titled(y))
-    shade = LINES[0][0] if len(groups) == 1 else GREY
-    figure.legend(ax, [figure.area_sample(_meaning(table, band), shade, _ALPHA)])
+    has_band = is_number and len(at) >= _LEAST_FOR_BAND
+    # A line would cover the theory of its own colour, and between few places suggest another one.
+    is_joined = is_number and (theory is None or (has_band and _is_one_line(theory, groups)))
+    for number, (value, group) in enumerate(groups):
+        xs = np.array([at[each] for each in group[x]])
+        order = np.argsort(xs)
+        label = "mean" if by is None else _named(by, value)
+        aside_pt = 0.0 if has_band else (number - (len(groups) - 1) / 2) * _APART_PT
+        line = _Line(ax, number, label, aside_pt, is_joined=is_joined)
+        line.draw(xs[order], group.iloc[order], band, has_band=has_band)
+    if theory is not None:
+        _draw_theory(ax, theory, groups, x, at if not is_number else None)
+    figure.label_axes(ax, titled(x), titled(y, table.attrs.get("units", {}).get(y, "")))
+    shade, meaning = LINES[0][0] if len(groups) == 1 else GREY, _meaning(rows, band)
+    bar = figure.mark_sample(meaning, "|", shade, shade, size=8)
+    bar.set(linewidth=_BAR_PT, markeredgewidth=_BAR_PT)
+    sample = figure.area_sample(meaning, shade, _ALPHA) if has_band else bar
+    has_interval = bool(rows[list(band)].notna().all(axis=1).any())  # one seed has none
+    figure.legend(ax, [
+        *([sample] if has_interval else []),
+        *([figure.line_sample("theory", BLACK, _THEORY, 0.9)] if theory is not None else []),
+    ])  # fmt: skip
     return ax
 
 
-def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
-    """Return what a band is, for the legend: "95 % interval, by seed", "q05 to q95"."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of means: the how manyeth it is, its label, and how far aside it is drawn."""
+
+    ax: Axes
+    number: int
+    label: str
+    aside_pt: float
+    is_joined: bool
+
+    def draw(self, xs: Any, rows: DataFrame, band: tuple[str, str], *, has_band: bool) -> None:
+        """Draw means, and a band or error bars around them."""
+        ax, (colour, dashes), mark = self.ax, LINES[self.number], MARKS[self.number]
+        low, mean, high = (rows[name].to_numpy() for name in (band[0], "mean", band[1]))
+        if has_band:
+            ax.fill_between(xs, low, high, color=colour, alpha=_ALPHA, lw=0)
+        else:
+            self._move(ax.vlines(xs, low, high, color=colour, lw=_BAR_PT, gid=f"bars {self.label}"))
+        (line,) = ax.plot(
+            xs, mean, color=colour, ls=dashes if self.is_joined else "", lw=1.4, marker=mark,
+            ms=3.5, label=self.label,
+        )  # fmt: skip
+        self._move(line)
+
+    def _move(self, artist: Artist) -> None:
+        """Draw it aside, once the limits of the axes know where it is."""
+        if self.aside_pt:
+            aside = ScaledTranslation(self.aside_pt / 72, 0, self.ax.figure.dpi_scale_trans)
+            artist.set_transform(self.ax.transData + aside)
+
+
+def _draw_theory(
+    ax: Axes, theory: Theory, groups: Sequence[Any], x: str, ranks: dict[Any, float] | None
+) -> None:
+    """Draw the theory of each line, or one black line."""
+    is_of_x, is_one = _is_of_x(theory), _is_one_line(theory, groups)
+    every = np.concatenate([each[x].to_numpy() for _, each in groups])
+    for number, (value, group) in enumerate(groups[:1] if is_of_x else groups):
+        if isinstance(theory, str):
+            points = sorted(zip(group[x], group[theory], strict=True))
+            xs, ys = ([point[n] for point in points] for n in (0, 1))
+        else:
+            xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
+            ys = [theory(each) if is_of_x else theory(each, value) for each in xs]
+        colour = BLACK if is_one else LINES[number][0]
+        look: dict[str, Any] = {"color": colour, "ls": _THEORY, "lw": 0.9, "zorder": 2.5}
+        if ranks is None:
+            ax.plot(xs, ys, gid=f"theory {value}", **look)
+            continue
+        for place, y in zip((ranks[each] for each in xs), ys, strict=True):
+            ax.plot([place - _STUB, place + _STUB], [y, y], gid=f"theory {value}", **look)
+
+
+def _is_of_x(theory: Theory) -> bool:
+    """Tell whether a theory is a function of x alone: it needs one argument."""
+    if isinstance(theory, str):
+        return False
+    try:
+        known = signature(theory).parameters.values()
+    except ValueError:  # one of numpy's
+        return True
+    return sum(each.default is each.empty for each in known) < 2
+
+
+def _is_one_line(theory: Theory, groups: Sequence[Any]) -> bool:
+    """Tell whether a theory is one line, which is black: a function of x alone, or of one line."""
+    return _is_of_x(theory) or len(groups) == 1
+
+
+def _between(ax: Axes, known: Any) -> list[Any]:
+    """Return values from the least to the largest known one, close to each other on the axis."""
+    low, high = known.min(), known.max()
+    space = np.geomspace if ax.get_xscale() == "log" else np.linspace
+    if np.issubdtype(known.dtype, np.integer):
+        fine = np.union1d(np.rint(space(low, high, _FINE)).astype(int), known)
+    else:
+        fine = np.union1d(space(low, high, _FINE), known)
+    return list(fine.tolist())
+
+
+def _meaning(rows: DataFrame, band: tuple[str, str]) -> str:
+    """Return what a band is, for the legend: "95 % interval, by seed", "minimum to maximum"."""
     if band != ("low", "high"):
-        return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
-    confidence, unit = table.attrs.get("confidence"), table.attrs.get("unit")
+        names = {"q00": "minimum", "q50": "median", "q100": "maximum"}
+        return " to ".join(names.get(each, figure.plain(each)) for each in band)
+    confidence, unit = rows.attrs.get("confidence"), rows.attrs.get("unit")
     text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
+    seeds = int(rows["seeds"].max()) if "seeds" in rows and unit == "seed" else _FEW_SEEDS
+    if 1 < seeds < _FEW_SEEDS:
+        same = "the same " if rows.attrs.get("common seeds") and len(rows) > 1 else ""
+        return f"{text} of {same}{seeds} seeds"
     return f"{text}, by {unit}" if unit else text
 
 
@@ -122,9 +250,10 @@ def _named(name: str, value: Any) -> str:
     return " ".join(part for part in (words, _shown(value), unit) if part)
 
 
-def titled(name: str) -> str:
-    """Return a column's name for a label: "delay_s" is "delay (s)"."""
+def titled(name: str, known: str = "") -> str:
+    """Return a column's name for a label, "delay_s" as "delay (s)"; `known` is its unit, if so."""
     words, unit = _words(name)
+    unit = known if known not in ("", words) else unit
     return f"{words} ({unit})" if unit and not words.endswith(")") else words
 
 

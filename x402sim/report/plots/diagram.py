@@ -2,10 +2,10 @@
 
 To keep it short, an exchange of the service's in which nothing else happens is one row,
 exchanges that are repeated (one, or two in turn) are drawn once, with a count, and so are
-reads of the chain that follow one another. A payer's exchanges have two rows each unless they
-are many. Lanes are as far apart as the texts between them need: each text has its place in one
-gap between two lanes, and is cut if the gap is too narrow. Widths are in letters of the texts.
-Of a large journal only what is near the rows shown is read.
+reads of the chain and idle runs of the indexer that follow one another. A payer's exchanges have
+two rows each unless they are many. Lanes are as far apart as the texts between them need: each text
+has its place in one gap between two lanes, and is cut if the gap is too narrow. Widths are in
+letters of the texts. Of a large journal only what is near the rows shown is read.
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from textwrap import wrap
 
 from matplotlib.axes import Axes
 
+from x402sim.events import IndexerRan
 from x402sim.report.exchanges import exchanges_of
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import (
@@ -84,8 +85,8 @@ class Numbers(dict[str, str]):
 def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = str) -> list[Row]:
     """Return the rows of the diagram; what an answer says anyway has no row of its own.
 
-    `fold` makes one row of reads of the chain that follow one another; `words` gives other words
-    for a name or a text.
+    `fold` makes one row of reads of the chain that follow one another, and one of runs of the
+    indexer that do and find nothing; `words` gives other words for a name or a text.
     """
     came_to = exchanges_of(reading.journal).outcomes
     every = [
@@ -98,7 +99,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
         if not each.in_answer
     ]
     paired = _paired(every)
-    return list(_folded(_reads(paired, reading.services) if fold else paired, reading.services))
+    return list(_folded(_quiet(paired, reading) if fold else paired, reading.services))
 
 
 def chosen(
@@ -162,20 +163,51 @@ def _gap(seq: int, row: Row, rows: int | None = None) -> Row:
     return Row(replace(row.line, seq=seq, kind="world", left="world", right=None, text=text))
 
 
-def _reads(paired: list[Row], services: Collection[str]) -> list[Row]:
-    """Return rows; a service's good reads of the chain that follow one another are one of them."""
+def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
+    """Return rows without what a service does that nobody asked for and that finds nothing.
 
-    def reader(row: Row) -> tuple[object, ...]:
-        line, answer = row.line, row.answer
-        is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
-        is_good = answer is not None and answer.text == "200" and answer.outcome == "served"
-        return (line.left,) if is_read and is_good else (line.seq, line.kind)
+    Its good reads of the chain that follow one another are one row, and so are the runs of its
+    indexer that find nothing; between such runs, the reads are one row before them.
+    """
+    idle = {
+        entry.seq
+        for entry in reading.journal.of(IndexerRan)
+        if isinstance(event := entry.event, IndexerRan)
+        if not (event.matched or event.reverted or event.unanswered)
+    }
 
-    groups = [list(group) for _, group in groupby(paired, reader)]
-    return [
-        replace(first, times=1 + len(more), are_reads=True) if more else first
-        for first, *more in groups
-    ]
+    def quiet(row: Row) -> tuple[object, ...]:
+        line = row.line
+        is_quiet = line.seq in idle or _is_good_read(row, reading.services)
+        return (line.left,) if is_quiet else (line.seq, line.kind)
+
+    found = []
+    for _, grouped in groupby(paired, quiet):
+        group = list(grouped)
+        runs = [n for n, row in enumerate(group) if row.line.seq in idle]
+        if len(runs) < 2:
+            for at in (*runs, len(group)):
+                found += _one_of_reads(group[:at])
+                found += group[at : at + 1]
+                group = group[at + 1 :]
+            continue
+        found += _one_of_reads([row for row in group[: runs[-1]] if row.line.seq not in idle])
+        line = group[runs[0]].line
+        found.append(Row(replace(line, text=f"indexer: {len(runs)} runs, nothing new")))
+        found += _one_of_reads(group[runs[-1] + 1 :])
+    return found
+
+
+def _one_of_reads(reads: list[Row]) -> list[Row]:
+    """Return one row of several reads."""
+    return [replace(reads[0], times=len(reads), are_reads=True)] if len(reads) > 1 else reads
+
+
+def _is_good_read(row: Row, services: Collection[str]) -> bool:
+    """Tell whether a row is a service's read of the chain, and its answer 200."""
+    line, answer = row.line, row.answer
+    is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
+    return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
 
 
 def _paired(lines: list[TraceLine]) -> list[Row]:
@@ -322,7 +354,8 @@ def sequence(
     20,000. Solid arrow: request; dashed: answer; two-headed: a whole exchange; cross: an answer
     that never arrived. Blue: 2xx; orange: 402 Payment Required; vermilion: anything else. #1, s1,
     a1 are payment ids, sessions and authorizations, numbered as they appear in what is read. `fold`
-    makes one row of reads of the chain that follow one another. `labels` are words for names of
+    makes one row of reads of the chain that follow one another, and one of runs of the indexer that
+    do and find nothing. `labels` are words for names of
     parties, and for texts of rows.
     """
     reading = reading_of(journal_of(source))

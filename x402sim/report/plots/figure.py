@@ -94,6 +94,16 @@ class NotebookFigure(Figure):
         return png(self), {"width": round(self.get_figwidth() * _ON_SCREEN_DPI)}
 
 
+class NotebookAxes(Axes):
+    """Axes that a notebook displays as their figure, so that a plot may end a cell.
+
+    Pyplot does not know that figure, so Jupyter's inline backend does not show it a second time.
+    """
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return cast("NotebookFigure", self.figure)._repr_png_()
+
+
 def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
     """Decorate a plot: it draws in this style, whatever the user's matplotlib settings.
 
@@ -123,7 +133,7 @@ def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> A
     width_mm, height_mm = width_mm or default_mm()[0], height_mm or default_mm()[1]
     figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return figure.add_subplot(axes_class=NotebookAxes)
 
 
 def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | None = None) -> Axes:

@@ -22,7 +22,7 @@ _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN
 
 @styled
 def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
-    """Draw the latency of each part, one row for each kind of request.
+    """Draw the latency of each part, one row for each kind of request, in the part's colour.
 
     Ring: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
     answers. Unanswered requests are counted in the row's text. `labels` are words for the names of
@@ -37,14 +37,16 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
     for y, (to, what, group) in enumerate(groups):
         name = f"{figure.plain(to)}: {figure.plain(what)}"
-        _draw_row(ax, y, name, group, _COLOURS.get(to, BLACK), (scale, unit))
+        _draw_row(ax, y, name, group, _colour(to), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     figure.label_axes(ax, f"latency ({unit})", "")
     has_spread = any(group["latency_s"].count() >= _ENOUGH for _, _, group in groups)
+    parts = dict.fromkeys(to for to, *_ in groups)
     figure.legend(ax, [
+        *(figure.mark_sample(to, "s", _colour(to), _colour(to)) for to in parts),
         figure.mark_sample("median", "o", "white"),
         figure.mark_sample("single answers", "|", GREY),
         *(
@@ -53,6 +55,11 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
         ),
     ])  # fmt: skip
     return ax
+
+
+def _colour(part: str) -> str:
+    """Return the colour of a part; of a part that is none of ours, black."""
+    return _COLOURS.get(part, BLACK)
 
 
 def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
