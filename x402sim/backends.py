@@ -9,7 +9,8 @@ Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 `PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
 `World(reorgs=...)`. The price of gas: `GasWalk(gwei, sigma, every_s, memory)`, for
 `World(gas_price_gwei=...)`. A CDN before the services: `SharedCache(default_s, obeys_headers)`,
-for `World(cache=...)`.
+for `World(cache=...)`. When a fault strikes: `Outages(mtbf_s, mttr_s)`, `Schedule(periods)`, for
+`Fault(when=...)`.
 """
 
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
@@ -23,6 +24,7 @@ from x402sim.world.chain_models import (
 )
 from x402sim.world.chains import Anvil as Anvil, Node as Node
 from x402sim.world.transport.cache import SharedCache as SharedCache
+from x402sim.world.transport.periods import Outages as Outages, Schedule as Schedule
 from x402sim.world.world import Deployment as Deployment
 
 __all__ = [name for name in dir() if name[0] != "_"]

@@ -38,7 +38,7 @@ from x402sim.world.payer import (
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
 from x402sim.world.stages import Stage, path_on
-from x402sim.world.transport.faults import Fault, FaultRule
+from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 
 
 def _scalar(given: Any) -> Scalar:
@@ -205,7 +205,7 @@ class LiveWorld:
         fault that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
-            self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+            self.stage.record(events.FaultInjected(**fields_of(fault)))
             await self.stage.ask("faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
