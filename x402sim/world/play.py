@@ -389,6 +389,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
+        await live.end()
         if stage.control is not None:
             await live.heal()
     return None

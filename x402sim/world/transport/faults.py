@@ -329,6 +329,12 @@ class Faults:
         Raises `ValueError` for a victim that the world lacks, and if no path of the victim ends
         with the fault's.
         """
+        self.require_there(fault)
+        self._active.append(_ActiveFault(fault, self._periods(fault)))
+        self._note_callers()
+
+    def require_there(self, fault: Fault) -> None:
+        """Raise `ValueError` unless the world has the victim, and this a path with that end."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         paths = self.paths.get(fault.victim, ())
@@ -339,8 +345,6 @@ class Faults:
                 endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
             what = f"path of {fault.victim}"
             raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
-        self._active.append(_ActiveFault(fault, self._periods(fault)))
-        self._note_callers()
 
     def _periods(self, fault: Fault) -> Iterator[Period] | None:
         """Return the periods of a fault that is added now, drawn from a stream of their own.
@@ -434,7 +438,7 @@ class Faults:
         for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
-            is_asked = is_its and fault.victim == victim and _ends_with(path, fault)
+            is_asked = is_its and fault.victim == victim and ends_with(path, fault)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
             if fault.when is not UNSET:
@@ -509,7 +513,7 @@ def _contains(request: bytes, wanted: str) -> bool:
         return False  # no payment header that anybody could read
 
 
-def _ends_with(path: str, fault: Fault) -> bool:
+def ends_with(path: str, fault: Fault) -> bool:
     """Tell whether a path ends with a fault's; on one port the victim's name comes before it."""
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
