@@ -242,11 +242,14 @@ class Note(_Story, frozen=True, kw_only=True):
 
 
 Intervention = (
-    TimeAdvanced | FaultInjected | FaultPeriodEnded | ClockSkewed | ExplorerLagged | ServiceCrashed
+    TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
 """Actions of a scenario on its world."""
-StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
+StoryEvent = (
+    Begin | End | ServiceJoined | PayerJoined | Intervention | FaultPeriodEnded | Check
+    | StoryRaised | Note
+)  # fmt: skip
 """Events of a scenario or its world; the actor is "world"."""
 
 
