@@ -143,8 +143,8 @@ def test_the_study_of_outages_agrees_with_theory_in_fewer_than_35_lines() -> Non
     study: dict[str, Any] = {"__name__": "study"}
     exec(written := program("experiments", "Outages and retries"), study)
     assert len(written.splitlines()) < 35
-    found = {name: study["outages"](retry=name, mttr_s=180, seed=1) for name in study["RETRIES"]}
-    availability = 600 / (600 + 180)
+    found = {name: study["outages"](retry=name, mttr_s=90, seed=1) for name in study["RETRIES"]}
+    availability = 300 / (300 + 90)
     assert abs(found["give up"]["served"] - availability) < 0.1
     assert found["at once"]["served"] == found["give up"]["served"] < found["backoff"]["served"]
     assert found["give up"]["tries"] == 1

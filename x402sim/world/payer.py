@@ -538,10 +538,10 @@ class Spending:
             self.rng = payer.stage.stream(f"retries of {payer.name}")
         return self.rng
 
-    def until_s(self, now_s: float) -> float:
+    def until_s(self, clock: Clock) -> float:
         """Return when an order that begins now is given up, in Unix seconds."""
         within_s = self.policy.within_s
-        return math.inf if within_s is None else now_s + within_s
+        return math.inf if within_s is None else clock.now() + within_s
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -698,7 +698,7 @@ class Shopper:
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
         sessions = self._spending.policy.sessions
-        self._until_s = self._spending.until_s(self._payer.clock.now())
+        self._until_s = self._spending.until_s(self._payer.clock)
         try:
             with suppress(_RetriesEnded):
                 await sessions.fetch(self)
@@ -712,7 +712,7 @@ class Shopper:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
         until_s = self._until_s
         if until_s is None:
-            until_s = self._spending.until_s(self._payer.clock.now())
+            until_s = self._spending.until_s(self._payer.clock)
         order = Order(self._payer, self._spending, required or await ask(), ask, until_s)
         with suppress(_RetriesEnded):
             await self._spending.policy.retry.pay(order)
