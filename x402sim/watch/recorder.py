@@ -158,7 +158,8 @@ class Recorder:
         return Side(self, part)
 
     async def close(self) -> None:
-        """Wait no longer for the chain."""
+        """Wait no longer for the chain, and end the faults and their periods."""
+        self.faults.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
