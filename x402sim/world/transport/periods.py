@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 import msgspec
 
 from x402sim.rng import Stream
-from x402sim.text.arguments import AboveZero, require_kind
+from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
 
 Period = tuple[float, float]
 """From when until when: the first second that is in it, and the first that no longer is."""
@@ -19,6 +19,7 @@ class Outages(
     forbid_unknown_fields=True,
     tag_field="kind",
     tag="outages",
+    metaclass=ExplainedMeta,
 ):
     """Periods at random: an alternating renewal process, up first.
 
@@ -56,7 +57,12 @@ class Outages(
 
 
 class Schedule(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="schedule"
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="kind",
+    tag="schedule",
+    metaclass=ExplainedMeta,
 ):
     """Periods that are given: pairs of seconds, from and until, from when the fault is added.
 
