@@ -223,8 +223,8 @@ class LiveWorld:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
         It may be a function, too, which cannot be sent to a deployment: it gets each request that
-        no other fault has struck (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the
-        fault that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
+        no other fault has struck, a `FaultedRequest` of `x402sim.backends`, and returns the fault
+        that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
             self.stage.record(events.FaultInjected(**fields_of(fault)))
