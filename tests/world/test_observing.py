@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.world.playing import play
-from x402sim import Fault, LiveWorld, Run, Settings, World
+from x402sim import Fault, LiveWorld, LocalServer, Run, Settings, World
 from x402sim.backends import Observed, WaitingTransaction
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.policies import ClaimAfterSettle, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson
 
@@ -203,6 +204,24 @@ def test_tasks_end_with_the_scenario() -> None:
     run = World(seed=1).play(story).raise_for_failure()
     assert ended == [1_800_000_000]
     assert run.journal.since(0)[-1].at_ms == 1_800_000_000_000
+
+
+def test_a_deployment_and_an_existing_node_are_refused(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def on_a_node(world: LiveWorld) -> None:
+        await world.mining(False)
+        with monkeypatch.context() as patched:
+            patched.setattr(LedgerChain, "controls", None)
+            with pytest.raises(ValueError, match="an existing node may not show its mempool"):
+                world.observe(print, at="mempool")
+
+    async def on_a_server(world: LiveWorld) -> None:
+        with pytest.raises(ValueError, match="cannot be sent to a deployment"):
+            world.observe(print, at="facilitator")
+
+    World(seed=1).play(on_a_node).raise_for_failure()
+    World(on=server.url).play(on_a_server).raise_for_failure()
 
 
 def test_what_cannot_be_observed_is_refused_with_the_reason(virtual: str) -> None:

@@ -259,7 +259,7 @@ class LiveWorld:
         ...     world.observe(steal, at="facilitator", path="/settle", probability=0.3)
 
         Raises `ValueError` for a part or a path that the world lacks, for the mempool of a chain
-        that mines at once, and for a deployment.
+        that mines at once or of an existing node, and for a deployment.
         """
         if self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")

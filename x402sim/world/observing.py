@@ -88,8 +88,8 @@ class Observers:
     def add(self, act: Act, at: Part, path: str, probability: float, rng: Stream) -> None:
         """Let `act` see what happens at a part, or in the mempool.
 
-        Raises `ValueError` for a part or a path that the world lacks, and for the mempool of a
-        chain that mines at once.
+        Raises `ValueError` for a part or a path that the world lacks, and for the mempool of an
+        existing node, or of a chain that mines at once.
         """
         context, clock, of = (
             copy_context(),
@@ -133,7 +133,11 @@ class Observers:
         if path:
             raise ValueError(f"path: transactions of the {MEMPOOL} have none, got {path!r}")
         controls = self.parts.chain.controls
-        if controls is not None and controls.automine:
+        if controls is None:
+            raise ValueError(
+                "an existing node may not show its mempool: use the ledger, or chain='anvil'"
+            )
+        if controls.automine:
             raise ValueError(
                 "this chain mines each transaction at once, so none waits: give the world blocks, "
                 "World(block_time_s=2), or `await world.mining(False)` first"
