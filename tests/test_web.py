@@ -199,7 +199,7 @@ def test_an_application_may_have_handlers_of_its_own():
 
 
 def recorded(app, journal, clock):
-    faults = Faults(Rng(1).stream("faults"))
+    faults = Faults(Rng(1))
     return faulty(app, "service", faults, journal, clock, lambda: None, lambda _: None)
 
 

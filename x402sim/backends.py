@@ -1,15 +1,18 @@
-"""What a world runs on and where it is played, where a word does not say it all.
+"""What a world runs on, and what goes wrong in it.
 
-`World(chain=...)` takes "ledger", "anvil" or a URL, and `Anvil(program)` or `Node(url, token,
-deploy, keys)`; `World(on=...)` takes "in-process", "tcp" or a URL, and `Deployment(url,
-payer_key)`.
+help(x402sim.backends.Outages) and so on explain each.
 
-Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`.
-Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
-`PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
-`World(reorgs=...)`. The price of gas: `GasWalk(gwei, sigma, every_s, memory)`, for
-`World(gas_price_gwei=...)`. A CDN before the services: `SharedCache(default_s, obeys_headers)`,
-for `World(cache=...)`.
+World(chain=...)           "ledger", "anvil", a URL, Anvil, Node
+World(on=...)              "in-process", "tcp", a URL, Deployment
+World(facilitator=...)     FacilitatorSettings
+World(explorer=...)        ExplorerSettings
+World(block_time_s=...)    FixedBlocks, JitteredBlocks, PoissonBlocks
+World(reorgs=...)          Reorgs
+World(gas_price_gwei=...)  GasWalk
+World(cache=...)           SharedCache: a CDN before the services
+Fault(when=...)            Outages, Schedule
+world.fault(function)      FaultedRequest: what the function is given
+world.observe(act)         Observed, with a WaitingTransaction: what is seen
 """
 
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
@@ -22,7 +25,13 @@ from x402sim.world.chain_models import (
     Reorgs as Reorgs,
 )
 from x402sim.world.chains import Anvil as Anvil, Node as Node
+from x402sim.world.observing import (
+    Observed as Observed,
+    WaitingTransaction as WaitingTransaction,
+)
 from x402sim.world.transport.cache import SharedCache as SharedCache
+from x402sim.world.transport.faults import FaultedRequest as FaultedRequest
+from x402sim.world.transport.periods import Outages as Outages, Schedule as Schedule
 from x402sim.world.world import Deployment as Deployment
 
-__all__ = [name for name in dir() if name[0] != "_"]
+# There is no `__all__`: `help` of this module would be that of each class.

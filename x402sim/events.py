@@ -149,6 +149,20 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
     work_done: bool = False
     headers: dict[str, str] | UnsetType = UNSET  # absent unless given: older journals have none
     caller: str | UnsetType = UNSET
+    when: dict[str, Any] | UnsetType = UNSET
+
+
+class FaultPeriodEnded(_Story, frozen=True, kw_only=True):
+    meaning: ClassVar[str] = """Written when a period of a fault with `when` is over, at the next
+    request that the fault may strike, or when the fault is removed, which ends a period. It lasted
+    from `from_ms` until `until_ms`, and `struck` that many requests."""
+
+    victim: Part
+    does: str
+    path: str
+    from_ms: int
+    until_ms: int
+    struck: int
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):
@@ -232,7 +246,10 @@ Intervention = (
     | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
 )  # fmt: skip
 """Actions of a scenario on its world."""
-StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
+StoryEvent = (
+    Begin | End | ServiceJoined | PayerJoined | Intervention | FaultPeriodEnded | Check
+    | StoryRaised | Note
+)  # fmt: skip
 """Events of a scenario or its world; the actor is "world"."""
 
 

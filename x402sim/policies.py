@@ -1,62 +1,64 @@
-"""What a service and a payer do where they have a choice: for `Settings(policy=...)` and payers.
+"""What a service and a payer do where they have a choice.
 
-`ServicePolicy` says what a service does about a lost answer (`lost_answer`), whether it verifies
-(`verify`), when it writes its claim (`claim`), what it pays back (`refund`) and what it serves
-(`serve`), and what it tells caches (`cache`); `PayerPolicy` what a payer does about a payment that
-fails (`retry`), how it pays for many requests (`sessions`) and what it may spend (`budget`). Each
-is an object with one method; an own object with that method does as well. A payer's `steps` and
-`timeout_s` are numbers.
+Each is an object with one method; an object of your own with that method
+does as well: the guide's page own-parts.md. The first of a line is the
+default, * costs somebody money. help(x402sim.policies.Backoff) and so on
+explain each.
 
-    lost_answer  Reconcile, AskOnce, SettleAgain, Forget
-    verify       VerifyFirst, SkipVerify
-    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle, NoClaim
-    refund       RefundAtExpiry, NeverRefund
-    serve        ServeSettled, ServeConfirmed, ServeBeforeSettle, FailToServe
-    cache        NoStore, CacheControl
+ServicePolicy, for Settings(policy=...):
+  lost_answer  Reconcile: asks the chain until it says yes or never
+               SettleAgain: asks the facilitator again
+               AskOnce*, Forget*: charged and not served
+  verify       VerifyFirst, SkipVerify: bad signatures are refused later
+  claim        ClaimFirst, ClaimAfterVerify
+               ClaimAfterSettle*: charged and not served, after a crash
+               NoClaim*: one payment, many grants
+  refund       RefundAtExpiry, NeverRefund*: keeps what is left
+  serve        ServeSettled, ServeConfirmed: with blocks on top of it
+               ServeBeforeSettle*: served and never paid
+               FailToServe*: charged and not served, by chance
+  cache        NoStore, CacheControl*: a shared cache serves everybody
+PayerPolicy, for world.payer(policy=...) and world.population(policy=...):
+  retry        GiveUp, SameAuthorization: sends the same one again
+               SameThenNew: another one, once that never pays
+               NewAuthorization*, StartOver*: naive, may be charged twice
+  wait_s       of a retry: seconds, or Backoff: exponential, with jitter
+  retry_budget RetryBudget: retries are at most a share of the orders
+  sessions     PayEach, PayAndWait: until it is served
+               OpenSessions: a deposit pays for many requests
+  budget       NoLimit, AtMost: what may be spent
+  numbers      steps, timeout_s, within_s: see help(PayerPolicy)
+Settings(reputation=...): MatchedPayments, ServedShare
+payer.choose(rule): cheapest, best_reputation, mixed(share)
 
-    retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
-    sessions     PayEach, PayAndWait, OpenSessions
-    budget       NoLimit, AtMost
-
-The first of each line is the default. What a service can do wrong, and what breaks (`run.summary`
-and `run.orders` tell):
-
-    lost_answer=Forget()           charged and not served, if the answer is lost
-    lost_answer=AskOnce()          the same, if the node does not answer either
-    claim=ClaimAfterSettle()       charged and not served, after a crash or a lost answer
-    serve=ServeBeforeSettle()      served and never paid: served-only-if-transferred
-    claim=NoClaim()                one payment, many grants in one step: one-order-per-authorization
-    NoClaim, ServeBeforeSettle     the same, in one step and in two
-    serve=ServeSettled()           served after a reorganisation, until the indexer looks:
-                                   served-only-if-transferred
-    serve=FailToServe(p)           charged and not served
-    refund=NeverRefund()           a session's unspent balance is kept
-    cache=CacheControl()           a shared cache serves it to everybody: served-only-if-transferred
-    verify=SkipVerify()            nothing is lost: a bad signature is refused later
-
-`Settings(reputation=...)` is `MatchedPayments` (the default), `ServedShare`, or one of your own
-that reads a `Track`. A rule for `payer.choose(rule)` takes the
-services, each a `ListedService`, and returns the name of one: `cheapest`, `best_reputation`,
-`mixed(share)`, or one of your own.
+What an object of yours is given: PendingPayment, Proof, EndedSession,
+Track, Order, Shopper, Bill, ListedService; what it returns: ChainFinding,
+PayBack.
 """
 
 from x402sim.payer.policies import (
     AtMost as AtMost,
+    Backoff as Backoff,
+    Bill as Bill,
     GiveUp as GiveUp,
     ListedService as ListedService,
     NewAuthorization as NewAuthorization,
     NoLimit as NoLimit,
     OpenSessions as OpenSessions,
+    Order as Order,
     PayAndWait as PayAndWait,
     PayEach as PayEach,
     PayerPolicy as PayerPolicy,
+    RetryBudget as RetryBudget,
     SameAuthorization as SameAuthorization,
     SameThenNew as SameThenNew,
+    Shopper as Shopper,
     StartOver as StartOver,
     best_reputation as best_reputation,
     cheapest as cheapest,
     mixed as mixed,
 )
+from x402sim.protocol.refusals import ChainFinding as ChainFinding
 from x402sim.service.policies import (
     AskOnce as AskOnce,
     CacheControl as CacheControl,
@@ -71,6 +73,8 @@ from x402sim.service.policies import (
     NoClaim as NoClaim,
     NoStore as NoStore,
     PayBack as PayBack,
+    PendingPayment as PendingPayment,
+    Proof as Proof,
     Reconcile as Reconcile,
     RefundAtExpiry as RefundAtExpiry,
     ServeBeforeSettle as ServeBeforeSettle,
@@ -84,4 +88,4 @@ from x402sim.service.policies import (
     VerifyFirst as VerifyFirst,
 )
 
-__all__ = [name for name in dir() if name[0] != "_"]
+# There is no `__all__`: `help` of this module would be that of each class, two thousand lines.

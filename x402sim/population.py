@@ -1,10 +1,24 @@
-"""Who comes to a world and what they do, as objects: for `world.population(...)`.
+"""Who comes, when, and what they do.
 
-Arrivals: `Poisson(per_s=..., daily=...)`, `Every(seconds)`, `At([...])`. Behaviours:
-`Buy(times=..., wait=...)`, `Session(deposit=..., requests=..., wait=...)`, or any
-`async def visit(payer, rng)` of your own.
+For world.population(...). help(x402sim.population.Buy) and so on explain
+each; the guide's page own-parts.md shows how to write one.
+
+arrivals   Poisson(per_s=..., daily=...): at random
+           Every(seconds): at fixed intervals
+           At([...]): at given moments
+           Arrivals: what an object of your own must have
+behaviour  Buy(times=..., wait=..., at=...): gets quotes
+           Session(deposit=..., requests=..., wait=...): opens a session
+           or an `async def visit(payer, rng)` of your own
 """
 
-from x402sim.world.population import At, Buy, Every, Poisson, Session
+from x402sim.world.population import (
+    Arrivals as Arrivals,
+    At as At,
+    Buy as Buy,
+    Every as Every,
+    Poisson as Poisson,
+    Session as Session,
+)
 
-__all__ = ["At", "Buy", "Every", "Poisson", "Session"]
+# There is no `__all__`: `help` of this module would be that of each class.

@@ -17,7 +17,7 @@ from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
 from tests.serve.sockets import talking
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, World
-from x402sim.backends import Anvil
+from x402sim.backends import Anvil, Observed
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import VARIABLE
@@ -339,3 +339,25 @@ def test_what_a_facilitator_sends_over_its_link_is_mined_once(block_time_s: floa
             assert (await alice.buy()).status == 200, "sent without the link, after the same nonces"
 
     World(chain="anvil", block_time_s=block_time_s).play(story).raise_for_failure()
+
+
+def test_the_mempool_of_a_real_chain_is_observed() -> None:
+    seen: list[Observed] = []
+
+    async def story(world: LiveWorld) -> None:
+        mallory = await world.payer("mallory")
+
+        async def submit(found: Observed) -> None:
+            seen.append(found)
+            if found.payment_header:
+                await mallory.submit(found.payment_header)
+
+        alice = await world.payer("alice", balance="1.00")
+        world.observe(submit, at="mempool")
+        await alice.fetch()
+        await world.advance(6)
+        assert len(await world.transfers(alice)) == 1
+
+    World(seed=1, chain="anvil", block_time_s=2).play(story).raise_for_failure()
+    calls = [each.transaction.call for each in seen if each.transaction]
+    assert calls == ["transferWithAuthorization"], "and not what mallory sends herself"

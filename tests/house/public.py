@@ -12,6 +12,7 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -40,7 +41,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "x402sim": (), "x402sim.policies": (), "x402sim.population": (), "x402sim.backends": (),
     "x402sim.experiments": (), "x402sim.judging": (), "x402sim.payer.tools": ("ToolTransport", "call_paid", "tool_request"),
 }  # fmt: skip
-"""The modules that programs may import, each with its public names, by default its `__all__`."""
+"""The modules that programs may import, each with its public names, by default `names_of`."""
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """Return the names of a module that are public: its `__all__`, or all without underscore."""
+    names: list[str] = getattr(module, "__all__", dir(module))
+    return [name for name in names if name[0] != "_"]
 
 
 def lines() -> list[str]:
@@ -52,7 +59,7 @@ def python() -> Iterator[str]:
     """Yield each name, the parameters of a call, and the public members of a class."""
     for place, chosen in NAMES.items():
         module = import_module(place)
-        for name in chosen or module.__all__:
+        for name in chosen or names_of(module):
             yield f"{place}.{name}"
             yield from _of(f"{place}.{name}", getattr(module, name))
 

@@ -26,13 +26,13 @@ CODE = [
     if file.parent != PACKAGE / "events"
 ]
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
-FORMAT = (5, "480f43522129dce4")
+FORMAT = (5, "522363ea05652572")
 """The version of a journal, and the hash of all its fields in order; the guide's `events` has them."""
 UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
 COUNTS = {
     "seed", "decimals", "exchange", "status", "block", "gas", "count", "calls", "depth", "skip",
     "times", "probability", "asked", "matched", "reverted", "unknown", "unanswered", "backlog",
-    "expected", "actual",
+    "expected", "actual", "struck",
 }  # fmt: skip
 """Numbers without a unit: counts, ordinals, codes, gas; and the values of a check."""
 
@@ -134,6 +134,7 @@ def test_an_injected_fault_has_the_fields_of_a_fault() -> None:
     absent = {
         "headers": UNSET,
         "caller": UNSET,
+        "when": UNSET,
     }  # unless given, so that a journal without them is as it was
     assert ours == its | DEFAULTS | absent
     assert [name for name, default in its.items() if default is UNSET] == [*DEFAULTS]

@@ -1,11 +1,14 @@
 """The guide is true: its programs run, its commands exist, its links lead somewhere, its tables are current."""
 
 import base64
+import io
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 from tests.house import ROOT, blocks, picture
 from tests.house.carried import OF_DOCSTRINGS
 from tests.house.reference import FILES, GUIDE, PAGES
-from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
+from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth, Settings
 from x402sim.cli import COMMANDS, load
 from x402sim.suite.subjects import SUBJECTS
 
@@ -31,6 +34,11 @@ def text(page: str, ending: str = ".md") -> str:
     return (GUIDE / f"{page}{ending}").read_text(encoding="utf-8")
 
 
+def program(page: str, section: str) -> str:
+    """Return the first program in Python of a section."""
+    return blocks(text(page).partition(f"\n## {section}\n")[2], "python")[0]
+
+
 TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "judging-payers": ["tests/suite_payer/test_judging.py", "tests/suite/test_verdict.py"],
@@ -39,7 +47,8 @@ TESTED_ELSEWHERE = {
     "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
-    "experiments": ["below"] * 4,
+    "experiments": ["below"] * 6,
+    "own-parts": ["below"] * 7,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
 PROGRAMS = [
@@ -51,7 +60,7 @@ PROGRAMS = [
 SHOWS = {
     "index": "entryPrice",
     "x402": '"signature"|200\n200\n200',
-    "faults": "^200 1$|^not paid\n30$|^200\n1$",
+    "faults": "^200 1$|^not paid\n30$|^200\n1$|explorer +delay answer +600.0 +660.0",
 }
 
 
@@ -66,7 +75,7 @@ def test_a_program_runs_and_shows_what_it_should(page: str, program: str) -> Non
 
 def test_each_program_is_tested() -> None:
     assert {page for page, _ in PROGRAMS} == SHOWS.keys()
-    assert len(PROGRAMS) == 6
+    assert len(PROGRAMS) == 7
     for page, tests in TESTED_ELSEWHERE.items():
         assert len(blocks(text(page), "python")) == len(tests), page
 
@@ -107,10 +116,10 @@ def test_the_policies_of_the_study_are_compared_in_pairs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = ModuleType("study")
-    first, program = blocks(text("experiments"), "python")[1:3]
-    exec(first, vars(study))
+    exec(program("experiments", "Many seeds: a sweep"), vars(study))
     monkeypatch.setitem(sys.modules, "study", study)
-    exec(program.replace("seeds=20", "seeds=3, workers=0, progress=False"), {})
+    compared = program("experiments", "Compare two policies")
+    exec(compared.replace("seeds=20", "seeds=3, workers=0, progress=False"), {})
     _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split()[1:3] for row in rows] == [["0.1", "forget"], ["0.3", "forget"]]
     assert float(rows[1].split()[4]) > 0, "more are charged and not served"
@@ -118,16 +127,56 @@ def test_the_policies_of_the_study_are_compared_in_pairs(
 
 def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(program := blocks(text("experiments"), "python")[3], study)
-    assert len(program.splitlines()) < 40
+    exec(written := program("experiments", "Many requests at once"), study)
+    assert len(written.splitlines()) < 40
     for name, policy in study["POLICIES"].items():
         for services, n in (1, 10), (4, 3), (4, 10):
             granted = n if name == "naive" else min(n, services)
             found = study["grants"](policy=policy, services=services, n=n, seed=0)
             assert found == {"grants": granted, "transfers": 1}
-    exec(program.replace("another_service()", "another_service(shares_database=True)"), study)
+    exec(written.replace("another_service()", "another_service(shares_database=True)"), study)
     shared = study["grants"](policy=study["POLICIES"]["correct"], services=4, n=10, seed=0)
     assert shared == {"grants": 1, "transfers": 1}
+
+
+def test_the_study_of_outages_agrees_with_theory_in_fewer_than_35_lines() -> None:
+    study: dict[str, Any] = {"__name__": "study"}
+    exec(written := program("experiments", "Outages and retries"), study)
+    assert len(written.splitlines()) < 35
+    found = {name: study["outages"](retry=name, mttr_s=90, seed=1) for name in study["RETRIES"]}
+    availability = 300 / (300 + 90)
+    assert abs(found["give up"]["served"] - availability) < 0.1
+    assert found["at once"]["served"] == found["give up"]["served"] < found["backoff"]["served"]
+    assert found["give up"]["tries"] == 1
+    lost = 1 - found["at once"]["served"]
+    assert found["at once"]["tries"] == pytest.approx(1 + 5 * lost), (
+        "whoever fails, fails five more"
+    )
+
+
+def test_the_study_of_front_running_agrees_with_theory_in_fewer_than_35_lines() -> None:
+    study: dict[str, Any] = {"__name__": "study"}
+    exec(written := program("experiments", "Front-running"), study)
+    assert len(written.splitlines()) < 35
+    for probability, window_s in (0.3, 0.8), (1.0, 0.2):
+        shares = [
+            study["preempted"](probability=probability, window_s=window_s, seed=seed)
+            for seed in range(3)
+        ]
+        theory = probability * (1 - math.exp(-window_s / study["THIEF_S"]))
+        error = math.sqrt(theory * (1 - theory) / 300)
+        assert abs(sum(shares) / 3 - theory) < 4 * error
+    study["LATE"] = Settings()
+    assert study["preempted"](probability=1.0, window_s=0.2, seed=0) == 0, "it looks its claim up"
+
+
+def test_what_is_written_of_your_own_runs_and_prints_what_it_says() -> None:
+    written, shown = (blocks(text("own-parts"), language) for language in ("python", "text"))
+    for each, wanted in zip(written, shown, strict=True):
+        found = io.StringIO()
+        with redirect_stdout(found):
+            exec(each, {})
+        assert found.getvalue() == wanted, each
 
 
 def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
@@ -256,8 +305,9 @@ def test_the_start_leads_to_every_page() -> None:
 
 
 WORDS = {
-    "402": "x402", "agent": "judging-payers", "anvil": "chain", "base-sepolia": "facilitator",
+    "402": "x402", "adversary": "own-parts", "agent": "judging-payers", "anvil": "chain", "base-sepolia": "facilitator",
     "confidence interval": "experiments", "crash": "faults", "double payment": "payers",
+    "front-running": "experiments", "outage": "experiments",
     "exit code": "stability", "expired": "payers", "facilitator": "facilitator",
     "faucet": "server", "idempotency": "x402", "invalid signature": "payers",
     "lost answer": "faults", "mcp": "server", "mock server": "server",

@@ -61,6 +61,8 @@ def type_of(schema: Json) -> str:
             return " | ".join(map(json.dumps, values))
         case {"anyOf": kinds}:
             return " | ".join(map(type_of, kinds))
+        case {"type": "array", "prefixItems": each}:
+            return f"[{', '.join(map(type_of, each))}]"
         case {"type": "array", "items": each}:
             return f"{type_of(each)}[]"
         case {"type": "object", "additionalProperties": dict(each)}:

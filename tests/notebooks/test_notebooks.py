@@ -14,6 +14,7 @@ import pytest
 import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
 from tests.evm import find
+from tests.house.public import names_of
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
 from x402sim import backends, experiments, policies, population
@@ -29,10 +30,10 @@ STUDIES = (9, 11, 12, 13, 15, 16, 17)
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
     "x402sim": set(x402sim.__all__),
-    "x402sim.backends": set(backends.__all__),
+    "x402sim.backends": set(names_of(backends)),
     "x402sim.experiments": set(experiments.__all__),
-    "x402sim.policies": set(policies.__all__),
-    "x402sim.population": set(population.__all__),
+    "x402sim.policies": set(names_of(policies)),
+    "x402sim.population": set(names_of(population)),
     "x402sim.report": {"frames", "plots"},
     "x402sim.suite.service.local": set(local.__all__),
 }

@@ -687,3 +687,11 @@ def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> Non
         box = text.get_window_extent()
         crossed = [x for x in xs if box.x0 + 1 < x < box.x1 - 1]
         assert not crossed, f"{text.get_text()!r} crosses {len(crossed)} lanes"
+
+
+def test_what_completes_are_plots_and_what_they_need() -> None:
+    assert {each.name for each in plots.PLOTS} < set(dir(plots)) == set(plots.__all__)
+    assert {"caption", "style", "legend", "bands", "outcomes", "judgement"} < set(dir(plots))
+    for name in dir(plots):
+        assert getattr(plots, name).__module__.startswith("x402sim.report.plots"), name
+    assert not {"Axes", "Callable", "Journal", "dataclass"} & set(dir(plots))

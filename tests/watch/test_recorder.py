@@ -1,11 +1,13 @@
 """What is recorded of each payment: everything on a test network, nothing to spend of real money."""
 
+import asyncio
 import base64
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from tests.watch.said import (
     ALICE,
@@ -24,7 +26,16 @@ from tests.watch.said import (
     terms,
 )
 from x402sim import Fault
-from x402sim.events import AnswerReceived, Begin, NoAnswer, Note, PaymentSettled, RequestSent
+from x402sim.backends import Schedule
+from x402sim.events import (
+    AnswerReceived,
+    Begin,
+    FaultPeriodEnded,
+    NoAnswer,
+    Note,
+    PaymentSettled,
+    RequestSent,
+)
 from x402sim.journal import Journal
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
@@ -550,6 +561,20 @@ def test_a_fault_strikes_on_a_test_network_only():
     (struck,) = watch.notes("fault struck")
     assert (struck["victim"], struck["does"]) == ("service", "lose answer")
     assert watch.recorder.fault(paid(3, header), "service") is None  # once
+
+
+def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
+    now, later = Schedule([(0, 3600)]), Schedule([(3600, 7200)])
+    watch, header = (
+        Watch(faults=(replace(LOSE, when=later), replace(LOSE, when=now))),
+        signed(NOW_S),
+    )
+    for number in 2, 3:
+        struck = watch.recorder.fault(paid(number, header), "service")
+        assert struck == replace(LOSE, when=now)
+    asyncio.run(watch.recorder.close())
+    (period,) = watch.journal.events(FaultPeriodEnded)
+    assert (period.victim, period.does, period.struck) == ("service", "lose answer", 2)
 
 
 def test_a_fault_never_strikes_beside_real_money():

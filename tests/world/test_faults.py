@@ -367,7 +367,7 @@ def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
 
 def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
     def struck(seed: int) -> list[bool]:
-        faults = Faults(Rng(seed).stream("faults"))
+        faults = Faults(Rng(seed))
         faults.add(Fault(victim="service", does="refuse", probability=0.3, times=None))
         return [faults.next_for("service", "/", b"") is not None for _ in range(2000)]
 

@@ -56,7 +56,7 @@ class Victim:
 
 def asked(app: ASGIApp, messages: list[Message], **wanted: Any) -> tuple[list[Message], Faults]:
     """Send messages to a faulty application; return its answer, and the faults."""
-    faults, answer, incoming = Faults(Rng(1).stream("faults")), [], iter(messages)
+    faults, answer, incoming = Faults(Rng(1)), [], iter(messages)
     faults.add(Fault(victim="service", **({"does": "duplicate"} | wanted)))
 
     async def receive() -> Message:
@@ -157,7 +157,7 @@ async def client(app: ASGIApp, over: str) -> AsyncIterator[httpx.AsyncClient]:
 
 async def cuts(over: str) -> None:
     """Truncate answers of three kinds, and see how a client is told."""
-    faults = Faults(Rng(1).stream("faults"))
+    faults = Faults(Rng(1))
     app = web.Application([Route("/long", long), Route("/chunks", streamed), Route("/none", empty)])
     struck = faulty(app, "service", faults, Journal(), Clock(), lambda: None, lambda _: None)
     peer = "peer closed connection without sending complete message body"

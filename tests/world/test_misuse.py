@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.house.public import names_of
 from tests.world.playing import quote
 from x402sim import (
     Decisions,
@@ -37,6 +38,8 @@ from x402sim.world.world import InProcess, Tcp
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
     "EndedSession", "PayBack", "ListedService", "Track", "Anvil", "Deployment", "Node",
+    "Arrivals", "Bill", "ChainFinding", "FaultedRequest", "Observed", "Order", "PendingPayment",
+    "Proof", "Shopper", "WaitingTransaction",
 }  # fmt: skip
 """What a story gets, and the chains and stages that are read from a word."""
 NEEDED: dict[str, dict[str, Any]] = {
@@ -46,13 +49,15 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Poisson": {"per_s": 1},
     "FixedBlocks": {"seconds": 5},
     "GasWalk": {"gwei": 1, "sigma": 0.1},
+    "Outages": {"mtbf_s": 60, "mttr_s": 60},
+    "Schedule": {"periods": [(0, 60)]},
     "JitteredBlocks": {"seconds": 5, "share": 0.1},
     "Reorgs": {"probability": 0.1},
 }
 KINDS = [World, Settings, Fault, PaymentAuth, SessionAuth, LocalServer] + [
     kind
     for module in (policies, population, backends)
-    for name in module.__all__
+    for name in names_of(module)
     if isinstance(kind := getattr(module, name), type) and name not in MADE_BY_THE_KIT
 ]
 ARGUMENTS = [(kind, name) for kind in KINDS for name in inspect.signature(kind).parameters]

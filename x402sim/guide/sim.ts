@@ -79,6 +79,20 @@ export interface Fault {
   work_done?: boolean;
   headers?: Record<string, string>;
   caller?: "all" | "facilitator" | "service";
+  when?: Outages | Schedule;
+}
+
+/** Periods at random: an alternating renewal process, up first. */
+export interface Outages {
+  kind: "outages";
+  mtbf_s: number;
+  mttr_s: number;
+}
+
+/** Periods that are given: pairs of seconds, from and until, from when the fault is added. */
+export interface Schedule {
+  kind: "schedule";
+  periods: [number, number][];
 }
 
 /** The state of a world: its clock (epoch ms), chain, database and cache. */

@@ -6,6 +6,7 @@ The parts of a world need no client library to reach each other; the exceptions 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator
+from email.utils import parsedate_to_datetime
 from types import coroutine
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -19,6 +20,20 @@ T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
 UNLIMITED = 1 << 40
 """The bytes of an answer to a request that does not limit them."""
+
+
+def retry_after_s(value: str | None, now_s: float) -> float | None:
+    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3): a number, or a
+    date in the future. None if it is neither, or absent.
+    """
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value[:12])
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
+    except (ValueError, OverflowError):
+        return None
 
 
 class Url(msgspec.Struct, frozen=True):

@@ -11,15 +11,119 @@ the payment is repeated: the request that shows what was paid is for `PayAndWait
 step they are the same request.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from x402sim.text.arguments import AboveZero, FromZero, WholeFromZero, explained
+from x402sim.rng import Stream
+from x402sim.text.arguments import (
+    AboveZero,
+    FromZero,
+    Range,
+    WholeFromZero,
+    ZeroToOne,
+    explained,
+)
 from x402sim.text.printable import changed
+
+# --- how long to wait before the next try ---------------------------------------------
+
+
+@runtime_checkable
+class Wait(Protocol):
+    """How long a policy waits before it tries again, instead of a number of seconds."""
+
+    def seconds(self, number: int, rng: Stream, asked_s: float | None) -> float:
+        """Return the seconds before the retry with this number, the first one's being 0.
+
+        `rng` is the payer's stream; `asked_s` what the last answer asks for in Retry-After.
+        """
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential backoff with jitter: `SameAuthorization(times=5, wait_s=Backoff())`.
+
+    Before retry n (0, 1, 2, …) it waits for random(c - jitter * c, c) seconds, where
+    c = min(most_s, first_s * factor ** n): with the default jitter for random(0, c), the "full
+    jitter" of AWS's *Exponential Backoff And Jitter* and of gRPC's retries, without jitter for c.
+    It is drawn from the payer's own stream.
+
+    first_s
+        Seconds that c has before the first retry; default 1.0.
+    factor
+        What c is multiplied with after each retry, 1 or more; default 2.0.
+    jitter
+        The share of c that is drawn, from 0 to 1; default 1.0.
+    most_s
+        The most that c can be; default 60.0.
+    retry_after
+        Whether it waits at least as long as the last answer asks for in its Retry-After (RFC 9110,
+        10.2.3), also beyond `most_s`; default True.
+    """
+
+    first_s: AboveZero = 1.0
+    factor: Annotated[float, Range(1)] = 2.0
+    jitter: ZeroToOne = 1.0
+    most_s: AboveZero = 60.0
+    retry_after: bool = True
+
+    def seconds(self, number: int, rng: Stream, asked_s: float | None) -> float:
+        """Return the seconds before a retry: a draw, and not less than the answer asks for."""
+        is_beyond = number * math.log(self.factor) >= math.log(self.most_s / self.first_s)
+        most_s = self.most_s if is_beyond else self.first_s * self.factor**number
+        drawn_s = most_s - self.jitter * most_s * rng.random()
+        return max(drawn_s, asked_s or 0.0) if self.retry_after else drawn_s
+
+
+class Tried(Protocol):
+    """What is known where a policy waits: who draws, and what the last answer asks for."""
+
+    @property
+    def rng(self) -> Stream:
+        """The payer's random stream for its policies."""
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+
+
+def _seconds(wait: float | Wait, number: int, tried: Tried) -> float:
+    if isinstance(wait, Wait):
+        return wait.seconds(number, tried.rng, tried.retry_after_s)
+    return wait
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """Retries are at most a share of the orders: a token bucket, as in Finagle and gRPC.
+
+    It has `reserve` tokens at first; each order adds `share` of one, and each further attempt to
+    pay takes one. Without a whole one, an order is given up instead, whatever `retry` says. So n
+    orders have at most reserve + n * share retries.
+
+    share
+        Retries for an order, in the long run; default 0.1.
+    reserve
+        Tokens at first, for those that have just started; default 3.0.
+    most
+        The most tokens that it can hold: what quiet times save up; default 100.0.
+    shared
+        Whether all payers of a world whose policies have an equal budget share one, as those behind
+        one gateway do; default False: each payer has its own.
+    """
+
+    share: FromZero = 0.1
+    reserve: FromZero = 3.0
+    most: FromZero = 100.0
+    shared: bool = False
+
 
 # --- a payment that was not made, or may have been ------------------------------------
 
@@ -36,8 +140,12 @@ class SeenBlock(Protocol):
         """Its time."""
 
 
-class Order(Protocol):
-    """One order: a 402 that is to be paid, and what came of it so far."""
+class Order(Tried, Protocol):
+    """One order: a 402 that is to be paid, and what came of it so far.
+
+    `pay` and `wait` end the policy, by an exception that it lets pass, where the payer's
+    `retry_budget` or `within_s` allow no more.
+    """
 
     @property
     def is_paid(self) -> bool:
@@ -81,18 +189,21 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """Pay, and up to `times` again, each after `wait_s`, until the answer is a yes."""
+    """Pay, and up to `times` again, each after `wait_s`, until the answer is a yes.
+
+    `wait_s` is a number of seconds, or a `Wait` such as `Backoff()`.
+    """
 
     times: WholeFromZero = 3
-    wait_s: FromZero = 5.0
+    wait_s: FromZero | Wait = 5.0
 
     async def pay(self, order: Order) -> None:
         """Pay, until the answer is a yes or this policy gives up."""
         await order.pay()
-        for _ in range(self.times):
+        for number in range(self.times):
             if order.is_paid or self._gives_up(order):
                 return
-            await order.wait(self.wait_s)
+            await order.wait(_seconds(self.wait_s, number, order))
             await self._prepare(order)
             await order.pay()
 
@@ -154,8 +265,11 @@ class StartOver(_Again):
 # --- many requests: each paid on its own, or with a session's deposit -----------------
 
 
-class Shopper(Protocol):
-    """A payer that wants one more answer of a service, and what it has bought there already."""
+class Shopper(Tried, Protocol):
+    """A payer that wants one more answer of a service, and what it has bought there already.
+
+    `wait` ends the policy, by an exception that it lets pass, beyond the payer's `within_s`.
+    """
 
     @property
     def payments(self) -> int:
@@ -206,16 +320,16 @@ class PayAndWait:
     """
 
     times: WholeFromZero = 30
-    wait_s: FromZero = 10.0
+    wait_s: FromZero | Wait = 10.0
 
     async def fetch(self, shopper: Shopper) -> None:
         """Buy it, and ask for it until it is served; if nothing was paid, there is no use."""
         before = shopper.payments
         await shopper.buy()
-        for _ in range(self.times if shopper.payments > before else 0):
+        for number in range(self.times if shopper.payments > before else 0):
             if shopper.is_served:
                 return
-            await shopper.wait(self.wait_s)
+            await shopper.wait(_seconds(self.wait_s, number, shopper))
             await shopper.show_payment()
 
 
@@ -400,6 +514,13 @@ class PayerPolicy:
         of the x402 standard says. A deposit always takes two.
     timeout_s
         Seconds that each request waits for its answer; default None, which is 90.
+    retry_budget
+        How many retries all orders may have together, such as `RetryBudget(share=0.1)`; default
+        None, any number.
+    within_s
+        Seconds from the first request of an order after which it is neither paid again nor shown
+        again, and no wait begins that would last longer: a deadline for all attempts together. A
+        request that was sent by then waits for its answer; default None, no deadline.
 
     The first three are in `x402sim.policies`, and each has one method; an object of your own with
     that method does as well.
@@ -414,6 +535,8 @@ class PayerPolicy:
     budget: Budget = NoLimit()
     steps: Literal[1, 2] = 2
     timeout_s: AboveZero | None = None
+    retry_budget: RetryBudget | None = None
+    within_s: AboveZero | None = None
 
     def __repr__(self) -> str:
         return changed(self)

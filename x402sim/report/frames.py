@@ -10,10 +10,10 @@ from operator import attrgetter
 import pandas as pd
 import pyarrow as pa
 
-from x402sim.events import Check, IndexerRan
+from x402sim.events import Check, FaultPeriodEnded, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import tables, words
+from x402sim.report.columns import since, tables, words
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
@@ -155,10 +155,28 @@ def backlog(journal: Journal, form: Form) -> pd.DataFrame:
     return form.of_columns({}, reading_of(journal), runs)
 
 
+@frame(
+    "One row for each period of a fault with `when`, in the order of their ends, also if nobody asked.",
+    Column("victim", "category", "who was asked"),
+    Column("does", "category", "what the fault does"),
+    Column("path", "category", "the end of the paths that it strikes; empty: any"),
+    Column("from_s", "float64", "when the period began", "s"),
+    Column("until_s", "float64", "when it ended, or the fault was removed, at the latest at the end of the scenario", "s"),
+    Column("struck", "Int64", "how many requests it struck"),
+)  # fmt: skip
+def outages(journal: Journal, form: Form) -> pd.DataFrame:
+    (periods,), reading = tables(journal, FaultPeriodEnded), reading_of(journal)
+    moments = {
+        f"{name}_s": since(periods.arrow(f"{name}_ms"), reading.start_ms)
+        for name in ("from", "until")
+    }
+    return form.of_columns(moments, reading, periods)
+
+
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
         orders, steps, checks, transfers, payments, sessions, latency, balances, backlog,
-        transactions, blocks, forks, costs,
+        transactions, blocks, forks, costs, outages,
     )
 }  # fmt: skip

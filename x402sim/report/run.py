@@ -122,6 +122,7 @@ class Run(Summary):
     transactions = Frame("One row for each transaction that was mined, with the gas it used.")
     blocks = Frame("One row for each block with transactions: does it stand, or what replaced it?")
     forks = Frame("One row for each reorganisation: how deep, and what was lost.")
+    outages = Frame("One row for each period of a fault with `when`.")
 
     def raise_for_failure(self) -> Self:
         """Return the run; raise `RunFailed` if it failed. A skipped run has not failed.

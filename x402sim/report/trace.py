@@ -56,6 +56,7 @@ _TEXTS: dict[type, str] = {
     # what a story did to its world
     events.TimeAdvanced: "{seconds:g} s go by",
     events.FaultInjected: "fault at {victim}: {does}{facts}",
+    events.FaultPeriodEnded: "{does} at {victim} for {lasted} s, {struck} requests struck",
     events.ClockSkewed: "clock of {victim}: {seconds:+g} s",
     events.ExplorerLagged: "explorer lags {seconds:g} s",
     events.ServiceCrashed: "{victim} crashes and starts again",
@@ -183,6 +184,8 @@ class Teller:
                 return None  # its transfer has a line
             case events.FaultInjected():
                 return {"facts": _in_brackets(_options(event))}
+            case events.FaultPeriodEnded(from_ms=from_ms, until_ms=until_ms):
+                return {"lasted": f"{(until_ms - from_ms) / 1000:g}"}
             case events.MiningSwitched(automine=automine):
                 return {"mines": "at once" if automine else "on demand only"}
             case events.Note(data=data):

@@ -92,10 +92,10 @@ class ExplainedMeta(msgspec.StructMeta):
         for name in named:
             if name not in fields:
                 raise TypeError(f"{self.__name__}: {unknown('field', name, fields)}")
-        if given:
+        if len(given) > len(self.__match_args__):
             first = next(iter(fields))
             raise TypeError(f"{self.__name__}: fields are given by name, such as {first}=…")
-        return super().__call__(**named)
+        return super().__call__(*given, **named)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
-from msgspec import structs, to_builtins
+from msgspec import structs
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
@@ -54,7 +54,7 @@ from x402sim.watch.messages import (
 )
 from x402sim.watch.proxy import Exchange
 from x402sim.world.chain_recorder import receipt_events
-from x402sim.world.transport.faults import Fault, Faults
+from x402sim.world.transport.faults import Fault, Faults, fields_of
 from x402sim.world.transport.link import answer_event, request_event
 from x402sim.world.transport.requests import LoggedRequest
 from x402sim.world.ui import exchange_of
@@ -132,10 +132,11 @@ class Recorder:
         self._clock = Clock()
         self.number = partial(next, itertools.count(1))
         """Counts the exchanges of all proxies."""
-        self.faults = Faults(Rng(seed).stream("faults"))
+        self.faults = Faults(Rng(seed), self._clock.now)
+        self.faults.on_period.append(self._record)
         for fault in faults:
             self.faults.add(fault)
-            self._record(FaultInjected(**to_builtins(fault)))
+            self._record(FaultInjected(**fields_of(fault)))
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
         """The transactions that settled authorizations, as the service or its facilitator said."""
@@ -157,7 +158,8 @@ class Recorder:
         return Side(self, part)
 
     async def close(self) -> None:
-        """Wait no longer for the chain."""
+        """Wait no longer for the chain, and end the faults and their periods."""
+        self.faults.clear()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -15,22 +15,31 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.events import Scalar
 from x402sim.facilitator import standard
-from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.policies import PayerPolicy, RetryBudget
 from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
-from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
+from x402sim.text.arguments import (
+    AboveZero,
+    FromZero,
+    WholeAboveZero,
+    ZeroToOne,
+    explained,
+    require_kind,
+)
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
+from x402sim.world.observing import Act, Observers
 from x402sim.world.payer import (
     Answer,
     NewBlock,
     OnBlock,
     Payer,
+    RetryTokens,
     Spending,
     call_on_block,
     newest_block,
@@ -38,7 +47,7 @@ from x402sim.world.payer import (
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
 from x402sim.world.stages import Stage, path_on
-from x402sim.world.transport.faults import Fault, FaultRule
+from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 
 
 def _scalar(given: Any) -> Scalar:
@@ -65,6 +74,9 @@ class LiveWorld:
         """The merchants' balances at the start in base units, by address."""
         self._earlier_transfers: frozenset[str] = frozenset()
         """The hashes of the transactions that transferred tokens before the start."""
+        self._observers: Observers | None = None
+        self._observing = 0
+        self._shared_retries: dict[RetryBudget, RetryTokens] = {}
 
     @classmethod
     async def start(cls, stage: Stage) -> "LiveWorld":
@@ -133,7 +145,17 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self.stage, name, held, Spending(policy or PayerPolicy()))
+        policy = policy or PayerPolicy()
+        return Payer(self.stage, name, held, Spending(policy, retries=self._retries_of(policy)))
+
+    def _retries_of(self, policy: PayerPolicy) -> RetryTokens | None:
+        """Return the tokens of a payer's retry budget: its own, or those that all share."""
+        budget = policy.retry_budget
+        if budget is None or not budget.shared:
+            return None if budget is None else RetryTokens(budget)
+        if budget not in self._shared_retries:
+            self._shared_retries[budget] = RetryTokens(budget)
+        return self._shared_retries[budget]
 
     @explained
     async def population(
@@ -201,17 +223,59 @@ class LiveWorld:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
         It may be a function, too, which cannot be sent to a deployment: it gets each request that
-        no other fault has struck (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the
-        fault that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
+        no other fault has struck, a `FaultedRequest` of `x402sim.backends`, and returns the fault
+        that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
-            self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
+            self.stage.record(events.FaultInjected(**fields_of(fault)))
             await self.stage.ask("faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
             self.stage.parts.faults.add_rule(fault)
             self.note("fault", rule=described(fault))
+
+    @explained
+    def observe(
+        self, act: Act, *, at: events.Part, path: str = "", probability: ZeroToOne = 1.0
+    ) -> None:
+        """Let an adversary see what happens `at` a part, or in the "mempool", and act on it.
+
+        At a part, such as "facilitator", these are the requests whose path ends with `path`, when
+        they are sent: whoever acts within the latency of the link is faster than the part. In the
+        mempool they are the transactions that wait for a block. Each is seen with a probability
+        that is drawn from a stream of this observer.
+
+        `act` gets an `Observed` of `x402sim.backends`. A coroutine function runs in a task beside
+        the scenario, which holds nothing up and ends with the scenario at the latest; what it
+        raises fails the scenario. What an observer sends itself is not observed.
+
+        >>> async def front_running(world):
+        ...     mallory = await world.payer("mallory")
+        ...
+        ...     async def steal(seen):
+        ...         await mallory.submit(seen.payment_header)
+        ...
+        ...     world.observe(steal, at="facilitator", path="/settle", probability=0.3)
+
+        Raises `ValueError` for a part or a path that the world lacks, for the mempool of a chain
+        that mines at once or of an existing node, and for a deployment.
+        """
+        if self.stage.parts is None:
+            raise ValueError("a Python function cannot be sent to a deployment")
+        if not callable(act):
+            raise TypeError(f"act: expected `async def act(seen)`, got {described(act)}")
+        if self._observers is None:
+            self._observers = Observers(self.stage.parts, self.stage.watches)
+        self._observing += 1
+        rng = self.stage.rng.stream(f"observer {self._observing}")
+        self._observers.add(act, at, path, probability, rng)
+        self.note("observed", at=at, path=path, by=described(act))
+
+    async def end(self) -> None:
+        """End what runs beside the scenario, such as what observers do."""
+        if self._observers is not None:
+            await self._observers.end()
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""

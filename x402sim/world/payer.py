@@ -1,7 +1,9 @@
 """A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, partial
@@ -17,10 +19,10 @@ from msgspec.structs import replace
 from x402sim.chain.base import Block
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
-from x402sim.http.exchange import Headers
+from x402sim.http.exchange import Headers, retry_after_s
 from x402sim.payer import core, standard
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
+from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -38,7 +40,14 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
-from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, read_payment, read_required
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    json_in,
+    read_payment,
+    read_required,
+    version_in,
+)
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
 from x402sim.text.printable import described
@@ -409,11 +418,15 @@ class Payer:
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
-        """Submit a signed authorization to the chain, as anyone may: of `sign`, or in one step."""
+        """Submit a signed authorization to the chain, as anyone may: of `sign`, or in one step.
+
+        Raises `BadMessage` for what is no payment header.
+        """
         try:
             auth, signature = authorization_of(header)
         except BadMessage:
-            signed = read_payment(2, header).signed
+            version = version_in((json_in(header, dict[str, Any]) or {}).get("x402Version"))
+            signed = read_payment(version or 2, header).signed
             auth, signature = signed.authorization, signed.signature
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
@@ -473,6 +486,27 @@ class Payer:
 Ask = Callable[[], Awaitable[Answer]]
 
 
+class _RetriesEnded(Exception):
+    """The payer's deadline or its retry budget ends an order; its last answer is what it got."""
+
+
+class RetryTokens:
+    """The tokens of a retry budget in one world: of one payer, or of all that share it."""
+
+    def __init__(self, budget: RetryBudget) -> None:
+        self._budget, self._tokens = budget, min(budget.reserve, budget.most)
+
+    def add(self) -> None:
+        """Add the share of an order."""
+        self._tokens = min(self._budget.most, self._tokens + self._budget.share)
+
+    def take(self) -> bool:
+        """Take the token of a retry, if there is a whole one, and tell whether there was."""
+        is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
+        self._tokens -= is_whole
+        return is_whole
+
+
 @dataclass(slots=True, eq=False)
 class Signed:
     """An authorization that was signed: when, for how many tokens, and when it expires."""
@@ -493,6 +527,21 @@ class Spending:
     """The amount that answers have reported as paid."""
     unsure: list[Signed] = field(default_factory=list)
     """The authorizations that no answer has reported as paid, and that had not expired."""
+    retries: RetryTokens | None = None
+    """The tokens of the policy's retry budget, if it has one."""
+    rng: Stream | None = None
+    """The stream of its policies, once one of them draws."""
+
+    def stream_of(self, payer: "Payer") -> Stream:
+        """Return the random stream of the payer's policies, the same at all services."""
+        if self.rng is None:
+            self.rng = payer.stage.stream(f"retries of {payer.name}")
+        return self.rng
+
+    def until_s(self, clock: Clock) -> float:
+        """Return when an order that begins now is given up, in Unix seconds."""
+        within_s = self.policy.within_s
+        return math.inf if within_s is None else clock.now() + within_s
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -527,10 +576,13 @@ class Spending:
 
 
 class Order:
-    """One 402 that is to be paid, as the policy `retry` decides."""
+    """One 402 that is to be paid, as the policy `retry` decides, until `until_s`."""
 
-    def __init__(self, payer: Payer, spending: Spending, required: Answer, ask: Ask) -> None:
+    def __init__(
+        self, payer: Payer, spending: Spending, required: Answer, ask: Ask, until_s: float
+    ) -> None:
         self._payer, self._spending, self._ask = payer, spending, ask
+        self._until_s, self._was_sent, self._may_retry = until_s, False, False
         self._header: str | None = None
         self._signed: Signed | None = None
         self.required, self.last = required, required
@@ -556,11 +608,35 @@ class Order:
         return self._spending.policy.steps == 1 and self.required.standard_offer is not None
 
     @property
+    def rng(self) -> Stream:
+        """The payer's random stream for its policies."""
+        return self._spending.stream_of(self._payer)
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+        return retry_after_s(self.last.header("Retry-After"), self._payer.clock.now())
+
+    @property
     def _next(self) -> Next:
         return next_step(self.last.status, self.last.body)
 
+    def _begin_retry(self, after_s: float) -> None:
+        """End the order if the deadline is before its next attempt, or no token is left for it."""
+        now_s, tokens = self._payer.clock.now(), self._spending.retries
+        if now_s + after_s > self._until_s or (after_s == 0 and now_s >= self._until_s):
+            raise _RetriesEnded
+        if self._was_sent and not self._may_retry and tokens is not None and not tokens.take():
+            raise _RetriesEnded
+        self._may_retry = True
+
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
+        if self._was_sent:
+            self._begin_retry(0.0)
+        elif self._spending.retries is not None:
+            self._spending.retries.add()
+        self._was_sent, self._may_retry = True, False
         if self._header is None:
             await self.sign_again()
         if self.in_one_step:
@@ -586,7 +662,8 @@ class Order:
             self.required, self._header = required, None
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass; a retry takes its token before."""
+        self._begin_retry(seconds)
         await self._payer.clock.sleep(seconds)
 
     async def newest_block(self) -> NewBlock:
@@ -608,6 +685,8 @@ class Shopper:
         self._session_id: str | None = None
         self._last: Answer | None = None
         """The last answer to the request that is being made."""
+        self._until_s: float | None = None
+        """When the request that is being made is given up."""
         self.payments = 0
         """How many payments were made, deposits included."""
 
@@ -619,18 +698,24 @@ class Shopper:
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
         sessions = self._spending.policy.sessions
+        self._until_s = self._spending.until_s(self._payer.clock)
         try:
-            await sessions.fetch(self)
+            with suppress(_RetriesEnded):
+                await sessions.fetch(self)
             if self._last is None:
                 raise RuntimeError(f"{described(sessions)} has sent no request")
             return self._last
         finally:
-            self._last = None  # thousands of payers would keep thousands of answers
+            self._last = self._until_s = None  # thousands of payers would keep thousands of them
 
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
-        order = Order(self._payer, self._spending, required or await ask(), ask)
-        await self._spending.policy.retry.pay(order)
+        until_s = self._until_s
+        if until_s is None:
+            until_s = self._spending.until_s(self._payer.clock)
+        order = Order(self._payer, self._spending, required or await ask(), ask, until_s)
+        with suppress(_RetriesEnded):
+            await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
         return order
 
@@ -641,8 +726,21 @@ class Shopper:
         payment_id = order.required.payment_id
         return await payer.ask_session(deposit, duration, payment_id=payment_id)
 
+    @property
+    def rng(self) -> Stream:
+        """The payer's random stream for its policies."""
+        return self._spending.stream_of(self._payer)
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The seconds that the last answer asks for in its Retry-After; None if it does not."""
+        asked = None if self._last is None else self._last.header("Retry-After")
+        return retry_after_s(asked, self._payer.clock.now())
+
     async def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass, unless that would pass the deadline."""
+        if self._until_s is not None and self._payer.clock.now() + seconds > self._until_s:
+            raise _RetriesEnded
         await self._payer.clock.sleep(seconds)
 
     async def show_payment(self) -> None:

@@ -381,12 +381,15 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the scenario was
         trace = tracebacks.lines(interrupt, skip=__file__)
         live.stage.record(events.StoryRaised(trace=trace))
+        if stage.parts is not None:
+            stage.parts.faults.clear()  # what that records comes before the end
         live.stage.record(events.End(outcome="failed", reason="interrupted"))
         raise
     except Exception as error:  # noqa: BLE001 - whatever the scenario raises is its outcome
         live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)
     finally:
+        await live.end()
         if stage.control is not None:
             await live.heal()
     return None

@@ -573,7 +573,7 @@ def build(
         clock=clock,
         clocks=clocks,
         journal=Journal(JOURNAL_LIMIT) if journal is None else journal,
-        faults=Faults(rng.stream("faults"), clock.now),
+        faults=Faults(rng, clock.now),
         rng=rng,
         keys=keys,
         blocks=rng.stream("blocks"),
@@ -583,6 +583,7 @@ def build(
         catalogue=Catalogue(clocks["facilitator"]),
         link=link,
     )
+    running.faults.on_period.append(lambda period: running.journal.record(clock.now_ms(), period))
     chain_files = [CHAIN, *(f".{network.name}{CHAIN}" for network in world.networks[1:])]
     with claimed(world.database, chain_files):
         store = Store(world.database)

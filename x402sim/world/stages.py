@@ -33,7 +33,7 @@ from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.transport.faults import ABORT
-from x402sim.world.transport.link import Asgi, Link, PartClient, linking
+from x402sim.world.transport.link import Asgi, Link, PartClient, Watch, is_acting, linking
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
 START_S = 1_800_000_000
@@ -74,6 +74,8 @@ class Stage(msgspec.Struct, kw_only=True):
 
     Only in a world of our own.
     """
+    watches: list[Watch] = msgspec.field(default_factory=list)
+    """What is shown each request of a world that runs in this process."""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
@@ -241,7 +243,8 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
         if isinstance(loop, VirtualLoop):
             clock, turn = Clock(lambda: START_S + loop.now_s), loop.turn
             loop.newest = lambda: _newest(journal)
-        link = linking(clock, journal, turn)
+        watches: list[Watch] = []
+        link = linking(clock, journal, turn, watches)
 
         def wire(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
             is_first = caller == options.first
@@ -279,6 +282,7 @@ async def in_process(world: World, open_endpoint: OpenEndpoint = call) -> AsyncI
                 advance=clock.sleep,
                 parts=parts,
                 another_service=another_service,
+                watches=watches,
             )
 
 
@@ -365,6 +369,8 @@ def _bounded(limits: Limits) -> BoundedTransport:
 
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
+_ACTING = "x402sim-acting"
+"""The header of what an observer's act sends."""
 
 
 @asynccontextmanager
@@ -416,6 +422,8 @@ class _Socket(OverTransport):
         assert isinstance(loop, VirtualLoop)
         name = str(request.extensions["exchange"])
         request.headers = [*request.headers, (_EXCHANGE.encode(), name.encode())]
+        if is_acting.get():
+            request.headers.append((_ACTING.encode(), b"1"))
         loop.in_transit[name] = True
         try:
             return await super().send(request)
@@ -448,7 +456,11 @@ def _tracked_by_loop(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:
             await scope[ABORT](how)
 
         mark(length != "0")
-        await app({**scope, ABORT: abort_and_mark}, receive_and_mark, send_and_mark)
+        token = is_acting.set(_ACTING in headers)
+        try:
+            await app({**scope, ABORT: abort_and_mark}, receive_and_mark, send_and_mark)
+        finally:
+            is_acting.reset(token)
 
     return served
 

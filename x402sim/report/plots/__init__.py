@@ -198,3 +198,14 @@ def _of_run(source: Source) -> str:
         f"{_count(steps['payer'].nunique(), 'payer')}, "
         f"{length_s:g} s of virtual time (journal {run.sha256[:12]})"
     )
+
+
+def _is_ours(value: object) -> bool:
+    return callable(value) and str(value.__module__).startswith(__name__)
+
+
+__all__ = [name for name, value in sorted(globals().items()) if name[0] != "_" and _is_ours(value)]
+
+
+def __dir__() -> list[str]:
+    return __all__

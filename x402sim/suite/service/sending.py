@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import httpx
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.http.exchange import retry_after_s
 from x402sim.report.results import Demand
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
@@ -169,19 +169,7 @@ def requested_wait_s(
     is_later = response.status_code == UNAVAILABLE and retry_after is not None and may_retry_503
     if response.status_code != TOO_MANY and not is_later:
         return None
-    return max(_seconds(retry_after, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
-
-
-def _seconds(retry_after: str | None, now_s: float) -> float | None:
-    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
-    if retry_after is None:
-        return None
-    if retry_after.strip().isdecimal():
-        return float(retry_after)
-    try:
-        return parsedate_to_datetime(retry_after).timestamp() - now_s
-    except (ValueError, OverflowError):
-        return None
+    return max(retry_after_s(retry_after, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
 
 
 async def followed(

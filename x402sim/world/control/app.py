@@ -21,7 +21,7 @@ from x402sim.http import web
 from x402sim.http.web import Refused
 from x402sim.world.control import actions
 from x402sim.world.running_world import RunningWorld
-from x402sim.world.transport.faults import Fault, read_fault
+from x402sim.world.transport.faults import Fault, fields_of, read_fault
 
 Action = Callable[..., Awaitable[Any]]
 
@@ -84,7 +84,7 @@ _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/facilitator": lambda **given: events.Note(
         name="facilitator set", data={key: it for key, it in given.items() if it is not None}
     ),
-    "/faults": lambda fault: events.FaultInjected(**msgspec.to_builtins(read_fault(fault))),
+    "/faults": lambda fault: events.FaultInjected(**fields_of(read_fault(fault))),
     "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
     "/crash": lambda service: events.ServiceCrashed(victim=service),
     "/mining": lambda automine: events.MiningSwitched(automine=automine),

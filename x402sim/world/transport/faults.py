@@ -1,14 +1,16 @@
 """Faults as data, or as a function of a request, and the ASGI middleware that injects them.
 
-A fault has a victim, a type and conditions. An unknown victim, type, field or path raises where
-the fault is made, and so does a field that the type does not use. The middleware wraps each part,
-in-process and over TCP, and records its answers. Requests that are cut off, or longer than any part
-reads, pass without faults.
+A fault has a victim, a type and conditions, and perhaps periods (`periods.py`) in which it strikes.
+An unknown victim, type, field or path raises where the fault is made, and so does a field that the
+type does not use. The middleware wraps each part, in-process and over TCP, and records its answers.
+Requests that are cut off, or longer than any part reads, pass without faults.
 """
 
 import asyncio
+import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, assert_never, cast, get_args, get_type_hints
 
@@ -17,15 +19,16 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.events import AnswerSent, Part, clipped
+from x402sim.events import AnswerSent, FaultPeriodEnded, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
-from x402sim.rng import Stream
+from x402sim.rng import Rng, Stream
 from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
+from x402sim.world.transport.periods import Period, When
 
 _WITHOUT_BODY = (204, 205, 304)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -140,7 +143,8 @@ class Fault(
     skip
         How many of the requests that fit pass first, as the first 402 may; default 0.
     times
-        How many requests it strikes, one after the other; default 1, None strikes without limit.
+        How many requests it strikes, one after the other; default 1, and with `when` None, which
+        strikes without limit.
     probability
         The chance that it strikes a request that fits, drawn from the seed; default 1.0. A request
         that is spared does not count.
@@ -157,6 +161,12 @@ class Fault(
         "service". While a fault stands for facilitators, they ask over a link, in JSON-RPC, such as
         `eth_getCode`, `eth_call`, `eth_sendRawTransaction`, `eth_getTransactionReceipt`; otherwise
         what they ask is not in the journal. No fault crashes them.
+    when
+        The periods in which it strikes: `Outages(mtbf_s=3600, mttr_s=60)` at random, or
+        `Schedule([(600, 660)])` in seconds from when the fault is added, both of
+        `x402sim.backends`; default always. `run.outages` has each period. As JSON:
+        {"kind": "outages", "mtbf_s": 3600, "mttr_s": 60}, {"kind": "schedule", "periods": [[600,
+        660]]}.
 
     Raises `ValueError` for an invalid value, and for a field that the kind does not use.
 
@@ -169,7 +179,7 @@ class Fault(
     path: str = ""
     contains: str = ""
     skip: Annotated[int, Meta(ge=0)] = 0
-    times: Annotated[int, Meta(ge=1)] | None = 1
+    times: Annotated[int, Meta(ge=1)] | UnsetType | None = UNSET
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
     seconds: Annotated[float, Meta(gt=0, le=366 * 86400)] | UnsetType = UNSET
     status: Annotated[int, Meta(ge=200, le=599)] | UnsetType = UNSET
@@ -178,6 +188,7 @@ class Fault(
     work_done: bool | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     caller: Callers | UnsetType = UNSET
+    when: When | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultType))
@@ -191,9 +202,11 @@ class Fault(
                 kinds = " and ".join(map(repr, _KINDS_WITH[name]))
                 raise ValueError(f"{name} of a fault is for {kinds} only, not for {self.does!r}")
             try:
-                msgspec.convert(value, kind)
+                read = msgspec.convert(value, kind)
             except msgspec.ValidationError as wrong:
                 raise ValueError(f"{name} of a fault: {wrong}") from None
+            if name == "when":
+                msgspec.structs.force_setattr(self, name, read)  # JSON becomes an object
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
@@ -212,6 +225,7 @@ ANSWERED = ("status", "body", "content_type", "headers")
 """The fields of the answer that "answer" makes up."""
 _DELAYS: tuple[FaultType, ...] = ("delay request", "delay answer")
 DEFAULTS: dict[str, Any] = {
+    "times": 1,
     "seconds": 0.0,
     "status": 500,
     "body": "",
@@ -219,16 +233,27 @@ DEFAULTS: dict[str, Any] = {
     "work_done": False,
     "headers": {},
     "caller": "service",
+    "when": None,
 }
-"""The defaults of the fields that only some types use; all other fields are for every type."""
-_KINDS_WITH: dict[str, tuple[FaultType, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
-_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultType)}
+"""The defaults of the fields whose absence says so; with `when`, that of `times` is None."""
+_KINDS_WITH: dict[str, tuple[FaultType, ...]] = {
+    "seconds": _DELAYS,
+    **dict.fromkeys((*ANSWERED, "work_done"), ("answer",)),
+}
+"""The types that use a field; all other fields are for every type."""
 
 
 def value_of(fault: Fault, name: str) -> Any:
     """Return the value of one of the fields of `DEFAULTS`."""
     value = getattr(fault, name)
-    return DEFAULTS[name] if value is UNSET else value
+    if value is not UNSET:
+        return value
+    return None if name == "times" and fault.when is not UNSET else DEFAULTS[name]
+
+
+def fields_of(fault: Fault) -> dict[str, Any]:
+    """Return the fields of the event `FaultInjected`: those that are given, and `times`."""
+    return {**msgspec.to_builtins(fault), "times": value_of(fault, "times")}
 
 
 _FIELD_TYPES = get_type_hints(Fault, include_extras=True)
@@ -284,14 +309,17 @@ Victim and conditions of that fault are ignored, but for its `probability`.
 class Faults:
     """The active faults, and the choice of the one that strikes a request."""
 
-    def __init__(self, rng: Stream, now: Callable[[], float] = lambda: 0.0) -> None:
-        self._rng, self._now = rng, now
+    def __init__(self, rng: Rng, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._streams, self._rng, self._now = rng.stream, rng.stream("faults"), now
         self._active: list[_ActiveFault] = []
+        self._outages = Counter[Part]()
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
         """The paths that each victim serves, as in its routes."""
         self.on_inject: list[Callable[[str, Fault, str], None]] = []
         """Called with the victim, the fault, and the path that it affects."""
+        self.on_period: list[Callable[[FaultPeriodEnded], None]] = []
+        """Called with each period of a fault that is over, at the latest when it is removed."""
         self.reach_facilitators = False
         """Whether an active fault strikes the requests of facilitators."""
 
@@ -301,6 +329,12 @@ class Faults:
         Raises `ValueError` for a victim that the world lacks, and if no path of the victim ends
         with the fault's.
         """
+        self.require_there(fault)
+        self._active.append(_ActiveFault(fault, self._periods(fault)))
+        self._note_callers()
+
+    def require_there(self, fault: Fault) -> None:
+        """Raise `ValueError` unless the world has the victim, and this a path with that end."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         paths = self.paths.get(fault.victim, ())
@@ -311,7 +345,44 @@ class Faults:
                 endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
             what = f"path of {fault.victim}"
             raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
-        self._active.append(_ActiveFault(fault))
+
+    def _periods(self, fault: Fault) -> Iterator[Period] | None:
+        """Return the periods of a fault that is added now, drawn from a stream of their own.
+
+        Its name is that of the victim: what else goes wrong elsewhere does not change them.
+        """
+        if fault.when is UNSET:
+            return None
+        self._outages[fault.victim] += 1
+        stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
+        return fault.when.periods_from(self._now(), stream)
+
+    def _look(self, each: "_ActiveFault", now_s: float) -> None:
+        """Tell of the fault's periods that have ended by now."""
+        while each.until_s <= now_s:
+            self._end(each, each.until_s)
+            each.next_period()
+
+    def _end(self, each: "_ActiveFault", at_s: float) -> None:
+        """Tell of a fault's period that ends, unless it has not begun."""
+        if each.from_s >= at_s or each.from_s == -math.inf:
+            return
+        period = FaultPeriodEnded(
+            victim=each.fault.victim,
+            does=each.fault.does,
+            path=each.fault.path,
+            from_ms=int(each.from_s * 1000),
+            until_ms=int(at_s * 1000),
+            struck=each.strikes - each.strikes_before,
+        )
+        for listener in self.on_period:
+            listener(period)
+
+    def _remove(self, gone: Collection["_ActiveFault"]) -> None:
+        for each in gone:
+            self._look(each, self._now())
+            self._end(each, self._now())
+        self._active = [each for each in self._active if each not in gone]
         self._note_callers()
 
     def _note_callers(self) -> None:
@@ -330,9 +401,8 @@ class Faults:
 
     def clear(self, keep: Collection[str] = ()) -> None:
         """Remove all faults, but those that strike what contains one of the texts to `keep`."""
-        self._active = [each for each in self._active if each.fault.contains in keep]
+        self._remove([each for each in self._active if each.fault.contains not in keep])
         self._rules.clear()
-        self._note_callers()
 
     def active(self) -> list[Fault]:
         """Return the faults that can still strike."""
@@ -341,10 +411,9 @@ class Faults:
     def unspent(self) -> list[str]:
         """Describe each fault that struck fewer requests than its `times`."""
         return [
-            f"{each.fault}: struck {each.strikes} of {each.fault.times}, "
-            f"{each.matched} requests fit it"
+            f"{each.fault}: struck {each.strikes} of {times}, {each.matched} requests fit it"
             for each in self._active
-            if each.fault.times is not None
+            if (times := value_of(each.fault, "times")) is not None
         ]
 
     @property
@@ -369,16 +438,21 @@ class Faults:
         for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
-            is_asked = is_its and fault.victim == victim and _ends_with(path, fault)
+            is_asked = is_its and fault.victim == victim and ends_with(path, fault)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
+            if fault.when is not UNSET:
+                now_s = self._now()
+                self._look(each, now_s)
+                if now_s < each.from_s:
+                    continue
             each.matched += 1
             if each.matched <= fault.skip or self._rng.random() >= fault.probability:
                 continue
             each.strikes += 1
-            if fault.times is not None and each.strikes >= fault.times:
-                self._active.remove(each)
-                self._note_callers()
+            times = value_of(fault, "times")
+            if times is not None and each.strikes >= times:
+                self._remove([each])
             return fault
         return None if caller == "facilitator" else self._by_rule(victim, path, request)
 
@@ -400,11 +474,23 @@ class Faults:
 
 
 class _ActiveFault:
-    """A fault, with how many requests matched it, and how many it struck."""
+    """A fault, with how many requests matched it, and how many it struck.
 
-    def __init__(self, fault: Fault) -> None:
-        self.fault = fault
-        self.matched = self.strikes = 0
+    It strikes from `from_s` to `until_s`, in Unix seconds: always, or in its next period.
+    """
+
+    def __init__(self, fault: Fault, periods: Iterator[Period] | None) -> None:
+        self.fault, self._periods = fault, periods
+        self.matched = self.strikes = self.strikes_before = 0
+        self.from_s, self.until_s = -math.inf, math.inf
+        if periods is not None:
+            self.next_period()
+
+    def next_period(self) -> None:
+        """Wait for the next period; after the last one, for nothing."""
+        never = math.inf, math.inf
+        self.from_s, self.until_s = never if self._periods is None else next(self._periods, never)
+        self.strikes_before = self.strikes
 
 
 _HEADER = re.compile(
@@ -427,7 +513,7 @@ def _contains(request: bytes, wanted: str) -> bool:
         return False  # no payment header that anybody could read
 
 
-def _ends_with(path: str, fault: Fault) -> bool:
+def ends_with(path: str, fault: Fault) -> bool:
     """Tell whether a path ends with a fault's; on one port the victim's name comes before it."""
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 

@@ -7,7 +7,8 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import unquote, unquote_plus
@@ -158,13 +159,21 @@ async def _at_once(_: int) -> None:
     """Deliver in real time, in the order of arrival."""
 
 
-def linking(clock: Clock, journal: Journal, turn: Turn | None = None) -> "Callable[..., Link]":
+Watch = Callable[[Part, Request], None]
+"""Is shown each request as it is sent, and to whom."""
+is_acting: ContextVar[bool] = ContextVar("what an observer does", default=False)
+"""Whether what is sent now is what an observer does about what it saw: that is not observed."""
+
+
+def linking(
+    clock: Clock, journal: Journal, turn: Turn | None = None, watches: Sequence[Watch] = ()
+) -> "Callable[..., Link]":
     """Return what makes the links of one world: `Link` but for the arguments given here.
 
     `turn` is awaited before each delivery, with the exchange number: a virtual loop delivers one
-    message at a time, in-process and over TCP alike.
+    message at a time, in-process and over TCP alike. `watches` may grow later.
     """
-    return partial(Link, clock, journal, turn or _at_once, itertools.count(1))
+    return partial(Link, clock, journal, turn or _at_once, itertools.count(1), watches)
 
 
 class Link(Transport):
@@ -176,6 +185,7 @@ class Link(Transport):
         journal: Journal,
         turn: Turn,
         exchanges: Iterator[int],
+        watches: Sequence[Watch],
         caller: str,
         to: Part,
         inner: Transport,
@@ -183,7 +193,8 @@ class Link(Transport):
         stream: Stream,
     ) -> None:
         self._clock, self._journal, self._turn = clock, journal, turn
-        self._exchanges, self._caller, self._to = exchanges, caller, to
+        self._exchanges, self._watches = exchanges, watches
+        self._caller, self._to = caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
         self.is_local = inner.is_local
 
@@ -191,6 +202,8 @@ class Link(Transport):
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
         exchange = request.extensions["exchange"] = next(self._exchanges)
         self._record(request_event(self._caller, self._to, request, exchange))
+        for watch in self._watches:
+            watch(self._to, request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
         why_not: str | None = "given up"
         try:

@@ -1,0 +1,229 @@
+"""How payers try again: backoff with jitter, retry budgets, deadlines; each against a computation."""
+
+import asyncio
+import statistics
+from typing import Any
+
+import pytest
+
+from x402sim import Fault, LiveWorld, Run, World
+from x402sim.policies import (
+    Backoff,
+    NewAuthorization,
+    PayAndWait,
+    PayerPolicy,
+    RetryBudget,
+    SameAuthorization,
+    SameThenNew,
+    StartOver,
+)
+from x402sim.population import Buy, Every
+from x402sim.rng import Rng
+
+BROKEN = Fault(victim="service", does="answer", status=503, path="/api/pay", times=None)
+
+
+def run_of(
+    policy: PayerPolicy, payers: int = 1, orders: int = 1, seed: int = 1, **fault: Any
+) -> Run:
+    async def story(world: LiveWorld) -> None:
+        broken = {"victim": "service", "does": "answer", "status": 503, "path": "/api/pay"}
+        await world.fault(Fault(**{**broken, "times": None, **fault}))
+        buy = Buy(times=orders)
+        await world.population(payers, arrivals=Every(1000), behaviour=buy, policy=policy)
+
+    return World(seed=seed).play(story).raise_for_failure()
+
+
+def pauses(run: Run, payer: str = "payer 1") -> list[float]:
+    """Return the seconds between a payer's attempts to pay."""
+    steps = run.steps[(run.steps["payer"] == payer) & (run.steps["path"] == "/api/pay")]
+    return [float(each) for each in steps["t_s"].diff().dropna()]
+
+
+# --- backoff ------------------------------------------------------------------------------
+
+
+def test_without_jitter_the_waits_double_up_to_the_most() -> None:
+    wait = Backoff(first_s=1, factor=2, jitter=0, most_s=10)
+    drawn = [wait.seconds(n, Rng(1).stream("x"), None) for n in range(6)]
+    assert drawn == [1, 2, 4, 8, 10, 10]
+    run = run_of(PayerPolicy(retry=SameAuthorization(times=5, wait_s=wait)))
+    assert pauses(run) == [1, 2, 4, 8, 10]
+    assert Backoff(first_s=3, factor=1).seconds(10**6, Rng(1).stream("x"), None) <= 3
+    assert Backoff(jitter=0).seconds(10**6, Rng(1).stream("x"), None) == 60
+    assert Backoff(first_s=99, jitter=0).seconds(0, Rng(1).stream("x"), None) == 60
+
+
+@pytest.mark.parametrize("jitter", [1.0, 0.5])
+def test_jitter_is_uniform_below_the_exponential(jitter: float) -> None:
+    rng, wait = Rng(1).stream("x"), Backoff(first_s=1, factor=2, jitter=jitter, most_s=60)
+    for number, most_s in (0, 1), (3, 8), (9, 60):
+        drawn = [wait.seconds(number, rng, None) for _ in range(4000)]
+        assert min(drawn) >= most_s * (1 - jitter)
+        assert max(drawn) <= most_s
+        error = jitter * most_s / 12**0.5 / 4000**0.5
+        assert abs(statistics.mean(drawn) - most_s * (1 - jitter / 2)) < 4 * error
+
+
+def test_waits_are_drawn_from_the_seed_and_payers_differ() -> None:
+    policy = PayerPolicy(retry=SameAuthorization(times=4, wait_s=Backoff()))
+    first, second, other = (run_of(policy, payers=2, seed=seed) for seed in (1, 1, 2))
+    assert first.sha256 == second.sha256
+    assert pauses(first) == pauses(second) != pauses(other)
+    assert pauses(first) != pauses(first, "payer 2")
+    alone = run_of(policy, payers=1)
+    assert pauses(alone) == pauses(first), "another payer does not change the draws of the first"
+    assert all(0 <= pause <= 2**n for n, pause in enumerate(pauses(first)))
+
+
+@pytest.mark.parametrize("retry", [SameAuthorization, SameThenNew, NewAuthorization, StartOver])
+def test_every_retry_takes_a_backoff_and_a_number(retry: type) -> None:
+    backoff = retry(times=2, wait_s=Backoff(first_s=4, jitter=0))
+    assert pauses(run_of(PayerPolicy(retry=backoff)))[:2] == [4, 8]
+    assert pauses(run_of(PayerPolicy(retry=retry(times=2, wait_s=3))))[:2] == [3, 3]
+
+
+def test_who_waits_for_confirmations_backs_off_too() -> None:
+    policy = PayerPolicy(sessions=PayAndWait(times=3, wait_s=Backoff(first_s=2, jitter=0)))
+    quote = {"path": "/api/perp/quote", "contains": "x-payment-id"}
+    steps = run_of(policy, does="answer", **quote).steps
+    shown = steps[steps["payment_id"].notna() & (steps["path"] == "/api/perp/quote")]["t_s"]
+    assert [*shown.diff().dropna()][-3:] == [2, 4, 8]
+
+
+def test_a_wait_of_your_own_is_asked_and_a_wrong_one_refused() -> None:
+    class Fibonacci:
+        def seconds(self, number: int, rng: Any, asked_s: float | None) -> float:
+            return [1.0, 1.0, 2.0, 3.0, 5.0][number]
+
+    policy = PayerPolicy(retry=SameAuthorization(times=5, wait_s=Fibonacci()))
+    assert pauses(run_of(policy)) == [1, 1, 2, 3, 5]
+    for wrong, says in (
+        (
+            lambda: SameAuthorization(wait_s="5"),
+            "wait_s: expected a number from 0 or an object with",
+        ),
+        (lambda: SameAuthorization(wait_s=Backoff), r"did you mean Backoff\(…\)"),
+        (lambda: Backoff(factor=0.5), "factor: expected a number from 1, got 0.5"),
+        (lambda: Backoff(jitter=2), "jitter: expected a number from 0 to 1"),
+        (lambda: RetryBudget(share=-1), "share: expected a number from 0"),
+        (lambda: PayerPolicy(retry_budget=0.1), "retry_budget"),
+        (lambda: PayerPolicy(within_s=0), "within_s: expected a number above 0"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            wrong()
+
+
+# --- Retry-After --------------------------------------------------------------------------
+
+
+def test_a_backoff_waits_at_least_as_long_as_the_answer_asks() -> None:
+    def paused(asked: str, **more: Any) -> list[float]:
+        wait = Backoff(first_s=1, jitter=0, **more)
+        policy = PayerPolicy(retry=SameAuthorization(times=3, wait_s=wait))
+        return pauses(run_of(policy, headers={"Retry-After": asked}))
+
+    assert paused("3") == [3, 3, 4]
+    assert paused("120", most_s=60) == [120, 120, 120]
+    assert paused("3", retry_after=False) == [1, 2, 4]
+    assert paused("soon") == [1, 2, 4]
+    assert paused("Fri, 15 Jan 2027 08:00:30 GMT") == [30, 2, 4], "the world begins at 08:00:00"
+    given = PayerPolicy(retry=SameAuthorization(times=2, wait_s=1))
+    assert pauses(run_of(given, headers={"Retry-After": "3"})) == [1, 1], "a number is kept"
+
+
+# --- retry budgets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "orders", "retries"),
+    [
+        (RetryBudget(share=0.1, reserve=0), 100, [0] * 9 + [1] + [0] * 9 + [1]),
+        (RetryBudget(share=0.1, reserve=3), 100, [3, 0, 0]),
+        (RetryBudget(share=0.5, reserve=1), 6, [1, 1, 0, 1, 0, 1]),
+        (RetryBudget(share=2, reserve=0), 3, [2, 2, 2]),
+        (RetryBudget(share=0, reserve=0), 3, [0, 0, 0]),
+        (RetryBudget(share=0.9, reserve=5, most=1), 3, [1, 0, 1]),
+    ],
+)
+def test_retries_are_at_most_the_share_of_the_orders_beyond_the_reserve(
+    budget: RetryBudget, orders: int, retries: list[int]
+) -> None:
+    policy = PayerPolicy(retry=SameAuthorization(times=5, wait_s=1), retry_budget=budget)
+    run = run_of(policy, orders=min(orders, 20))
+    found = (run.orders["attempts"] - 1).tolist()
+    assert found[: len(retries)] == retries
+    assert sum(found) <= budget.reserve + budget.share * len(found) + 1e-9
+
+
+def test_a_budget_is_the_payers_own_unless_it_is_shared_and_no_world_has_anothers() -> None:
+    def retries(budget: RetryBudget) -> list[int]:
+        policy = PayerPolicy(retry=SameAuthorization(times=9, wait_s=1), retry_budget=budget)
+        orders = run_of(policy, payers=4).orders
+        return [int(each) for each in orders.groupby("payer", observed=True)["attempts"].sum() - 1]
+
+    own, shared = RetryBudget(share=0, reserve=2), RetryBudget(share=0, reserve=2, shared=True)
+    assert retries(own) == [2, 2, 2, 2]
+    assert retries(shared) == [2, 0, 0, 0]
+    assert retries(shared) == [2, 0, 0, 0], "the second world begins with a full reserve"
+
+
+def test_a_budget_holds_for_a_policy_of_your_own_that_knows_nothing_of_it() -> None:
+    class Stubborn:
+        async def pay(self, order: Any) -> None:
+            while not order.is_paid:
+                await order.pay()
+
+    policy = PayerPolicy(retry=Stubborn(), retry_budget=RetryBudget(share=0, reserve=7))
+    assert run_of(policy).orders["attempts"].tolist() == [8]
+
+
+# --- deadlines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wait", "within_s", "moments"),
+    [
+        (10, 35, [0, 10, 20, 30]),
+        (10, 30, [0, 10, 20]),
+        (Backoff(first_s=5, jitter=0), 60, [0, 5, 15, 35]),
+        (10, 5, [0]),
+    ],
+)
+def test_no_attempt_begins_after_the_deadline(
+    wait: Any, within_s: float, moments: list[float]
+) -> None:
+    policy = PayerPolicy(retry=SameAuthorization(times=99, wait_s=wait), within_s=within_s)
+    run = run_of(policy, orders=2)
+    tried = run.steps[run.steps["path"] == "/api/pay"]["t_s"].tolist()
+    assert tried[: len(moments)] == moments
+    again = [each - tried[len(moments)] for each in tried[len(moments) :]]
+    assert again == moments, "each order has its own deadline"
+
+
+def test_the_deadline_ends_waiting_for_confirmations_and_endless_policies() -> None:
+    policy = PayerPolicy(sessions=PayAndWait(times=99, wait_s=10), within_s=45)
+    quote = {"path": "/api/perp/quote", "contains": "x-payment-id"}
+    run = run_of(policy, does="answer", **quote)
+    assert run.steps["t_s"].max() == 40
+
+    class Stubborn:
+        async def pay(self, order: Any) -> None:
+            while True:
+                await order.pay()
+                await order.wait(1)
+
+    run = run_of(PayerPolicy(retry=Stubborn(), within_s=9.5))
+    assert run.orders["attempts"].tolist() == [10]
+
+
+def test_a_deposit_has_a_deadline_too() -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(retry=SameAuthorization(times=9, wait_s=4), within_s=10)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        await world.fault(BROKEN)
+        await asyncio.gather(alice.open_session("0.10", 60), alice.buy())
+
+    run = World(seed=1).play(story).raise_for_failure()
+    assert run.steps[run.steps["path"] == "/api/pay"]["t_s"].tolist() == [0, 0, 4, 4, 8, 8]

@@ -1,0 +1,256 @@
+"""Adversaries who observe: they see requests as they are sent, or transactions that wait.
+
+What an observer does about what it sees runs in a task beside the scenario, and holds nothing up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any
+
+from msgspec import to_builtins
+
+from x402sim.chain.base import ChainError, Reverted
+from x402sim.chain.ledger.arguments import Arguments
+from x402sim.events import Part
+from x402sim.http.exchange import Request
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, from_hex, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header
+from x402sim.protocol.messages import decoded
+from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
+from x402sim.rng import Stream
+from x402sim.text.printable import described
+from x402sim.world.running_world import RunningWorld
+from x402sim.world.transport.faults import Fault, ends_with
+from x402sim.world.transport.link import Asgi, Watch, is_acting
+
+MEMPOOL = "mempool"
+"""Where transactions wait for a block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTransaction:
+    """A transaction in the mempool: its hash, who sends it, to whom, and its calldata in hex.
+
+    `call` is the function of the token that it calls; empty for any other call. `authorization` has
+    the fields of a transferWithAuthorization or receiveWithAuthorization, as the x402 standard
+    spells them (`from`, `to`, `value`, `validAfter`, `validBefore`, `nonce`); else it is None.
+    """
+
+    hash: str
+    sender: str
+    to: str
+    data: str
+    call: str = ""
+    authorization: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What an observer sees: a request that is sent to a part, or a transaction that waits.
+
+    `at` is where (a part's name, or "mempool"), `at_s` when, in Unix seconds. Of a request, `path`
+    and the body that is `sent`. `payment_header` is the payment that it carries, as `payer.submit`
+    and `payer.ask` take it, or one made of the transaction's authorization; None without a payment.
+    """
+
+    at: Part
+    at_s: float
+    path: str = ""
+    sent: bytes = b""
+    payment_header: str | None = None
+    transaction: WaitingTransaction | None = None
+
+    @property
+    def json(self) -> Any:
+        """The JSON of the body; None if it is not JSON."""
+        return decoded(self.sent)
+
+
+Act = Callable[[Observed], Awaitable[object] | object]
+"""What an observer does about what it sees: a coroutine function, or a function."""
+
+
+@dataclass(slots=True)
+class Observers:
+    """The observers of a scenario, and their tasks."""
+
+    parts: RunningWorld
+    watches: list[Watch]
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    has_ended: bool = False
+
+    def add(self, act: Act, at: Part, path: str, probability: float, rng: Stream) -> None:
+        """Let `act` see what happens at a part, or in the mempool.
+
+        Raises `ValueError` for a part or a path that the world lacks, and for the mempool of an
+        existing node, or of a chain that mines at once.
+        """
+        context, clock, of = (
+            copy_context(),
+            self.parts.clock,
+            Fault(victim=at, does="refuse", path=path),
+        )
+        context.run(is_acting.set, True)
+
+        async def run(seen: Observed) -> None:
+            try:
+                started = act(seen)
+                if isawaitable(started):
+                    await started
+            except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
+                error.add_note(f"raised by {described(act)}, which observes {at}")
+                self.parts.report_bug(error)
+
+        def see(seen: Observed) -> None:
+            if not self.has_ended and rng.random() < probability:
+                name = f"what {described(act)} does about the {at}"
+                task = asyncio.create_task(run(seen), name=name, context=context.copy())
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+
+        def see_request(to: Part, request: Request) -> None:
+            if to == at and ends_with(request.url.path, of) and not is_acting.get():
+                see(
+                    Observed(
+                        at=at,
+                        at_s=clock.now(),
+                        path=request.url.path,
+                        sent=request.body,
+                        payment_header=payment_header(request),
+                    )
+                )
+
+        if at != MEMPOOL:
+            self.parts.faults.require_there(of)
+            self.watches.append(see_request)
+            return
+        if path:
+            raise ValueError(f"path: transactions of the {MEMPOOL} have none, got {path!r}")
+        controls = self.parts.chain.controls
+        if controls is None:
+            raise ValueError(
+                "an existing node may not show its mempool: use the ledger, or chain='anvil'"
+            )
+        if controls.automine:
+            raise ValueError(
+                "this chain mines each transaction at once, so none waits: give the world blocks, "
+                "World(block_time_s=2), or `await world.mining(False)` first"
+            )
+        self.parts.chain.watchers.append(_Pool(self.parts, see))
+
+    async def end(self) -> None:
+        """End all tasks, and see nothing more."""
+        self.has_ended, running = True, list(self.tasks)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class _Pool:
+    """Looks for new transactions in the mempool, as anybody may at a node."""
+
+    def __init__(self, parts: RunningWorld, see: Callable[[Observed], None]) -> None:
+        from x402sim.chain.node.linked import LinkedNode  # it signs: heavy
+
+        self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
+        self._clock, self._network, self._see = parts.clock, parts.network, see
+        self._filter: str | None = None
+        self._known = set[str]()
+
+    async def __call__(self) -> None:
+        """Look, after each operation of the chain; an observer does not see what one sends."""
+        for tx_hash in await self._arrived():
+            if tx_hash in self._known:
+                continue
+            self._known.add(tx_hash)
+            found = await self._node.ask("eth_getTransactionByHash", tx_hash)
+            if is_acting.get() or found is None or found.get("blockNumber") is not None:
+                continue
+            seen = waiting_transaction(found)
+            self._see(
+                Observed(
+                    at=MEMPOOL,
+                    at_s=self._clock.now(),
+                    payment_header=_header_of(seen, self._network),
+                    transaction=seen,
+                )
+            )
+
+    async def _arrived(self) -> list[str]:
+        """Return the hashes that are new since the last look; at first, and after a node has
+        forgotten who asked five minutes ago, all that wait."""
+        if self._filter is not None:
+            try:
+                return list(await self._node.ask("eth_getFilterChanges", self._filter))
+            except (ChainError, Reverted):
+                pass
+        self._filter = await self._node.ask("eth_newPendingTransactionFilter")
+        content = await self._node.ask("txpool_content")
+        return [
+            tx["hash"]
+            for which in ("pending", "queued")
+            for of_sender in content[which].values()
+            for tx in of_sender.values()
+        ]
+
+
+_AUTHORIZED = {
+    abi.TRANSFER_WITH_AUTHORIZATION: False,
+    abi.RECEIVE_WITH_AUTHORIZATION: False,
+    abi.TRANSFER_WITH_AUTHORIZATION_BYTES: True,
+    abi.RECEIVE_WITH_AUTHORIZATION_BYTES: True,
+}
+"""The calls that submit an authorization, and whether the signature is packed as bytes."""
+
+
+def _signed_in(data: bytes) -> tuple[Authorization, bytes] | None:
+    """Return the authorization and the signature of calldata; None for any other call."""
+    is_packed, arguments = _AUTHORIZED.get(data[:4]), Arguments(data[4:])
+    if is_packed is None:
+        return None
+    try:
+        signature = arguments.tail(6) if is_packed else arguments.signature(6)
+        return arguments.authorization(), signature
+    except Reverted:  # the token will refuse it
+        return None
+
+
+def waiting_transaction(found: dict[str, Any]) -> WaitingTransaction:
+    """Return a transaction as a node tells of it."""
+    data = from_hex(found["input"], max(0, len(found["input"]) - 2) // 2)
+    signed, to = _signed_in(data), found.get("to")
+    return WaitingTransaction(
+        hash=found["hash"],
+        sender=checksum(parse_address(found["from"])),
+        to=checksum(parse_address(to)) if to else "",
+        data=found["input"],
+        call=abi.NAMES.get(data[:4], ""),
+        authorization=to_builtins(exact_payload(*signed).authorization) if signed else None,
+    )
+
+
+def _header_of(transaction: WaitingTransaction, network: Network) -> str | None:
+    data = transaction.data
+    signed = _signed_in(from_hex(data, max(0, len(data) - 2) // 2))
+    return encode_header(*signed, network) if signed else None
+
+
+def payment_header(sent: Request) -> str | None:
+    """Return the payment of a request: its header, or that of its body, if it has one."""
+    named = dict(sent.headers)
+    for name in PAYMENT_HEADERS.values():
+        if (value := named.get(name.lower().encode())) is not None:
+            return value.decode("latin-1")
+    body = decoded(sent.body)
+    if not isinstance(body, dict):
+        return None
+    if isinstance(header := body.get("paymentHeader"), str):
+        return header
+    payload = body.get("paymentPayload")
+    return to_base64(payload) if isinstance(payload, dict) else None
