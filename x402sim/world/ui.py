@@ -54,7 +54,7 @@ from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import Callers, FaultType
+from x402sim.world.transport.faults import DELAYS, Callers, FaultType
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
@@ -589,6 +589,7 @@ def of_world(world: RunningWorld) -> dict[str, Any]:
         "victims": world.faults.paths,
         "actors": ACTORS,
         "faults": DOES,
+        "delays": DELAYS,
         "callers": get_args(Callers),
         "mistakes": {each.name: each.does for each in MISTAKES.values()},
     }

@@ -125,7 +125,7 @@ function paying(lane, seen, lines) {
 function ofAnotherShop(lane, seen, model) {
   const { error } = seen.refused, isOk = seen.status >= 200 && seen.status < 300, isPaying = canSign(seen), faults = struckOn(seen, model);
   if (!isPaying && seen.status !== 402) return undefined;
-  const lines = ['alice = await world.payer("alice", balance="100.00")', ...faults.map(({ does, seconds }) => `await world.fault(Fault(victim="service", does=${literal(does)}, contains="payment"${does.startsWith("delay") ? `, seconds=${literal(seconds)}` : ""}))`), `${isPaying ? "required" : "answer"} = await alice.ask("/api/perp/quote")`];
+  const lines = ['alice = await world.payer("alice", balance="100.00")', ...faults.map(({ does, seconds }) => `await world.fault(Fault(victim="service", does=${literal(does)}, contains="payment"${seconds ? `, seconds=${literal(seconds)}` : ""}))`), `${isPaying ? "required" : "answer"} = await alice.ask("/api/perp/quote")`];
   const given = isPaying ? mistakes(lane, seen) : [], clause = isOk ? "4.1/receipt" : isPaying ? "4.1/validate" : "1/unpaid-402";
   if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
   if (isPaying) lines.push(`header = alice.sign(${["required", ...given].join(", ")})`, "answer = await alice.pay(required, header)");
@@ -149,7 +149,7 @@ function story(lane, seen, model) {
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
   for (const { victim, does, path, contains, caller } of struck) {
     const known = model.faults.findLast((each) => each.victim === victim && each.does === does && each.caller === caller && each.contains === (contains ?? each.contains) && path.endsWith(each.path)) ?? {};
-    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(known.caller ? ["caller"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status", "body", "headers"].filter((name) => known[name]) : [])].map((name) => `, ${name}=${literal(known[name])}`);
+    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(known.caller ? ["caller"] : []), ...(known.seconds ? ["seconds"] : []), ...(does === "answer" ? ["status", "body", "headers"].filter((name) => known[name]) : [])].map((name) => `, ${name}=${literal(known[name])}`);
     lines.push(`await world.fault(Fault(victim=${literal(victim)}, does=${literal(does)}${more.join("")}))`);
     needs[1] = "faults";
   }

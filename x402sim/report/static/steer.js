@@ -83,7 +83,7 @@ export function buildSteering(model) {
     if (data.get("containing")) fault.contains = data.get("containing");
     if (fault.victim === "rpc" && data.get("caller") !== "service") fault.caller = data.get("caller");
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
-    if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
+    if (words.delays.includes(kind)) fault.seconds = Number(data.get("seconds"));
     if (kind === "answer") {
       const lines = data.get("headers").split("\n").filter((each) => each.trim());
       fault.status = Number(data.get("status"));
@@ -95,7 +95,7 @@ export function buildSteering(model) {
   const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)), field("body", el("textarea", { name: "body", rows: "1" })),
     field("headers (one a line)", el("textarea", { name: "headers", rows: "2", placeholder: "Retry-After: 30" })));
   const whose = el("span", {}, field("whose calls", select("caller", words.callers.map((name) => [name]))));
-  const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; whose.hidden = victim.value !== "rpc"; };
+  const fits = () => { seconds.hidden = !words.delays.includes(does.value); code.hidden = does.value !== "answer"; whose.hidden = victim.value !== "rpc"; };
   for (const each of [does, victim]) each.addEventListener("change", fits);
   fits();
   const play = form("Play a scenario", [], () => {});

@@ -207,7 +207,7 @@ class Fault(
                 raise ValueError(f"{name} of a fault: {wrong}") from None
             if name == "when":
                 msgspec.structs.force_setattr(self, name, read)  # JSON becomes an object
-        if self.does in _DELAYS and self.seconds is UNSET:
+        if self.does in DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
         if self.caller is not UNSET and self.victim != "rpc":
             why = "facilitators call only the node"
@@ -223,7 +223,8 @@ class Fault(
 
 ANSWERED = ("status", "body", "content_type", "headers")
 """The fields of the answer that "answer" makes up."""
-_DELAYS: tuple[FaultType, ...] = ("delay request", "delay answer")
+DELAYS: tuple[FaultType, ...] = ("delay request", "delay answer")
+"""The kinds that take `seconds`."""
 DEFAULTS: dict[str, Any] = {
     "times": 1,
     "seconds": 0.0,
@@ -237,7 +238,7 @@ DEFAULTS: dict[str, Any] = {
 }
 """The defaults of the fields whose absence says so; with `when`, that of `times` is None."""
 _KINDS_WITH: dict[str, tuple[FaultType, ...]] = {
-    "seconds": _DELAYS,
+    "seconds": DELAYS,
     **dict.fromkeys((*ANSWERED, "work_done"), ("answer",)),
 }
 """The types that use a field; all other fields are for every type."""
