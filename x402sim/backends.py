@@ -4,7 +4,8 @@
 deploy, keys)`; `World(on=...)` takes "in-process", "tcp" or a URL, and `Deployment(url,
 payer_key)`.
 
-Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`.
+Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`;
+`Exponential(mean_s=...)`, for their `service_time_s`, and wherever a latency is wanted.
 Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 `PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
 `World(reorgs=...)`. The price of gas: `GasWalk(gwei, sigma, every_s, memory)`, for
@@ -12,6 +13,7 @@ Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 for `World(cache=...)`.
 """
 
+from x402sim.durations import Exponential as Exponential
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
 from x402sim.world.chain_models import (

@@ -303,14 +303,8 @@ class Faults:
         """
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
-        paths = self.paths.get(fault.victim, ())
-        if paths and not any(_may_end_with(path, fault) for path in paths):
-            shown = [path for path in paths if "/api" in path] or paths
-            endings: dict[str, str] = {}
-            for path in shown:
-                endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
-            what = f"path of {fault.victim}"
-            raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
+        served = self.paths.get(fault.victim, ())
+        require_path(fault.victim, fault.path, served, what=f"path of {fault.victim}")
         self._active.append(_ActiveFault(fault))
         self._note_callers()
 
@@ -432,30 +426,40 @@ def _ends_with(path: str, fault: Fault) -> bool:
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
 
-def _may_end_with(route: str, fault: Fault) -> bool:
-    """Tell whether a path of this route can end with a fault's; `{name}` matches any segment.
+def require_path(part: Part, end: str, paths: Sequence[str], *, what: str) -> None:
+    """Raise `ValueError` if no path of a part, as its routes spell them, ends with `end`."""
+    if paths and not any(_may_end_with(part, path, end) for path in paths):
+        shown = [path for path in paths if "/api" in path] or paths
+        endings: dict[str, str] = {}
+        for path in shown:
+            endings.setdefault("/" + "/".join(_ending(part, path, end)[1:]), path)
+        raise ValueError(unknown(what, end, endings, shown=endings.__getitem__))
+
+
+def _may_end_with(part: Part, route: str, end: str) -> bool:
+    """Tell whether a path of this route can end with this; `{name}` matches any segment.
 
     At least one literal segment must match, or every misspelt path would.
     """
-    wanted = fault.path.split("/")
-    served = _ending(route, fault)
+    wanted = end.split("/")
+    served = _ending(part, route, end)
     if len(wanted) > len(served):
         return False
     pairs = list(zip(served, wanted, strict=True))
     segment, ending = pairs[0]
     can_end = "{" in segment or segment.endswith(ending)
-    names_it = not fault.path.strip("/") or any(
+    names_it = not end.strip("/") or any(
         wanted_segment and not segment.startswith("{") for segment, wanted_segment in pairs
     )
     return can_end and names_it and all(_is_segment(*pair) for pair in pairs[1:])
 
 
-def _ending(route: str, fault: Fault) -> list[str]:
-    """Return the last segments of a route, as many as the fault's path has.
+def _ending(part: Part, route: str, end: str) -> list[str]:
+    """Return the last segments of a route, as many as `end` has.
 
     In a world on one port, the paths of all but the service begin with the victim's name.
     """
-    return f"/{fault.victim}{route}".split("/")[-len(fault.path.split("/")) :]
+    return f"/{part}{route}".split("/")[-len(end.split("/")) :]
 
 
 def _is_segment(segment: str, wanted: str) -> bool:
