@@ -19,7 +19,7 @@ from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.policies import PayerPolicy
 from x402sim.population import At, Buy, Every, Poisson
-from x402sim.report import frames
+from x402sim.report import frames, plots
 from x402sim.rng import Rng
 from x402sim.world.loop import VirtualLoop, run_virtual
 from x402sim.world.transport.queue import Queue
@@ -132,6 +132,18 @@ SETTLE: dict[str, Any] = {"servers": 2, "service_time_s": {"/settle": Exponentia
 
 def events_of(run: Run) -> list[events.Event]:
     return [entry.event for entry in run.journal]
+
+
+def test_the_plot_has_the_number_of_requests_over_time() -> None:
+    run = play(thirty, facilitator=FacilitatorSettings(**SETTLE))
+    ax = plots.queue(run, labels={"facilitator": "the facilitator"})
+    (line,) = (each for each in ax.lines if len(each.get_xdata()) > 5)
+    assert line.get_label() == "the facilitator"
+    assert max(line.get_ydata()) == run.queues["ahead"].max() + 1  # type: ignore[arg-type]
+    assert line.get_ydata()[-1] == 0  # type: ignore[index]
+    assert "queue" in plots.figures(run.journal)
+    nothing = plots.queue(play(thirty))
+    assert "no part has servers" in [text.get_text() for text in nothing.texts]
 
 
 def test_who_came_first_is_served_first_and_never_more_than_there_are_servers() -> None:
