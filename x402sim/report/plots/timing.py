@@ -12,6 +12,7 @@ from x402sim.report import frames
 from x402sim.report.money import payments
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
+from x402sim.report.queues import queues
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
@@ -121,7 +122,7 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
     `labels` are words for the names of parts.
     """
     journal = journal_of(source)
-    table, last_s = frames.queues(journal), reading_of(journal).length_s
+    table, last_s = queues(journal), reading_of(journal).length_s
     ax = figure.prepare(ax)
     table = table[table["outcome"] != "refused"]
     if table.empty:

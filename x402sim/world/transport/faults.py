@@ -303,8 +303,7 @@ class Faults:
         """
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
-        served = self.paths.get(fault.victim, ())
-        require_path(fault.victim, fault.path, served, what=f"path of {fault.victim}")
+        require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
         self._active.append(_ActiveFault(fault))
         self._note_callers()
 
@@ -426,14 +425,14 @@ def _ends_with(path: str, fault: Fault) -> bool:
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
 
-def require_path(part: Part, end: str, paths: Sequence[str], *, what: str) -> None:
+def require_path(part: Part, end: str, paths: Sequence[str]) -> None:
     """Raise `ValueError` if no path of a part, as its routes spell them, ends with `end`."""
     if paths and not any(_may_end_with(part, path, end) for path in paths):
         shown = [path for path in paths if "/api" in path] or paths
         endings: dict[str, str] = {}
         for path in shown:
             endings.setdefault("/" + "/".join(_ending(part, path, end)[1:]), path)
-        raise ValueError(unknown(what, end, endings, shown=endings.__getitem__))
+        raise ValueError(unknown(f"path of {part}", end, endings, shown=endings.__getitem__))
 
 
 def _may_end_with(part: Part, route: str, end: str) -> bool:
@@ -510,9 +509,9 @@ def faulty(
             raise
 
     async def inject(scope: Scope, receive: Receive, send: Send) -> None:
-        messages, body = await _read_request(receive)
+        messages, body = await read_request(receive)
         if body is None:
-            await app(scope, _replay(messages, receive), send)
+            await app(scope, replay(messages, receive), send)
             return
         sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         payment_headers = b"".join(
@@ -520,7 +519,7 @@ def faulty(
         )
         fault = faults.next_for(victim, scope["path"], sent, payment_headers, caller)
         if fault is None:
-            await app(scope, _replay(messages, receive), send)
+            await app(scope, replay(messages, receive), send)
         else:
             for listener in faults.on_inject:
                 listener(victim, fault, scope["path"])
@@ -562,7 +561,7 @@ class _Request:
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
         scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received and not is_cut)}
-        await self._app(scope, _replay([body], self._receive if is_received else _gone), keep)
+        await self._app(scope, replay([body], self._receive if is_received else _gone), keep)
         return answer
 
     @property
@@ -651,7 +650,7 @@ def _half(messages: list[Message]) -> list[Message]:
     ]
 
 
-async def _read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
+async def read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     """Return the messages of a request until its end, a cut, or more than any part reads.
 
     And its body; None if it did not arrive to its end.
@@ -668,7 +667,7 @@ async def _read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     return messages, body if is_whole else None
 
 
-def _replay(messages: list[Message], rest: Receive) -> Receive:
+def replay(messages: list[Message], rest: Receive) -> Receive:
     """Return a `receive` that gives messages again, and then the rest."""
     again = iter(messages)
 

@@ -20,7 +20,7 @@ from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Stream
 from x402sim.service.settings import Settings
-from x402sim.world.transport.faults import require_path
+from x402sim.world.transport.faults import read_request, replay, require_path
 
 _full = web.error(503, "Queue full", "as many requests wait as can; try again later")
 
@@ -49,7 +49,10 @@ class Queue:
             self._most = settings.servers + settings.queue_length
         self._times = service_times(settings.service_time_s)
         for path in self._times:
-            require_path(part, path, paths, what=f"service_time_s: path of {part}")
+            try:
+                require_path(part, path, paths)
+            except ValueError as wrong:
+                raise ValueError(f"service_time_s: {wrong}") from None
         self._inside: set[int] = set()
         """The requests that wait or are served."""
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -61,8 +64,10 @@ class Queue:
             duration = self._duration(scope["path"]) if scope["type"] == "http" else None
             if duration is None:
                 await app(scope, receive, send)
-            else:
-                await self._serve(app, duration(self._stream), scope, receive, send)
+            else:  # a whole request has arrived: no bytes of it are on their way while it waits
+                messages, _ = await read_request(receive)
+                whole = replay(messages, receive)
+                await self._serve(app, duration(self._stream), scope, whole, send)
 
         return serve
 
