@@ -165,8 +165,9 @@ class World:
     latency
         Duration in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
-        A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
-        of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
+        A number; (median, sigma) of a lognormal; `Exponential(mean_s=0.1)`; a list of measured
+        seconds; a frozen distribution of scipy.stats, or anything with its `ppf` or `rvs`; or a
+        function of a random stream.
         Default: none. A server takes none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
