@@ -9,12 +9,14 @@ World(explorer=...)        ExplorerSettings
 World(block_time_s=...)    FixedBlocks, JitteredBlocks, PoissonBlocks
 World(reorgs=...)          Reorgs
 World(gas_price_gwei=...)  GasWalk
+service_time_s=...         Exponential(mean_s=...), also wherever a latency is
 World(cache=...)           SharedCache: a CDN before the services
 Fault(when=...)            Outages, Schedule
 world.fault(function)      FaultedRequest: what the function is given
 world.observe(act)         Observed, with a WaitingTransaction: what is seen
 """
 
+from x402sim.durations import Exponential as Exponential
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
 from x402sim.world.chain_models import (

@@ -10,8 +10,8 @@ file.
 To add an event: declare it here with its `meaning`, and add it to its union; record it where it
 happens, and give it a text in report/trace.py. The format has changed: raise `VERSION` in
 journal.py, add the line to FORMAT in tests/house/test_events.py, which fails until all of this is
-done, and renew the golden journals. A field that may be absent (`UNSET`) leaves older journals as
-they are, and the version.
+done, and renew the golden journals. A field that may be absent (`UNSET`), and an event that only
+new options of a world cause, leave other journals as they are, and the version.
 """
 
 from typing import Any, ClassVar, Literal, get_args
@@ -309,6 +309,36 @@ class AnswerSent(BaseEvent, frozen=True):
     status: int
 
 
+class RequestArrived(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = """Written when a request arrives at a part with so many servers.
+    `request` numbers these requests; `ahead` of it are so many, waiting or being served."""
+
+    actor: Part
+    request: int
+    path: str
+    ahead: int
+
+
+class RequestStarted(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = "Written when a server of the part begins with a request."
+
+    actor: Part
+    request: int
+
+
+class RequestEnded(BaseEvent, frozen=True):
+    meaning: ClassVar[str] = """Written when a server is done with a request. `outcome` is served;
+    left, the answer reached nobody; lost, the part crashed; or refused, too many waited."""
+
+    actor: Part
+    request: int
+    outcome: Literal["served", "left", "refused", "lost"]
+
+
+PartEvent = AnswerSent | RequestArrived | RequestStarted | RequestEnded
+"""Events of an exchange, as seen by the part that answers, which is the actor."""
+
+
 class _Chain(BaseEvent, frozen=True, kw_only=True):
     actor: str = "chain"
 
@@ -514,7 +544,7 @@ ServiceEvent = (
     | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of a service; the actor is its name."""
-Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent
+Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | PartEvent
 """Any event."""
 KINDS: tuple[type[Event], ...] = get_args(Event)
 """The class of every event."""

@@ -10,8 +10,10 @@ arrivals   Poisson(per_s=..., daily=...): at random
 behaviour  Buy(times=..., wait=..., at=...): gets quotes
            Session(deposit=..., requests=..., wait=...): opens a session
            or an `async def visit(payer, rng)` of your own
+wait       Exponential(mean_s=...), or what a latency can be
 """
 
+from x402sim.durations import Exponential as Exponential
 from x402sim.world.population import (
     Arrivals as Arrivals,
     At as At,

@@ -9,20 +9,20 @@ import asyncio
 from time import process_time
 
 from x402sim import World, events
+from x402sim.durations import DurationSpec
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol.routes import QUOTE
 from x402sim.report.run import Run
 from x402sim.world.live import LiveWorld
 from x402sim.world.payer import ORDER
-from x402sim.world.transport.latency import LatencySpec
 
 PAYERS = 200
 PAUSE_S = 7200
 """The mean time between two requests of one payer."""
 SPENDING_CAP = "100.00"
 SESSION_SPEND, SESSION_S = "0.05", 21_600
-LATENCY: dict[str, LatencySpec] = {
+LATENCY: dict[str, DurationSpec] = {
     "service": (0.04, 0.4),
     "facilitator": (0.08, 0.4),
     "explorer": (0.06, 0.4),

@@ -32,7 +32,7 @@ UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
 COUNTS = {
     "seed", "decimals", "exchange", "status", "block", "gas", "count", "calls", "depth", "skip",
     "times", "probability", "asked", "matched", "reverted", "unknown", "unanswered", "backlog",
-    "expected", "actual", "struck",
+    "expected", "actual", "struck", "request", "ahead",
 }  # fmt: skip
 """Numbers without a unit: counts, ordinals, codes, gas; and the values of a check."""
 
@@ -96,8 +96,8 @@ def test_a_number_has_its_unit_in_its_name() -> None:
 
 def test_the_actor_of_an_event_matches_its_kind() -> None:
     its_own = {"world": get_args(events.StoryEvent)}
-    named = (events.ServiceEvent, events.ExchangeEvent, events.ChainEvent)
-    anyone = {each for group in named for each in get_args(group)} | {events.AnswerSent}
+    named = (events.ServiceEvent, events.ExchangeEvent, events.PartEvent, events.ChainEvent)
+    anyone = {each for group in named for each in get_args(group)}
     for kind in KINDS:
         actors = get_args(get_type_hints(kind)["actor"])
         for name, group in its_own.items():

@@ -47,7 +47,7 @@ TESTED_ELSEWHERE = {
     "watch": ["tests/watch/test_watch.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
-    "experiments": ["below"] * 6,
+    "experiments": ["below"] * 7,
     "own-parts": ["below"] * 7,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
@@ -177,6 +177,29 @@ def test_what_is_written_of_your_own_runs_and_prints_what_it_says() -> None:
         with redirect_stdout(found):
             exec(each, {})
         assert found.getvalue() == wanted, each
+
+
+def test_the_study_of_queues_agrees_with_erlang_in_thirty_five_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written = program("experiments", "Queues")
+    assert len(written.splitlines()) < 35
+    for whole, part in {
+        "seeds=10": "seeds=1, workers=0, progress=False",
+        "[0.5, 0.7, 0.8, 0.9]": "[0.5, 0.8]",
+        "1000": "300",
+        "200": "50",
+    }.items():
+        assert whole in written
+        written = written.replace(whole, part)
+    monkeypatch.chdir(tmp_path)
+    study: dict[str, Any] = {"__name__": "__main__"}
+    exec(written, study)
+    assert (tmp_path / "waiting.png").stat().st_size > 5000
+    means = study["means"].set_index(["servers", "load"])["mean"]
+    for (servers, at), mean_s in means.items():
+        assert 1 / 3 < mean_s / study["erlang_c"](at, servers) < 3, "250 requests are few"
+    assert means[2, 0.5] < means[1, 0.5] < means[1, 0.8]
 
 
 def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:

@@ -23,13 +23,13 @@ from tests.mutants.required import ids, requirements
 from tests.mutants.session import a_dearer_market
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim import Settings, World
+from x402sim.durations import constant
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.chain import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.service.engine import folder
 from x402sim.suite.service.target import Target, load
-from x402sim.world.transport.latency import constant
 
 OWN = "x402sim.toml"
 """The target file of our own service, which says where its records can be read."""

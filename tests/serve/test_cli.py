@@ -78,6 +78,8 @@ def test_an_empty_token_is_refused_on_any_host_from_the_environment_too(host, mo
         ("receipt_timeout_s", "receipt_timeout_s: wanted a number, true or false, got ''"),
         ("simulates=no", "simulates: wanted a number, true or false, got 'no'"),
         ("simulates=0", "simulates: expected True or False, got 0"),
+        ("servers=1.5", "servers: expected a whole number above 0 or None, got 1.5"),
+        ("service_time_s=2", "give `servers`, such as servers=1"),
     ],
 )
 def test_a_wrong_setting_of_the_facilitator(given, says):
@@ -88,13 +90,15 @@ def test_a_wrong_setting_of_the_facilitator(given, says):
 
 
 def test_settings_of_the_facilitator():
-    given = ("receipt_timeout_s=0.05", "simulates=false", "native=3")
+    given = ["receipt_timeout_s=0.05", "simulates=false", "native=3", "servers=1"]
+    given.append("service_time_s=0.2")
     with started(*(word for each in given for word in ("--facilitator", each))) as server:
         settings = server.sim("facilitator")
         assert settings == {
             "name": "facilitator", "receipt_timeout_s": 0.05, "simulates": False,
             "simulates_verify": True, "native": 3.0,
         }  # fmt: skip
+        assert server.http.get("/facilitator/supported").elapsed.total_seconds() > 0.19
 
 
 @pytest.mark.clause("2.8/networks")

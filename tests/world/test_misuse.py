@@ -73,7 +73,7 @@ def test_an_argument_that_is_misspelt_or_of_another_kind_is_named(kind: Any, nam
     with pytest.raises((TypeError, ValueError), match=nearest):
         kind(**given | {f"{name}x": None})
     if f"{kind.__name__} {name}" not in TAKES_ANYTHING:
-        says = "^a latency is seconds" if name == "wait" else rf"^{name}\b"
+        says = "^a duration is seconds" if name == "wait" else rf"^{name}\b"
         with pytest.raises((TypeError, ValueError), match=says):
             kind(**given | {name: object()})
 
@@ -210,7 +210,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: JitteredBlocks(5, 2), "share: expected a number from 0 to 1, got 2"),
     *((lambda wrong=wrong: Fault(**FAULT | wrong), says) for wrong, says in WRONG_FAULTS),
     *(
-        (lambda wrong=wrong: World(latency={"rpc": wrong}), "latency of 'rpc': a latency is seconds, ")
+        (lambda wrong=wrong: World(latency={"rpc": wrong}), "latency of 'rpc': a duration is seconds, ")
         for wrong in (True, "0.5", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, object,
                       float("nan"), float("inf"), {"median": 1}, None, [None], (-0.1, 0.5), [0.1, -0.1])
     ),

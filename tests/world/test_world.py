@@ -21,6 +21,7 @@ from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.chain.base import Call
 from x402sim.chain.contract import MULTICALL
+from x402sim.durations import duration_of
 from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import PaymentFailed
 from x402sim.protocol import abi
@@ -35,7 +36,6 @@ from x402sim.world.loop import run_virtual
 from x402sim.world.payer import Answer
 from x402sim.world.scenario import Scenario
 from x402sim.world.server.listen import Listen
-from x402sim.world.transport.latency import latency_of
 from x402sim.world.transport.link import Asgi, PartClient
 
 
@@ -222,8 +222,8 @@ def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
 
 def test_an_impossible_latency_is_refused_when_it_is_drawn() -> None:
     for drawn in (-0.1, math.nan, math.inf, "soon", None):
-        with pytest.raises(ValueError, match="a latency is a finite number of seconds from 0"):
-            latency_of(lambda stream, drawn=drawn: drawn)(Rng(1).stream("wire"))
+        with pytest.raises(ValueError, match="a duration is a finite number of seconds from 0"):
+            duration_of(lambda stream, drawn=drawn: drawn)(Rng(1).stream("wire"))
 
 
 class Triangular:
@@ -244,12 +244,12 @@ class Seeded:
 
 def test_a_latency_may_be_any_distribution() -> None:
     one, same = Rng(1).stream("wire"), Rng(1).stream("wire")
-    draw, mean = latency_of(Triangular()), 0.2
+    draw, mean = duration_of(Triangular()), 0.2
     drawn = [draw(one) for _ in range(4000)]
     assert sum(drawn) / len(drawn) == pytest.approx(mean, abs=0.003)
     assert drawn[:9] == [Triangular().ppf(same.random()) for _ in range(9)]
-    assert all(1 <= latency_of(Seeded())(one) <= 2 for _ in range(9))
-    assert latency_of(lambda stream: stream.choice([3]))(one) == 3.0
+    assert all(1 <= duration_of(Seeded())(one) <= 2 for _ in range(9))
+    assert duration_of(lambda stream: stream.choice([3]))(one) == 3.0
 
 
 def test_the_journal_names_a_distribution_without_its_address() -> None:
@@ -278,9 +278,9 @@ def test_each_hop_takes_its_time_both_ways() -> None:
 
 def test_latencies_are_drawn_as_they_were_given() -> None:
     luck = Rng(1).stream("luck")
-    assert {latency_of(0.5)(luck) for _ in range(9)} == {0.5}
-    assert {latency_of([0.1, 0.2])(luck) for _ in range(99)} == {0.1, 0.2}
-    drawn = sorted(latency_of((0.1, 0.5))(luck) for _ in range(4001))
+    assert {duration_of(0.5)(luck) for _ in range(9)} == {0.5}
+    assert {duration_of([0.1, 0.2])(luck) for _ in range(99)} == {0.1, 0.2}
+    drawn = sorted(duration_of((0.1, 0.5))(luck) for _ in range(4001))
     assert drawn[2000] == pytest.approx(0.1, rel=0.05), "the median"
     assert drawn[int(4001 * 0.8413)] == pytest.approx(0.1 * math.exp(0.5), rel=0.08), "one sigma"
 

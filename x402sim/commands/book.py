@@ -31,7 +31,7 @@ GROUPS: Groups = {
     "The story": get_args(declared.StoryEvent),
     "The chain": get_args(declared.ChainEvent),
     "The service": get_args(declared.ServiceEvent),
-    "HTTP exchanges": (*get_args(declared.ExchangeEvent), declared.AnswerSent),
+    "HTTP exchanges": get_args(declared.ExchangeEvent | declared.PartEvent),
 }
 """The events by who records them."""
 INTRODUCTION = (

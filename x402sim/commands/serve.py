@@ -97,7 +97,8 @@ FacilitatorSetting = Annotated[
         "--facilitator",
         help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS that it waits for "
         "a block before it says that a settlement is pending, simulates=false, "
-        "simulates_verify=false, native=COINS that it has for gas.",
+        "simulates_verify=false, native=COINS that it has for gas, servers=N requests at a time, "
+        "service_time_s=SECONDS that each takes, queue_length=N that can wait.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -241,7 +242,7 @@ def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
         name, _, value = each.partition("=")
         if name not in known:
             raise ValueError(f"--facilitator: {unknown('setting', name, known)}")
-        read = decoded(value.encode(), bool | float)
+        read = decoded(value.encode(), bool | int | float)
         if read is None:
             raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
         values[name] = read

@@ -11,9 +11,10 @@ from x402sim.chain.base import Block, Chain, Transaction, TxReceipt
 from x402sim.chain.rpc.jsonrpc import read_block_number
 from x402sim.chain.rpc.objects import receipt_object, transaction_object, whole_block
 from x402sim.clock import Clock
+from x402sim.durations import ServiceTime, require_servers
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import Json
-from x402sim.text.arguments import FromZero, explained
+from x402sim.text.arguments import FromZero, WholeAboveZero, WholeFromZero, explained
 
 
 @explained
@@ -25,10 +26,19 @@ class ExplorerSettings:
         Seconds after its time until it shows a block.
     interval_s
         Seconds between its looks at the chain, beginning with the world; 0 shows blocks at once.
+    servers, service_time_s, queue_length
+        How many requests it serves at a time, how long each takes, and how many can wait, as in
+        `FacilitatorSettings`; of the explorers of several networks together.
     """
 
     lag_s: FromZero = 0.0
     interval_s: FromZero = 0.0
+    servers: WholeAboveZero | None = None
+    service_time_s: ServiceTime | None = None
+    queue_length: WholeFromZero | None = None
+
+    def __post_init__(self) -> None:
+        require_servers(self.servers, self.service_time_s, self.queue_length)
 
 
 KEPT_QUERIES = 20_000

@@ -19,6 +19,7 @@ from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
+from x402sim.report.queues import queues
 from x402sim.report.reading import reading_of
 
 CONVENTIONS = """In every frame, `t_s` is virtual seconds since the run began, `at` the same moment as a
@@ -177,6 +178,6 @@ TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
         orders, steps, checks, transfers, payments, sessions, latency, balances, backlog,
-        transactions, blocks, forks, costs, outages,
+        transactions, blocks, forks, costs, outages, queues,
     )
 }  # fmt: skip

@@ -117,6 +117,7 @@ class Run(Summary):
     sessions = Frame("One row for each change of each session's budget.")
     latency = Frame("One row for each exchange between any two parts.")
     costs = Frame("One row for each transaction: gas, fee and waiting, by order and who paid.")
+    queues = Frame("One row for each request to a part that serves so many at a time.")
     balances = Frame("One row for each change of each party's balance.")
     backlog = Frame("One row for each run of the payment indexer.")
     transactions = Frame("One row for each transaction that was mined, with the gas it used.")

@@ -68,6 +68,9 @@ _TEXTS: dict[type, str] = {
     # what failed in it
     events.Check: "{clause} failed: expected {expected!r}, actual {actual!r}",
     events.StoryRaised: "the story broke{why}",
+    # a part with so many servers
+    events.RequestArrived: "{path} finds {ahead} ahead of it",
+    events.RequestEnded: "request {request} {outcome}",
     # the chain
     events.TransactionMined: "reverted: {revert_reason}",
     events.Transfer: "{moved}, block {block}",
@@ -177,6 +180,10 @@ class Teller:
             case events.Begin() | events.End() | events.ServiceJoined() | events.PayerJoined():
                 return None
             case events.PaymentIndexed() | events.SettlementAnswerLost() | events.AnswerSent():
+                return None
+            case events.RequestArrived(ahead=0) | events.RequestStarted():
+                return None
+            case events.RequestEnded(outcome="served"):
                 return None
             case events.Check(ok=True) | events.TransactionMined(revert_reason=None):
                 return None

@@ -7,6 +7,7 @@ Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-in
 
 from dataclasses import dataclass, field
 
+from x402sim.durations import ServiceTime, require_servers
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import PaymentFlow
 from x402sim.service.policies import MatchedPayments, Reputation, ServicePolicy
@@ -69,6 +70,9 @@ class Settings:
     verify_timeout_s, settle_timeout_s, explorer_timeout_s
         Seconds until a call of the facilitator, or of the explorer or the node, is given up;
         default 30, 60 and 10.
+    servers, service_time_s, queue_length
+        How many requests it serves at a time, how long each takes, and how many can wait, as in
+        `FacilitatorSettings`. A server is busy while the service waits for its facilitator, too.
     reputation
         What the reputations in the list of agents are: `MatchedPayments()` (the default),
         `ServedShare()` of `x402sim.policies`, or one of your own (6/reputation).
@@ -110,6 +114,10 @@ class Settings:
     settle_timeout_s: AboveZero = 60
     explorer_timeout_s: AboveZero = 10
 
+    servers: WholeAboveZero | None = None
+    service_time_s: ServiceTime | None = None
+    queue_length: WholeFromZero | None = None
+
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
     facilitator: str | None = None
     network: str | None = None
@@ -126,6 +134,7 @@ class Settings:
             raise ValueError(f"quote_price: expected more than 0 tokens, got {self.quote_price!r}")
         if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
+        require_servers(self.servers, self.service_time_s, self.queue_length)
         waits: object = self.pending_wait_s
         if not isinstance(waits, tuple) or len(waits) != 2:
             raise ValueError(f"pending_wait_s: expected (first, longest) in seconds, got {waits!r}")

@@ -14,6 +14,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Protocol, cast
 
+from x402sim.durations import DurationSpec, duration_of
 from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
@@ -21,7 +22,6 @@ from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explaine
 from x402sim.text.printable import described
 from x402sim.world.payer import Payer
 from x402sim.world.stages import Stage
-from x402sim.world.transport.latency import LatencySpec, latency_of
 
 DAY_S = 86_400
 
@@ -124,18 +124,18 @@ class Buy:
     """
 
     times: WholeAboveZero = 1
-    wait: LatencySpec = 0.0
+    wait: DurationSpec = 0.0
     at: str | Choose | None = None
 
     def __post_init__(self) -> None:
-        latency_of(self.wait)
+        duration_of(self.wait)
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
         """Visit once; each order is tried as the payer's policy says.
 
         Raises `SpendingCapExceeded` beyond the policy's budget, which gives up the visit.
         """
-        wait = latency_of(self.wait)
+        wait = duration_of(self.wait)
         for number in range(self.times):
             if number:
                 await payer.clock.sleep(wait(rng))
@@ -167,16 +167,16 @@ class Session:
 
     deposit: str = "0.10"
     requests: WholeAboveZero = 10
-    wait: LatencySpec = 0.0
+    wait: DurationSpec = 0.0
     duration: int = 3600
     at: str | Choose | None = None
 
     def __post_init__(self) -> None:
-        latency_of(self.wait)
+        duration_of(self.wait)
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
         """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
-        wait, clock = latency_of(self.wait), payer.clock
+        wait, clock = duration_of(self.wait), payer.clock
         there = await _sent_to(payer, self.at)
         opened = (await there.open_session(self.deposit, self.duration)).body
         session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)

@@ -15,6 +15,7 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -37,19 +38,21 @@ from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
-from x402sim.explorer.index import Index
+from x402sim.explorer.index import ExplorerSettings, Index
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import Address, Hash, PrivateKey
 from x402sim.protocol.networks import Network
-from x402sim.rng import Rng, Stream
+from x402sim.rng import Rng, Stream, later
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.environment import Environment
+from x402sim.service.settings import Settings
 from x402sim.service.state import Entitlement, Service, connected, restarted
 from x402sim.service.store import Store
 from x402sim.service.store.file import claimed
@@ -62,6 +65,7 @@ from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
 from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import ABORT, Caller, Faults, faulty
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.queue import Queue
 from x402sim.world.world import Hooks, World
 
 if TYPE_CHECKING:
@@ -79,7 +83,8 @@ class ServiceProcess:
 
     `hooks` may change the service and its application at each start. `phases` are those of its
     first start, as if it had been running already; a restart begins every interval anew. `outside`
-    is what the service calls in its world, with faults that crash it.
+    is what the service calls in its world, with faults that crash it. `queue` makes the queue of
+    each start, from its paths, if it has one.
     """
 
     def __init__(
@@ -88,8 +93,11 @@ class ServiceProcess:
         hooks: Hooks = Hooks(),  # noqa: B008 - frozen, without state
         phases: Phases = in_step,
         outside: Mapping[Part, ASGIApp] | None = None,
+        queue: Callable[[Sequence[str]], Queue | None] = lambda _: None,
     ) -> None:
         self._plain, self._hooks, self._phases = service, hooks, phases
+        self._make_queue = queue
+        self._queue: Queue | None = None
         self.outside = outside or {}
         self.app: ASGIApp = self
         """What callers reach: this process, in a world behind faults and perhaps a cache."""
@@ -106,6 +114,11 @@ class ServiceProcess:
         self.paths = paths_of(app)
         """The paths that the service serves, as its routes spell them."""
         self._app = self._hooks.app(self.service, app)
+        if self._queue is not None:
+            self._queue.lose()
+        self._queue = self._make_queue(self.paths)
+        if self._queue is not None:
+            self._app = self._queue.before(self._app)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request; a crash breaks its connection, and during a restart it is refused."""
@@ -317,6 +330,11 @@ class RunningWorld:
     """The services by name; the first is the one that payers use unless they are sent away."""
     facilitators: dict[str, list[Facilitator]] = field(default_factory=dict)
     """The facilitators by name: each is one on every network, for the services of every network."""
+    queues: dict[Part, Queue | None] = field(default_factory=dict)
+    """The queue of each facilitator and of the explorer, before all of its applications; None if it
+    serves all at once. Those of services are in their processes."""
+    queued: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Numbers the requests to parts with servers."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     """The snapshots that the control API has taken, by number."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -455,7 +473,9 @@ class RunningWorld:
         outside: dict[Part, ASGIApp] = {}
         links: dict[str, Transport] = {}
         for part, app in self.outside.items():
-            outside[part] = self.with_faults(part, app, paths_of(app), crash)
+            line = self.queues.get(part)  # the node has none
+            queued = line.before(app) if line else app
+            outside[part] = self.with_faults(part, queued, paths_of(app), crash)
             links[host_of(part)] = self.link(name, part, outside[part])
         ids = self.rng.stream("payment ids" if is_first else f"payment ids of {name}")
         clock = self.clocks.get(name, self.clocks["service"])
@@ -467,7 +487,8 @@ class RunningWorld:
             freshness_rules=options.rules("freshness"),
             rng=self.rng,
         )
-        process = ServiceProcess(service, options.hooks, phase, outside)
+        queue = partial(self._queue, name, setup.settings, self._service_times(name))
+        process = ServiceProcess(service, options.hooks, phase, outside, queue)
         served: ASGIApp = process if options.has_service or not is_first else _no_service
         process.app = self.with_faults(
             name, served, process.paths if served is process else (), crash
@@ -529,8 +550,29 @@ class RunningWorld:
             on_each = [self._facilitator(facilitator, each) for each in chains]
             self.facilitators.setdefault(facilitator, []).extend(on_each)
             outside[facilitator] = facilitator_app(*on_each, catalogue=listed)
+        limited: dict[Part, FacilitatorSettings | ExplorerSettings] = {"explorer": explorer}
+        for part, settings in (limited | self.options.facilitators).items():
+            if part not in self.queues:
+                paths, times = paths_of(outside[part]), self._service_times(part)
+                self.queues[part] = self._queue(part, settings, times, paths)
         other.outside = outside
         self.networks.append(other)
+
+    def _queue(
+        self,
+        part: Part,
+        settings: FacilitatorSettings | ExplorerSettings | Settings,
+        times: Stream,
+        paths: Sequence[str],
+    ) -> Queue | None:
+        """Return the queue of a part that serves `paths`; None if it serves all at once."""
+        if settings.servers is None:
+            return None
+        return Queue(part, settings, paths, self.clock, self.journal, times, self.queued)
+
+    def _service_times(self, part: Part) -> Stream:
+        """Return what a part's service times are drawn from, also after a restart."""
+        return later(partial(self.rng.stream, f"service times of {part}"))
 
     def _facilitator(self, name: str, on: OpenChain) -> Facilitator:
         """Return a facilitator on one network, which asks the chain by a node of its own."""

@@ -14,6 +14,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.durations import Duration, DurationSpec, constant, duration_of
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
 from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator
@@ -39,7 +40,6 @@ from x402sim.world.chain_models import (
 )
 from x402sim.world.chains import ACCOUNTS, DEFAULT_CHAIN, MOST_ACCOUNTS, ChainBackend, parse_chain
 from x402sim.world.transport.cache import SharedCache
-from x402sim.world.transport.latency import Latency, LatencySpec, constant, latency_of
 
 if TYPE_CHECKING:
     from x402sim.world.scenario import Scenario, ScenarioFunction
@@ -163,10 +163,11 @@ class World:
         that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
-        Latency in seconds of one message in one direction, by who receives the request:
+        Duration in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
-        A number; (median, sigma) of a lognormal; a list of measured seconds; a frozen distribution
-        of scipy.stats, or anything with its `ppf` or `rvs`; or a function of a random stream.
+        A number; (median, sigma) of a lognormal; `Exponential(mean_s=0.1)`; a list of measured
+        seconds; a frozen distribution of scipy.stats, or anything with its `ppf` or `rvs`; or a
+        function of a random stream.
         Default: none. A server takes none.
     block_time_s
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
@@ -246,7 +247,7 @@ class World:
     seed: int | None = None
     on: InProcess | Tcp | Deployment | str = "in-process"
     chain: ChainBackend | str = "ledger"
-    latency: Mapping[str, LatencySpec] | None = None
+    latency: Mapping[str, DurationSpec] | None = None
     block_time_s: float | BlockTimes | None = None
     reorgs: Reorganises | None = None
     gas_price_gwei: GasPrice | None = None
@@ -402,7 +403,7 @@ class World:
         return FixedBlocks(given, phase=0)
 
     @cached_property
-    def latencies(self) -> dict[Part, Latency]:
+    def latencies(self) -> dict[Part, Duration]:
         """The latencies that are given, by who receives the messages."""
         parts = dict.fromkeys(("service", *OUTSIDE, *self.services, *self.facilitators))
         if not isinstance(self.latency, Mapping | None):
@@ -410,17 +411,17 @@ class World:
                 'latency: expected seconds by part, such as {"service": 0.1}, got '
                 f"{described(self.latency)}. Possible parts: {', '.join(parts)}"
             )
-        found: dict[Part, Latency] = {}
+        found: dict[Part, Duration] = {}
         for to, spec in (self.latency or {}).items():
             if to not in parts:
                 raise ValueError(f"latency: {unknown('part', to, parts)}")
             try:
-                found[to] = latency_of(spec)
+                found[to] = duration_of(spec)
             except ValueError as wrong:
                 raise ValueError(f"latency of {to!r}: {wrong}") from None
         return found
 
-    def latency_to(self, part: Part) -> Latency:
+    def latency_to(self, part: Part) -> Duration:
         """Return the latency of messages to a part: its own, or that of its kind, or none."""
         kind = "facilitator" if part in self.facilitators else "service"
         if part in OUTSIDE:

@@ -23,7 +23,7 @@ except ModuleNotFoundError:
     need_extra(purpose="plots")
     raise
 
-from x402sim.events import RequestSent
+from x402sim.events import RequestArrived, RequestSent
 from x402sim.journal import Journal
 from x402sim.report import frames
 from x402sim.report.money import sessions, transfers
@@ -33,7 +33,7 @@ from x402sim.report.plots.figure import legend as legend, png as png, style as s
 from x402sim.report.plots.judgement import judgement as judgement
 from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as outcomes
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
-from x402sim.report.plots.timing import backlog as backlog, latency as latency
+from x402sim.report.plots.timing import backlog as backlog, latency as latency, queue as queue
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary, checks_of
 
@@ -94,6 +94,12 @@ PLOTS = (
         "middle half; thin line: 5th to 95th percentile; ticks: single answers.",
         latency,
         _has_waited,
+    ),
+    Plot(
+        "queue",
+        "Requests that wait at each part with servers, or are served there.",
+        queue,
+        lambda journal: any(True for _ in journal.of(RequestArrived)),
     ),
     Plot(
         "backlog",

@@ -1,9 +1,10 @@
-"""Plots of time: latency by part, and the indexer's backlog."""
+"""Plots of time: latency by part, the queues before parts, and the indexer's backlog."""
 
-from itertools import accumulate
+from itertools import accumulate, cycle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -11,6 +12,7 @@ from x402sim.report import frames
 from x402sim.report.money import payments
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
+from x402sim.report.queues import queues
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
@@ -118,6 +120,33 @@ def _latency_axis(ax: Axes, took: Any) -> None:
         ax.xaxis.set_minor_formatter(NullFormatter())
     else:
         ax.set_xlim(left=0, right=None if len(took) and took.max() > 0 else 1)
+
+
+@styled
+def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
+    """Draw how many requests wait at each part with servers, or are served there, over time.
+
+    `labels` are words for the names of parts.
+    """
+    journal = journal_of(source)
+    table, last_s = queues(journal), reading_of(journal).length_s
+    ax = figure.prepare(ax)
+    table = table[table["outcome"] != "refused"]
+    if table.empty:
+        return figure.empty_axes(ax, "no part has servers")
+    unit_s = figure.time_axis(ax, last_s, y="requests waiting or served")
+    parts = table.groupby("part", observed=True)
+    for (part, rows), (colour, dashes) in zip(parts, cycle(figure.LINES), strict=False):
+        ended_s, arrived_s = rows["ended_s"].dropna(), rows["arrived_s"]
+        moves = pd.concat([pd.Series(1, arrived_s), pd.Series(-1, ended_s)])
+        inside = moves.groupby(level=0).sum().cumsum()  # a value for each moment
+        xs = np.array([0.0, *inside.index, last_s]) / unit_s
+        ys, name = [0, *inside, inside.iloc[-1]], figure.plain(str(part))
+        ax.step(xs, ys, where="post", color=colour, ls=dashes, lw=1.2, label=name)
+    figure.legend(ax)
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
+    ax.set_ylim(bottom=0)
+    return ax
 
 
 _MANY_RUNS = 100

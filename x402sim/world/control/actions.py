@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
@@ -438,7 +438,7 @@ async def set_facilitator(
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
     What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
-    for the coins that it begins with. Without a name it is the first facilitator's.
+    for the coins that it begins with and its servers. Without a name it is the first facilitator's.
     """
     known, wanted = world.facilitators, name or world.options.first_facilitator
     if wanted not in known:
@@ -451,7 +451,8 @@ async def set_facilitator(
     changes = {key: value for key, value in given.items() if value is not None}
     for each in known[wanted]:
         each.settings = replace(each.settings, **changes)
-    return FacilitatorNow(name=wanted, **asdict(known[wanted][0].settings))
+    now, shown = known[wanted][0].settings, FacilitatorNow.__struct_fields__[1:]
+    return FacilitatorNow(name=wanted, **{each: getattr(now, each) for each in shown})
 
 
 async def lag_explorer(world: RunningWorld, seconds: Seconds) -> Lag:

@@ -338,14 +338,7 @@ class Faults:
         """Raise `ValueError` unless the world has the victim, and this a path with that end."""
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
-        paths = self.paths.get(fault.victim, ())
-        if paths and not any(_may_end_with(path, fault) for path in paths):
-            shown = [path for path in paths if "/api" in path] or paths
-            endings: dict[str, str] = {}
-            for path in shown:
-                endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
-            what = f"path of {fault.victim}"
-            raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
+        require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
 
     def _periods(self, fault: Fault) -> Iterator[Period] | None:
         """Return the periods of a fault that is added now, drawn from a stream of their own.
@@ -519,30 +512,40 @@ def ends_with(path: str, fault: Fault) -> bool:
     return path.endswith(fault.path) or f"/{fault.victim}{path}".endswith(fault.path)
 
 
-def _may_end_with(route: str, fault: Fault) -> bool:
-    """Tell whether a path of this route can end with a fault's; `{name}` matches any segment.
+def require_path(part: Part, end: str, paths: Sequence[str]) -> None:
+    """Raise `ValueError` if no path of a part, as its routes spell them, ends with `end`."""
+    if paths and not any(_may_end_with(part, path, end) for path in paths):
+        shown = [path for path in paths if "/api" in path] or paths
+        endings: dict[str, str] = {}
+        for path in shown:
+            endings.setdefault("/" + "/".join(_ending(part, path, end)[1:]), path)
+        raise ValueError(unknown(f"path of {part}", end, endings, shown=endings.__getitem__))
+
+
+def _may_end_with(part: Part, route: str, end: str) -> bool:
+    """Tell whether a path of this route can end with this; `{name}` matches any segment.
 
     At least one literal segment must match, or every misspelt path would.
     """
-    wanted = fault.path.split("/")
-    served = _ending(route, fault)
+    wanted = end.split("/")
+    served = _ending(part, route, end)
     if len(wanted) > len(served):
         return False
     pairs = list(zip(served, wanted, strict=True))
     segment, ending = pairs[0]
     can_end = "{" in segment or segment.endswith(ending)
-    names_it = not fault.path.strip("/") or any(
+    names_it = not end.strip("/") or any(
         wanted_segment and not segment.startswith("{") for segment, wanted_segment in pairs
     )
     return can_end and names_it and all(_is_segment(*pair) for pair in pairs[1:])
 
 
-def _ending(route: str, fault: Fault) -> list[str]:
-    """Return the last segments of a route, as many as the fault's path has.
+def _ending(part: Part, route: str, end: str) -> list[str]:
+    """Return the last segments of a route, as many as `end` has.
 
     In a world on one port, the paths of all but the service begin with the victim's name.
     """
-    return f"/{fault.victim}{route}".split("/")[-len(fault.path.split("/")) :]
+    return f"/{part}{route}".split("/")[-len(end.split("/")) :]
 
 
 def _is_segment(segment: str, wanted: str) -> bool:
@@ -593,9 +596,9 @@ def faulty(
             raise
 
     async def inject(scope: Scope, receive: Receive, send: Send) -> None:
-        messages, body = await _read_request(receive)
+        messages, body = await read_request(receive)
         if body is None:
-            await app(scope, _replay(messages, receive), send)
+            await app(scope, replay(messages, receive), send)
             return
         sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         payment_headers = b"".join(
@@ -603,7 +606,7 @@ def faulty(
         )
         fault = faults.next_for(victim, scope["path"], sent, payment_headers, caller)
         if fault is None:
-            await app(scope, _replay(messages, receive), send)
+            await app(scope, replay(messages, receive), send)
         else:
             for listener in faults.on_inject:
                 listener(victim, fault, scope["path"])
@@ -645,7 +648,7 @@ class _Request:
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
         scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received and not is_cut)}
-        await self._app(scope, _replay([body], self._receive if is_received else _gone), keep)
+        await self._app(scope, replay([body], self._receive if is_received else _gone), keep)
         return answer
 
     @property
@@ -734,7 +737,7 @@ def _half(messages: list[Message]) -> list[Message]:
     ]
 
 
-async def _read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
+async def read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     """Return the messages of a request until its end, a cut, or more than any part reads.
 
     And its body; None if it did not arrive to its end.
@@ -751,7 +754,7 @@ async def _read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
     return messages, body if is_whole else None
 
 
-def _replay(messages: list[Message], rest: Receive) -> Receive:
+def replay(messages: list[Message], rest: Receive) -> Receive:
     """Return a `receive` that gives messages again, and then the rest."""
     again = iter(messages)
 

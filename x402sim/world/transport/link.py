@@ -18,6 +18,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
 from x402sim.clock import Clock
+from x402sim.durations import Duration
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
 from x402sim.http.exchange import (
     Headers,
@@ -37,7 +38,6 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.world.transport.faults import ABORT
-from x402sim.world.transport.latency import Latency
 
 
 class Asgi(Transport):
@@ -189,7 +189,7 @@ class Link(Transport):
         caller: str,
         to: Part,
         inner: Transport,
-        latency: Latency,
+        latency: Duration,
         stream: Stream,
     ) -> None:
         self._clock, self._journal, self._turn = clock, journal, turn

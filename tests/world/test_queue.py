@@ -1,0 +1,370 @@
+"""Parts that serve so many requests at a time: what theory says of them, and what meets a queue."""
+
+import asyncio
+import heapq
+import math
+from itertools import dropwhile
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.world.playing import play
+from x402sim import Fault, LiveWorld, LocalServer, Run, Settings, World, events
+from x402sim.backends import ExplorerSettings, Exponential, FacilitatorSettings
+from x402sim.clock import Clock
+from x402sim.durations import ServiceTime
+from x402sim.http import web
+from x402sim.journal import Journal
+from x402sim.policies import PayerPolicy
+from x402sim.population import At, Buy, Every, Poisson
+from x402sim.report import frames, plots
+from x402sim.rng import Rng
+from x402sim.world.loop import VirtualLoop, run_virtual
+from x402sim.world.transport.queue import Queue
+
+MEAN_S = 1.2
+
+
+# --- what theory says ---------------------------------------------------------------------
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Return the probability that an arrival waits in M/M/c, at so many erlangs."""
+    waiting = offered**servers / math.factorial(servers) * servers / (servers - offered)
+    return waiting / (sum(offered**k / math.factorial(k) for k in range(servers)) + waiting)
+
+
+def simulated(servers: int, load: float, times: ServiceTime, requests: int, **limits: Any) -> Any:
+    """Return the frame of Poisson arrivals at a part that does nothing but take its time."""
+    journal, settings = Journal(), FacilitatorSettings(
+        servers=servers, service_time_s=times, **limits
+    )  # fmt: skip
+
+    async def main() -> None:
+        loop, rng = asyncio.get_running_loop(), Rng(1)
+        assert isinstance(loop, VirtualLoop)
+        clock, arrivals = Clock(lambda: loop.now_s), rng.stream("arrivals")
+        numbers = iter(range(1, requests + 1))
+        queue = Queue("facilitator", settings, (), clock, journal, rng.stream("times"), numbers)
+        app, at_s = queue.before(web.error(200, "done")), 0.0
+        scope = {"type": "http", "method": "GET", "path": "/settle", "headers": []}
+        tasks = []
+        for _ in range(requests):
+            at_s += arrivals.expovariate(load * servers / MEAN_S)
+            await clock.sleep_until(at_s)
+            tasks.append(asyncio.create_task(app(scope, _receive, _send)))  # type: ignore[arg-type]
+        await asyncio.gather(*tasks)
+
+    run_virtual(main)
+    return frames.queues(journal)
+
+
+async def _receive() -> dict[str, Any]:
+    return {"type": "http.request", "body": b""}
+
+
+async def _send(_: Any) -> None:
+    return None
+
+
+def mean_over_cycles(values: Any, begins: Any) -> tuple[float, float]:
+    """Return a mean and its standard error, from busy cycles, which are independent of each other."""
+    cycle = np.cumsum(begins) - 1
+    sums, sizes = np.bincount(cycle, values), np.bincount(cycle)
+    mean = sums.sum() / sizes.sum()
+    spread = np.sqrt(np.sum((sums - mean * sizes) ** 2))
+    return mean, spread / sizes.sum()
+
+
+def assert_first_in_first_out(queues: Any, servers: int) -> None:
+    """Each request begins as soon as it has arrived and a server is free of those before it."""
+    free_s = [0.0] * servers
+    columns = ("arrived_s", "started_s", "ended_s")
+    for arrived_s, started_s, ended_s in zip(*(queues[name] for name in columns), strict=True):
+        at_s = max(arrived_s, heapq.heappop(free_s))
+        assert started_s == pytest.approx(at_s, abs=1e-9)
+        heapq.heappush(free_s, ended_s)
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+@pytest.mark.parametrize(("servers", "times"), [
+    (1, Exponential(mean_s=MEAN_S)), (2, Exponential(mean_s=MEAN_S)), (1, MEAN_S),
+], ids=["M/M/1", "M/M/2", "M/D/1"])  # fmt: skip
+def test_the_mean_wait_is_that_of_theory(servers: int, times: Any, load: float) -> None:
+    queues = simulated(servers, load, times, requests=8000)
+    assert_first_in_first_out(queues, servers)
+    waited, begins = queues["waited_s"].to_numpy(), (queues["ahead"] == 0).to_numpy(dtype=bool)
+    busy_s, every_s = queues["service_s"].mean(), np.diff(queues["arrived_s"]).mean()
+    assert busy_s == pytest.approx(MEAN_S, rel=4 / math.sqrt(8000))
+    assert every_s == pytest.approx(MEAN_S / load / servers, rel=4 / math.sqrt(8000))
+    offered = busy_s / every_s  # theory at the rates that the sample has
+    theory_s = erlang_c(servers, offered) * busy_s / (servers - offered)
+    if times == MEAN_S:  # Pollaczek-Khinchine: half of M/M/1's, as the times do not vary
+        theory_s /= 2
+    mean_s, error_s = mean_over_cycles(waited, begins)
+    assert error_s < 0.2 * theory_s, "else this shows nothing"
+    assert abs(mean_s - theory_s) < 3 * error_s, (mean_s, theory_s, error_s)
+    share, error = mean_over_cycles((queues["ahead"] >= servers).to_numpy(dtype=float), begins)
+    assert abs(share - erlang_c(servers, offered)) < 3 * error, "who waits at all"
+
+
+def test_with_a_queue_of_no_length_as_many_are_refused_as_erlang_b_says() -> None:
+    servers, offered = 2, 1.6
+    queues = simulated(servers, offered / servers, Exponential(mean_s=MEAN_S), 8000, queue_length=0)
+    terms = [offered**k / math.factorial(k) for k in range(servers + 1)]
+    is_refused = (queues["outcome"] == "refused").to_numpy(dtype=float)
+    share, error = mean_over_cycles(is_refused, (queues["ahead"] == 0).to_numpy(dtype=bool))
+    assert abs(share - terms[-1] / sum(terms)) < 3 * error
+    assert not queues["waited_s"].any()
+
+
+# --- in a world ----------------------------------------------------------------------------
+
+
+async def thirty(world: LiveWorld) -> None:
+    await world.population(30, arrivals=Poisson(per_s=2), behaviour=Buy())
+
+
+SETTLE: dict[str, Any] = {"servers": 2, "service_time_s": {"/settle": Exponential(mean_s=1)}}
+
+
+def events_of(run: Run) -> list[events.Event]:
+    return [entry.event for entry in run.journal]
+
+
+def test_the_plot_has_the_number_of_requests_over_time() -> None:
+    run = play(thirty, facilitator=FacilitatorSettings(**SETTLE))
+    ax = plots.queue(run, labels={"facilitator": "the facilitator"})
+    (line,) = (each for each in ax.lines if len(each.get_xdata()) > 5)
+    assert line.get_label() == "the facilitator"
+    assert max(line.get_ydata()) == run.queues["ahead"].max() + 1  # type: ignore[arg-type]
+    assert line.get_ydata()[-1] == 0  # type: ignore[index]
+    assert "queue" in plots.figures(run.journal)
+    nothing = plots.queue(play(thirty))
+    assert "no part has servers" in [text.get_text() for text in nothing.texts]
+
+
+def test_who_came_first_is_served_first_and_never_more_than_there_are_servers() -> None:
+    run = play(thirty, facilitator=FacilitatorSettings(**SETTLE))
+    queues = run.queues
+    assert len(queues) == 30, "verify takes no server"
+    assert set(queues["part"]) == {"facilitator"}
+    assert set(queues["outcome"]) == {"served"}
+    assert queues["waited_s"].max() > 1
+    assert_first_in_first_out(queues, servers=2)
+    inside = [
+        ((queues["arrived_s"] < a) & (queues["ended_s"] > a)).sum() for a in queues["arrived_s"]
+    ]
+    assert queues["ahead"].to_list() == inside
+    assert run.orders["served"].all()
+
+
+def test_the_same_seed_is_the_same_journal_also_over_tcp_and_from_a_file(tmp_path: Any) -> None:
+    facilitator = FacilitatorSettings(**SETTLE)
+    here, again = (play(thirty, facilitator=facilitator) for _ in range(2))
+    assert here.journal.ndjson() == again.journal.ndjson()
+    over_tcp = play(thirty, on="tcp", facilitator=facilitator)
+    assert over_tcp.queues.equals(here.queues)
+    here.journal.save(tmp_path / "run.ndjson")
+    loaded = Run.load(tmp_path / "run.ndjson")
+    assert loaded.queues.equals(here.queues)
+
+
+def test_more_servers_give_the_same_requests_the_same_times() -> None:
+    one, many = (
+        play(thirty, facilitator=FacilitatorSettings(**SETTLE | {"servers": servers})).queues
+        for servers in (1, 30)
+    )
+    assert one["service_s"].round(2).to_list() == many["service_s"].round(2).to_list()
+    assert one["waited_s"].sum() > 10
+    assert not many["waited_s"].any()
+
+
+def test_a_server_is_busy_until_the_block_comes() -> None:
+    async def two(world: LiveWorld) -> None:
+        await world.population(2, arrivals=At([0.0, 0.0]), behaviour=Buy())
+
+    one_by_one = FacilitatorSettings(servers=1, service_time_s={"/settle": 0})
+    queues = play(two, facilitator=one_by_one, block_time_s=10).queues
+    assert queues["service_s"].iloc[1] == 10
+    assert queues["waited_s"].iloc[1] == queues["service_s"].iloc[0] > 0
+
+
+def test_a_service_and_an_explorer_have_servers_too() -> None:
+    service = Settings(servers=1, service_time_s={"/api/pay": 1}, queue_length=5)
+    explorer = ExplorerSettings(servers=1, service_time_s=0.1)
+
+    async def four(world: LiveWorld) -> None:
+        await world.population(4, arrivals=Every(0.5), behaviour=Buy())
+        await world.run_indexer()
+
+    queues = play(four, service=service, explorer=explorer).queues
+    of = dict(list(queues.groupby("part", observed=True)))
+    assert of["service"]["waited_s"].to_list() == [0, 0.5, 1, 1.5]
+    assert len(of["explorer"]) == 4
+    assert of["explorer"]["service_s"].to_numpy() == pytest.approx(0.1, abs=0.0011)
+
+
+def test_of_a_market_each_facilitator_has_a_queue_of_its_own_for_all_services() -> None:
+    slow = FacilitatorSettings(servers=1, service_time_s={"/settle": 1})
+    shops = {"a": Settings(facilitator="slow"), "b": Settings(facilitator="slow")}
+    world = World(service=shops, facilitator={"fast": FacilitatorSettings(), "slow": slow})
+
+    async def both(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await asyncio.gather(*(alice.at(shop).fetch() for shop in shops))
+
+    queues = world.play(both).raise_for_failure().queues
+    assert queues["part"].to_list() == ["slow", "slow"]
+    assert queues["waited_s"].to_list() == [0, 1]
+
+
+# --- who does not wait for the end ------------------------------------------------------------
+
+
+def test_a_client_that_gives_up_stays_in_the_queue_and_is_served() -> None:
+    async def three(world: LiveWorld) -> None:
+        await world.population(3, arrivals=Every(0.1), behaviour=Buy())
+        await world.advance(60)
+
+    slow = FacilitatorSettings(servers=1, service_time_s={"/settle": 10})
+    run = play(three, facilitator=slow, service=Settings(settle_timeout_s=15))
+    queues = run.queues
+    assert queues["outcome"].to_list() == ["served", "left", "left"]
+    assert queues["ended_s"].round(1).to_list() == [10, 20, 30]
+    assert run.orders["charged"].all(), "the money moved, although nobody waited for the answer"
+
+
+def test_a_service_serves_in_its_turn_who_has_given_up(virtual: str) -> None:
+    async def three(world: LiveWorld) -> None:
+        policy = PayerPolicy(timeout_s=1.5)
+        await world.population(3, arrivals=At([0, 0.1, 0.2]), policy=policy)
+        await world.advance(10)
+
+    queues = play(three, virtual, service=Settings(servers=1, service_time_s=1)).queues
+    assert queues["outcome"].to_list() == ["served", *["left"] * 4], (
+        "the first pays, and asks again"
+    )
+    assert queues["ended_s"].to_list() == [1, 2, 3, 4, 5]
+
+
+def test_what_still_waits_when_the_journal_ends_is_open() -> None:
+    async def hasty(world: LiveWorld) -> None:
+        policy = PayerPolicy(timeout_s=1)
+        await world.population(3, arrivals=Every(0.1), behaviour=Buy(), policy=policy)
+
+    run = play(hasty, facilitator=FacilitatorSettings(servers=1, service_time_s={"/settle": 10}))
+    queues = run.queues
+    assert queues["outcome"].to_list() == ["open"] * 3
+    assert queues["started_s"].isna().to_list() == [False, True, True]
+    after_the_end = dropwhile(lambda event: not isinstance(event, events.End), events_of(run))
+    assert not any(isinstance(each, events.RequestEnded) for each in after_the_end)
+
+
+def test_with_a_full_queue_one_more_is_answered_503(virtual: str) -> None:
+    async def three(world: LiveWorld) -> None:
+        payers = [await world.payer(f"payer {n}", balance="1.00") for n in range(3)]
+        answers = await asyncio.gather(*(payer.ask() for payer in payers))
+        assert sorted(each.status for each in answers) == [402, 402, 503]
+
+    queues = play(
+        three, virtual, service=Settings(servers=1, service_time_s=1, queue_length=1)
+    ).queues
+    assert queues["outcome"].to_list() == ["served", "served", "refused"]
+    assert queues["ended_s"].to_list() == [1, 2, 0]
+
+
+def test_a_fault_is_before_the_queue_and_after_it(virtual: str) -> None:
+    """A lost request never queues, and who holds back an answer keeps no server."""
+
+    async def one_by_one(world: LiveWorld) -> None:
+        does: Any
+        for does in ("lose request", "delay answer", "lose answer", "duplicate"):
+            seconds: dict[str, Any] = {"seconds": 7} if "delay" in does else {}
+            await world.fault(Fault(victim="service", does=does, **seconds))
+            payer = await world.payer(does, balance="1.00")
+            assert (await payer.ask()).status == (None if "lose" in does else 402)
+
+    queues = play(one_by_one, virtual, service=Settings(servers=1, service_time_s=1)).queues
+    assert queues["outcome"].to_list() == ["served", "left", "left", "served"]
+    assert queues["service_s"].to_list() == [1] * 4
+    assert queues["arrived_s"].to_list() == [0, 8, 9, 10]
+
+
+def test_a_crash_of_the_service_loses_its_queue_and_the_next_one_goes_on(virtual: str) -> None:
+    async def crashed(world: LiveWorld) -> None:
+        payers = [await world.payer(f"payer {n}", balance="1.00") for n in range(3)]
+        asked = [asyncio.create_task(payer.ask()) for payer in payers]
+        await world.advance(1.5)
+        await world.crash()
+        assert [each.status for each in await asyncio.gather(*asked)] == [402, None, None]
+        assert (await payers[0].ask()).status == 402
+
+    queues = play(crashed, virtual, service=Settings(servers=1, service_time_s=1)).queues
+    assert queues["outcome"].to_list() == ["served", "lost", "lost", "served"]
+    assert queues["ended_s"].to_list()[:3] == [1, 1.5, 1.5]
+    assert queues["ahead"].to_list() == [0, 1, 2, 0]
+    assert queues["waited_s"].iloc[3] == 0
+
+
+def test_a_local_server_queues_in_real_seconds() -> None:
+    facilitator = FacilitatorSettings(servers=1, service_time_s={"/supported": 0.2})
+
+    async def both(url: str) -> None:
+        async with httpx.AsyncClient(base_url=url) as http:
+            answers = await asyncio.gather(*(http.get("/supported") for _ in range(2)))
+        assert [each.status_code for each in answers] == [200, 200]
+
+    with LocalServer(facilitator=facilitator) as server:
+        asyncio.run(both(server.facilitator_url))
+        queues = frames.queues(server.journal)
+    assert queues["outcome"].to_list() == ["served", "served"]
+    assert queues["ahead"].to_list() == [0, 1]
+    assert 0.15 < queues["waited_s"].iloc[1] < 2
+
+
+# --- mistakes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"servers": 0}, "servers: expected a whole number above 0 or None, got 0"),
+    ({"service_time_s": 1.2}, "service_time_s: .* give `servers`, such as servers=1"),
+    ({"queue_length": 3}, "queue_length: .* give `servers`, such as servers=1"),
+    ({"servers": 1, "queue_length": -1}, "queue_length: expected a whole number from 0 or None"),
+    ({"servers": 1, "service_time_s": -1}, "service_time_s: a duration is seconds, .*not -1"),
+    ({"servers": 1, "service_time_s": {}}, 'expected a time by path, such as {"/settle": 1.2}, got {}'),
+    ({"servers": 1, "service_time_s": {"/settle": "1"}}, "service_time_s of '/settle': a duration"),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", [FacilitatorSettings, ExplorerSettings, Settings])
+def test_a_mistake_says_what_to_do(kind: Any, given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        kind(**given)
+
+
+@pytest.mark.parametrize(("option", "kind", "path", "meant"), [
+    ("facilitator", FacilitatorSettings, "/setle", "/settle"),
+    ("service", Settings, "/api/pai", "/api/pay"),
+])  # fmt: skip
+def test_an_unknown_path_is_refused_as_a_faults_is(
+    option: str, kind: Any, path: str, meant: str
+) -> None:
+    world = World(**{option: kind(servers=1, service_time_s={path: 1})})
+    says = rf"^service_time_s: unknown path of {option} '{path}'; did you mean '.*{meant}'"
+    with pytest.raises(ValueError, match=says):
+        world.play(thirty)
+    with pytest.raises(ValueError, match=says), LocalServer(world):
+        pass
+
+
+def test_an_exponential_time_has_its_mean_and_is_a_latency_and_a_wait_too() -> None:
+    draw, stream, n = Exponential(mean_s=3), Rng(1).stream("x"), 10_000
+    drawn = np.array([draw(stream) for _ in range(n)])
+    assert drawn.mean() == pytest.approx(3, abs=4 * 3 / math.sqrt(n))
+    assert drawn.std() == pytest.approx(3, rel=0.1)
+    with pytest.raises(ValueError, match="mean_s: expected a number above 0, got 0"):
+        Exponential(mean_s=0)
+    run = play(thirty, latency={"service": Exponential(mean_s=0.1)})
+    assert run.latency["latency_s"].max() > 0.3
+    Buy(times=2, wait=Exponential(mean_s=30))
