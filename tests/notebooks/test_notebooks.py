@@ -356,5 +356,42 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "gas_saved": found["gas_saved"] | {"30": approx(1 - 2 / 30, abs=0.02)},
         "session_waiting_s": found["session_waiting_s"] | {"30": approx(1.5 / 30 + 0.1, abs=0.02)},
     },
+    "19": lambda _: {
+        "five": {
+            "any of the list": approx(5 / 10, abs=0.08), "by weight": approx(0.602, abs=0.08),
+            "cheaper of two": approx(1 - 10 / 45, abs=0.08),
+            "some by price": approx(0.602, abs=0.08),
+        },
+        "intervals": 26, "intervals_with_the_expectation": Within(22, 26),
+        "best_as_expected": True, "honest_if_any": approx(5 * 0.398 / 0.602, abs=0.01),
+        "honest_if_two": [9, approx(1 - 36 / 91, abs=0.001)],
+        "five_crafted": approx(1 / (1 + 0.282 / 0.718 / 5), abs=0.001),
+        "bought_in_proportion": round(25 * 0.602 / 0.398 - 5),
+    },
+    "20": lambda _: {
+        "intervals": 56, "intervals_with_the_expectation": Within(48, 56),
+        "at_6": {
+            "every 2 s": 0.0, "Poisson, mean 2 s": approx(math.exp(-5.8 / 2), abs=0.05),
+            "every 12 s": approx(1 - 5.8 / 12, abs=0.12),
+            "Poisson, mean 12 s": approx(math.exp(-5.8 / 12), abs=0.12),
+        },
+        "fails_worked_at_8": [
+            approx(2.5 * math.exp(-7.8 / 5) * (math.exp(2 / 5) - 1), abs=0.1),
+            approx(math.exp(-2.8 / 5), abs=0.12),
+        ],
+        "all_failures_at_once_cost_gas": True, "gas_with_the_margin": 0, "paid_unserved": 0,
+        "served_unpaid": [0, 0, approx(math.exp(-6.8 / 8), abs=0.15)],
+    },
+    "21": lambda found: {
+        "least_n_gas": [3, 3], "least_n_waiting": [2, 2], "transactions_of_30": [30, 2],
+        "crossover_of_a_session": approx(2, abs=0.05), "crossovers_on_paper": [
+            approx(320_864 / found["gas_of_a_settlement"], abs=0.01),
+            approx(228_137 / found["gas_of_a_settlement"], abs=0.01),
+        ],
+        "fee_share_of_30": {
+            name: approx(2 * fee / 0.03, rel=0.03) for name, fee in found["fee_of_a_call"].items()
+        },
+        "worst_error": Within(0, 0.2), "worst_error_of_locked": Within(0, 0.05),
+    },
 }  # fmt: skip
 """What is claimed of each notebook's answers, by its number."""
