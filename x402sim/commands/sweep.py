@@ -102,9 +102,8 @@ def sweep(
                 )
         if out is not None:
             _write(keys, out, _points(frame, keys), unit)
-    except KeyboardInterrupt:
-        again = "the same command goes on from there" if out else "with --out it could go on"
-        typer.echo(f"x402sim: interrupted; {again}", err=True)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_results(frame, keys, unit, as_json=as_json)
     if frame["error"].notna().any():

@@ -1,7 +1,10 @@
 """Plays an experiment over a grid of parameters and many seeds, in parallel."""
 
+import signal
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import index
 from pathlib import Path
@@ -160,17 +163,52 @@ def play(
         points, failed = points + len(table.seeds), failed + len(table.failed)
         bar.update(points, failed)
 
-    pool = pool_of(*where, package)
+    pool, has_ended = pool_of(*where, package), False
     bar = Bar("sweep", total, shown=shown)
-    try:
-        bar.update(points, failed)
-        drive(pool, package, Batches(left, pool.workers), finished)
-    finally:
-        bar.close()
-        pool.close()
+    with _one_interrupt() if pool.has_processes else nullcontext():
+        try:
+            bar.update(points, failed)
+            drive(pool, package, Batches(left, pool.workers), finished)
+            has_ended = True
+        except KeyboardInterrupt:
+            told = _so_far(points, total, kept, is_command=replay is not None)
+            raise KeyboardInterrupt(told) from None
+        finally:
+            bar.close()
+            pool.close(at_once=not has_ended)
     if folder is not None:
         folder.note_worlds(tables)
     return frame_of(tables, found, wanted)
+
+
+def _so_far(points: int, total: int, kept: Kept | None, *, is_command: bool) -> str:
+    """Return what an interrupted sweep has, and how it goes on."""
+    again, option = ("command", "--out DIR") if is_command else ("call", "out=")
+    if kept is None:
+        return f"interrupted: {points} of {total} points played, none saved: give {option}"
+    return f"interrupted: {points} of {total} points saved in {kept.path}; the same {again} resumes"
+
+
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let only the first Ctrl-C interrupt a block: a second one would come while it ends processes.
+
+    It leaves a handler of the user's own in place, and so does it in any thread but the main one.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) -> "Folder":
