@@ -31,6 +31,7 @@ COMMANDS = {
     "diff": "diff.diff",
     "events": "book.events",
     "sweep": "sweep.sweep",
+    "reproduce": "reproduce.reproduce",
     "conformance": "conformance.conformance",
     "service": "service.service",
     "facilitator": "facilitator.facilitator",

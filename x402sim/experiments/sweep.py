@@ -22,12 +22,15 @@ from x402sim.experiments.grid import (
     seeds_of,
 )
 from x402sim.report import need_extra
+from x402sim.report.bundle import Running, awaited
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from x402sim.experiments.dependencies import Dependencies
     from x402sim.experiments.drive import Task
     from x402sim.experiments.folder import Folder
+    from x402sim.experiments.tables import Done
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
@@ -53,6 +56,16 @@ class Kept(NamedTuple):
     path: Path
     fresh: bool
     tell: Callable[[str], None]
+    program: Running | None = None
+    """The program that plays the sweep, if that is not the one that runs."""
+
+
+class SweepCall(NamedTuple):
+    """What a sweep was given that is repeated, and the digests of what its results depend on."""
+
+    experiment: Callable[..., Any]
+    cells: Sequence[Cell]
+    digests: dict[str, dict[str, str]]
 
 
 def sweep(
@@ -133,30 +146,79 @@ def play(
     `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
-    from x402sim.experiments.drive import Batches, drive, pool_of
     from x402sim.experiments.folder import file_of
-    from x402sim.experiments.tables import Work, decoded, frame_of
-    from x402sim.experiments.worker import pickled
-    from x402sim.report.progress import Bar
+    from x402sim.experiments.tables import frame_of
 
     require_fit(experiment, found)
     numbers = _whole(seeds)
     wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
-    folder = None if kept is None else _claimed(kept, experiment, found)
-    tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
+    folder, tables = None, []
+    if kept is not None and (call := awaited()) is not None:  # it is repeated, and writes nothing
+        digests = {name: each.digests for name, each in dependencies_of(experiment, found).items()}
+        is_ours = call.arrive(SweepCall(experiment, found, digests))
+        kept, tables = None, call.done if is_ours else []
+    if kept is not None:
+        missing = [] if where[0] is None else [_OWN_EXECUTOR.format(type(where[0]).__name__)]
+        folder = _claimed(kept, experiment, found, missing)
+        tables = list(folder.tables())
+    others = [each for each in tables if each.cell not in wanted]
+    tables = [each for each in tables if each.cell in wanted]
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
-    package, left = pickled(experiment, experiment), []
-    for cell in found:
+    left = [
+        (cell, [seed for seed in wanted[cell.key] if (cell.key, seed) not in done])
+        for cell in found
+    ]
+
+    def save(task: "Task", parquet: bytes) -> None:
+        if folder is not None:
+            folder.write(file_of(task), parquet)
+
+    def so_far(points: int, total: int) -> str:
+        return _so_far(points, total, kept, is_command=replay is not None)
+
+    known = sum(map(len, wanted.values())) - sum(len(seeds) for _, seeds in left)
+    tables += play_points(
+        experiment, left, where, save, so_far, known=known, shown=shown, replay=replay
+    )
+    if folder is not None:
+        folder.note([*others, *tables])
+    return frame_of(tables, found, wanted)
+
+
+def play_points(
+    experiment: Callable[..., Any],
+    left: Sequence[tuple[Cell, Sequence[int]]],
+    where: tuple[Any, int | None],
+    save: "Callable[[Task, bytes], None]",
+    so_far: Callable[[int, int], str],
+    *,
+    title: str = "sweep",
+    known: int = 0,
+    shown: bool = True,
+    replay: Replay | None = None,
+) -> "list[Done]":
+    """Play these seeds of each cell; return their tables. `save` gets each as it comes, as bytes.
+
+    `known` points are played already. Raises `KeyboardInterrupt` with the text of `so_far`, which
+    is given how many are played, and of how many.
+    """
+    from x402sim.experiments.drive import Batches, drive, pool_of
+    from x402sim.experiments.tables import Work, decoded
+    from x402sim.experiments.worker import pickled
+    from x402sim.report.progress import Bar
+
+    package, works = pickled(experiment, experiment), []
+    tables: list[Done] = []
+    for cell, seeds in left:
         line = replay(cell) if replay else _python(experiment, cell)
         work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
-        left.append((work, [seed for seed in wanted[cell.key] if (cell.key, seed) not in done]))
-    total = sum(map(len, wanted.values()))
-    points, failed = total - sum(len(seeds) for _, seeds in left), 0
+        works.append((work, seeds))
+    points, failed = known, 0
+    total = known + sum(len(seeds) for _, seeds in left)
 
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
-        if folder is not None:
-            folder.write(file_of(task), parquet)
+        save(task, parquet)
         table = decoded(parquet)
         assert table is not None
         tables.append(table)
@@ -164,21 +226,18 @@ def play(
         bar.update(points, failed)
 
     pool, has_ended = pool_of(*where, package), False
-    bar = Bar("sweep", total, shown=shown)
+    bar = Bar(title, total, shown=shown)
     with _one_interrupt() if pool.has_processes else nullcontext():
         try:
             bar.update(points, failed)
-            drive(pool, package, Batches(left, pool.workers), finished)
+            drive(pool, package, Batches(works, pool.workers), finished)
             has_ended = True
         except KeyboardInterrupt:
-            told = _so_far(points, total, kept, is_command=replay is not None)
-            raise KeyboardInterrupt(told) from None
+            raise KeyboardInterrupt(so_far(points, total)) from None
         finally:
             bar.close()
             pool.close(at_once=not has_ended)
-    if folder is not None:
-        folder.note_worlds(tables)
-    return frame_of(tables, found, wanted)
+    return tables
 
 
 def _so_far(points: int, total: int, kept: Kept | None, *, is_command: bool) -> str:
@@ -211,14 +270,30 @@ def _one_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) -> "Folder":
+_OWN_EXECUTOR = "it was played by an executor of your own ({}): it is repeated by processes here"
+
+
+def _claimed(
+    kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell], missing: Sequence[str]
+) -> "Folder":
     """Return the folder, if what is in it depends on the same; raises `ValueError` if not."""
-    from x402sim.experiments.dependencies import Dependencies
     from x402sim.experiments.folder import Folder
 
     folder = Folder(kept.path, list(found[0].labels))
     if kept.fresh:
         folder.clear()
+    parts = dependencies_of(experiment, found)
+    if limits := folder.claim(name_of(experiment), parts, kept.program, missing):
+        kept.tell(limits)
+    return folder
+
+
+def dependencies_of(
+    experiment: Callable[..., Any], found: Sequence[Cell]
+) -> "dict[str, Dependencies]":
+    """Return what the results of an experiment depend on (under ""), and values of its cells."""
+    from x402sim.experiments.dependencies import Dependencies
+
     name, function = name_of(experiment), function_of(experiment)
     home = {} if function is None else function.__globals__
     parts = {"": Dependencies(experiment, name, home)}
@@ -227,9 +302,7 @@ def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) 
             value, key = cell.values[parameter], f"{parameter}={label!r}"
             if key not in parts and not is_label(value):
                 parts[key] = Dependencies(value, f"{key} of the grid", home)
-    if limits := folder.claim(name, parts):
-        kept.tell(limits)
-    return folder
+    return parts
 
 
 def _whole(seeds: object) -> list[int]:

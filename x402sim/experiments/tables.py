@@ -6,12 +6,14 @@ seeds, so that a point without rows counts as done.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
@@ -21,6 +23,7 @@ import pyarrow.parquet as pq
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.journal import OURS
+from x402sim.report.canonical import lines_sha256, row_line
 
 _META = b"x402sim sweep"
 MOST_WORLDS = 20
@@ -49,6 +52,8 @@ class Point:
     trace: str | None = None
     worlds: Sequence[dict[str, str]] = ()
     """The options of the worlds that it played."""
+    journals: str = ""
+    """The hash of the hashes of the journals of its runs, one a line."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
@@ -59,6 +64,8 @@ class Done(msgspec.Struct, omit_defaults=True):
     failed: frozenset[int]
     worlds: tuple[dict[str, str], ...] = ()
     """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
+    journals: tuple[str, ...] = ()
+    """The hash of each seed's journals."""
     table: Any = None
 
 
@@ -128,7 +135,8 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     for world in (world for each in points for world in each.worlds):
         if world not in worlds and len(worlds) < MOST_WORLDS:
             worlds.append(world)
-    done = Done(work.key, tuple(each.seed for each in points), failed, tuple(worlds))
+    seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
+    done = Done(work.key, seeds, failed, tuple(worlds), journals)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
@@ -174,6 +182,40 @@ def decoded(parquet: bytes) -> Done | None:
     done = msgspec.json.decode(raw, type=Done)
     done.table = table
     return done
+
+
+_NOT_RESULTS = "trace", "replay"
+"""What tells of a failure, and differs from machine to machine."""
+
+
+class Played(NamedTuple):
+    """What a point came to: the lines of its rows (see `canonical`), and its journals' hash."""
+
+    rows: list[str]
+    journals: str
+
+
+def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], Played]:
+    """Return what each point came to, by its cell and its seed, in order."""
+    found: dict[tuple[str, int], Played] = {}
+    for done in tables:
+        journals = done.journals or [""] * len(done.seeds)
+        mine = {seed: Played([], own) for seed, own in zip(done.seeds, journals, strict=True)}
+        for row in done.table.drop_columns(list(_NOT_RESULTS)).to_pylist():
+            mine[row["seed"]].rows.append(row_line(row))
+        for seed, played in mine.items():
+            if seed not in done.failed or (done.cell, seed) not in found:
+                found[done.cell, seed] = played
+    return dict(sorted(found.items()))
+
+
+def points_sha256(points: Mapping[tuple[str, int], Played]) -> str:
+    """Return the hash of all points: a line for each, followed by its rows."""
+    heads = (
+        [json.dumps([cell, seed, played.journals]), *played.rows]
+        for (cell, seed), played in points.items()
+    )
+    return lines_sha256(chain.from_iterable(heads))
 
 
 _PLACE = "cell", "position"
