@@ -82,7 +82,7 @@ class Folder:
         files = {name: file for each in parts.values() for name, file in each.files.items()}
         ours = OfSweep(
             experiment,
-            required() | versions,
+            {**required(), **versions},
             digests,
             carry(calls, self.path, program, files=files, missing=missing),
             [text for each in parts.values() for text in each.unread],

@@ -82,6 +82,8 @@ def reproduce(
     need_extra(("cloudpickle", "pandas", "pyarrow"), "reproduce", "sweep")
     bundle, done = _read(folder)
     origin, is_run = bundle.origin, isinstance(bundle, OfRun)
+    if is_run and points is not None:
+        raise NotRepeatable(f"{folder} is a run: points are those of a sweep")
     found = Repeated(
         "run" if is_run else "sweep",
         bundle.scenario if isinstance(bundle, OfRun) else bundle.experiment,
@@ -128,7 +130,7 @@ def _read(folder: Path) -> "tuple[OfRun | OfSweep, list[Done]]":
 
 def _changed_versions(theirs: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each version that is not the bundle's."""
-    ours = own_versions() | required() | versions_of(theirs)
+    ours = {**versions_of(theirs), **required(), **own_versions()}
     for name, version in theirs.items():
         if ours.get(name) != version:
             yield f"{name} was {version}, is {ours.get(name, 'not installed')}"
@@ -186,6 +188,8 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
     except Reached as reached:
         found: list[Any] = reached.what
         return found
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted before `{program}` came to what it saved") from None
     except SystemExit as ended:
         wrong = f"it ended with exit code {ended.code}"
     except Exception as error:

@@ -280,5 +280,5 @@ def frame_of(
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
     frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
-    frame.attrs["made by"] = str(OURS)  # for `plots.caption`; a folder has one version's results
+    frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's
     return frame

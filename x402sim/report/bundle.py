@@ -200,10 +200,10 @@ def carry(
         if not is_found:
             missing.append(f"the scenario {file.name} is given by a path that others do not have")
         if name in named:
-            missing += _readings(place, texts[place])
+            missing += readings(place, texts[place])
     for place, text in texts.items():
         if place in program.texts:
-            missing += _readings(place, text)
+            missing += readings(place, text)
         target = folder / SOURCES / place
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text)
@@ -250,20 +250,23 @@ _LOADERS = {"np.load", "numpy.load", "Run.load"}
 _WRITES = ("w", "a", "x")
 
 
-def _readings(place: str, text: bytes) -> Iterator[str]:
+def readings(place: str, text: bytes) -> Iterator[str]:
     """Yield a sentence for each call in a file that seems to read what is not carried."""
     source = _code_of(place, text)
-    for node in ast.walk(ast.parse(source)):
+    nodes: list[Any] = [each for each in ast.walk(ast.parse(source)) if hasattr(each, "lineno")]
+    for node in sorted(nodes, key=lambda each: (each.lineno, each.col_offset)):
+        where = f"{place}, line {node.lineno}"
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
             name = node.func.id if isinstance(node.func, ast.Name) else name
-            mode = [a.value for a in node.args[-1:] if isinstance(a, ast.Constant)]
-            is_written = name == "open" and str(mode and mode[0]).lstrip("[']").startswith(_WRITES)
+            given = [*node.args[1:2], *(each.value for each in node.keywords if each.arg == "mode")]
+            modes = [str(each.value) for each in given if isinstance(each, ast.Constant)]
+            is_written = name == "open" and any(mode.startswith(_WRITES) for mode in modes)
             is_read = name in _READERS or name.startswith("read_")
             if (is_read and not is_written) or ast.unparse(node.func) in _LOADERS:
-                yield f"{place}, line {node.lineno}, reads data ({name}): no data are carried"
+                yield f"{where}, reads data ({name}): no data are carried"
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
-            yield f"{place}, line {node.lineno}, reads the environment, which is not carried"
+            yield f"{where}, reads the environment, which is not carried"
 
 
 def _code_of(place: str, text: bytes) -> bytes:

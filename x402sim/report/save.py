@@ -37,7 +37,6 @@ def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
     drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
     _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
-    (folder / BUNDLE).unlink(missing_ok=True)  # it would be another run's
     return folder
 
 
@@ -61,7 +60,7 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
         scenario=run.name,
         seed=run.seed,
         world=next(run.journal.events(Begin)).options,
-        versions=sources.own_versions() | sources.required(),
+        versions={**sources.own_versions(), **sources.required()},
         journal=run.sha256,
         frames=hashes,
         origin=bundle.carry(calls, folder, program),
@@ -97,6 +96,7 @@ def _save_one(
     `hashes` gets those of the frames, if it is given.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / BUNDLE).unlink(missing_ok=True)  # it is another run's
     run.journal.save(folder / JOURNAL)
     _write_text(folder / PAGE, of_run(run.journal, run.name))
     for name, table in TABLES.items():  # one frame in memory at a time

@@ -12,7 +12,7 @@ import site
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -34,6 +34,7 @@ _NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]"
 _EXTRAS_THAT_COUNT = ("report", "sweep")
 
 
+@cache
 def is_library(file: str | None, name: str) -> bool:
     """Tell whether a module is of Python, of an installed package or of x402sim.
 
@@ -147,7 +148,8 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def required() -> dict[str, str]:
+@cache
+def required() -> Mapping[str, str]:
     """Return the versions of what x402sim itself requires to play, and to make frames."""
     try:
         lines = requires("x402sim") or []

@@ -24,7 +24,7 @@ except ModuleNotFoundError:
     raise
 
 from x402sim.events import RequestSent
-from x402sim.journal import Journal
+from x402sim.journal import Journal, Maker
 from x402sim.report import frames
 from x402sim.report.money import sessions, transfers
 from x402sim.report.plots.bands import bands as bands
@@ -36,6 +36,7 @@ from x402sim.report.plots.money import balances as balances, session_burn_down a
 from x402sim.report.plots.timing import backlog as backlog, latency as latency
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary, checks_of
+from x402sim.version import citation
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ def caption(source: Any) -> str:
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
     1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
-    The versions are those that played it, whichever are installed now.
+    The versions are those that played it, whichever are installed now. It ends with how to cite
+    x402sim: "Cite as: The x402sim authors (2026): x402sim, version 1.0.0 [software]".
 
     Raises `ValueError` for a table that `sweep` did not return.
     """
@@ -136,12 +138,15 @@ def caption(source: Any) -> str:
         seeds = source["seed"]
         text = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
         text += f", {len(source)} rows, {failed} failed"
-        makers = [source.attrs.get("made by", _UNKNOWN)]
+        makers = [Maker(**source.attrs["made by"]) if "made by" in source.attrs else None]
     else:
         several = source if isinstance(source, Sequence) else [source]
         text = "; ".join(map(_of_run, several))
-        makers = [str(journal_of(each).maker or _UNKNOWN) for each in several]
-    return f"{text}; {' and '.join(dict.fromkeys(makers))}"
+        makers = [journal_of(each).maker for each in several]
+    several = [each.x402sim if each else None for each in makers]
+    cited = "; ".join(dict.fromkeys(map(citation, several)))
+    made_by = " and ".join(dict.fromkeys(str(each or _UNKNOWN) for each in makers))
+    return f"{text}; {made_by}. Cite as: {cited}"
 
 
 def _of_run(source: Source) -> str:
