@@ -71,7 +71,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a stranger's program saved; the program itself is not there any more."""
     project, out = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("saved")
     (project / "helpers.py").write_text(HELPERS)
-    (project / "study.py").write_text(STUDY)
+    (project / "study.py").write_text(UNDRAWN + STUDY)
     done = python("study.py", out, cwd=project)
     assert done.returncode == 0, done.stderr
     for file in project.glob("*.py"):
@@ -87,15 +87,24 @@ def edited(folder: Path, place: str, old: str, new: str) -> None:
 
 
 def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
+    """Versions that differ are notes."""
     found = json.loads(reproduced(saved / "2", "--json").stdout)
     assert found == {
         "same": True, "kind": "run", "name": "payers", "compared": {"journal": 1, "frame": 13},
         "differences": [], "notes": [],
     }  # fmt: skip
+    file = saved / "2" / BUNDLE
+    kept = json.loads(file.read_text())
+    maker = Run.load(saved / "2").journal.maker
+    assert maker == Maker(kept["versions"]["x402sim"], kept["versions"]["Python"])
+    assert not (saved / "2" / "journal.ndjson.made.json").exists()
+    kept["versions"] |= {"pandas": "0.9", "gone": "1.0"}
+    file.write_text(json.dumps(kept))
     edited(saved / "2", "helpers.py", "0.5", "0.25")
     differs = reproduced(saved / "2", code=1).stdout
     assert differs.startswith("DIFFERS: the run payers (1 journal, 13 frames)\nnote: ")
     for part in (
+        f"note: pandas was 0.9, is {pd.__version__}\n", "note: gone was 1.0, is not installed\n",
         "sources/helpers.py is not as it was saved", "events are equal, and then the runs differ:",
         "at_ms: a ", "so do frames: orders, steps,",
     ):  # fmt: skip
@@ -126,7 +135,7 @@ def test_a_sweep_is_repeated_from_all_calls_that_wrote_it(saved: Path) -> None:
 def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("3")
     (tmp_path / "own.py").write_text(
-        "from x402sim import World\n"
+        f"{UNDRAWN}from x402sim import World\n"
         "seed = int(open('seeds.txt').read())\n"
         "World(seed=seed).play('replay').save('out', bundle=True)\n"
         "open('log', 'w')\n"
@@ -134,7 +143,7 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     assert python("own.py", cwd=tmp_path).returncode == 0
     out = tmp_path / "out"
     missing = json.loads((out / BUNDLE).read_text())["origin"]["not_carried"]
-    assert missing == ["own.py, line 2, reads data (open): no data are carried"]
+    assert missing == ["own.py, line 3, reads data (open): no data are carried"]
     done = reproduced(out, code=2)
     assert (
         "`python own.py` did not come to what it saved: it raised FileNotFoundError" in done.stderr
@@ -147,7 +156,7 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
 
 
 CELLS = [
-    "from __future__ import annotations\nimport asyncio\n%precision 3\nfrom x402sim import World",
+    f"from __future__ import annotations\nimport asyncio\n%precision 3\n{UNDRAWN}from x402sim import World",
     "raise ValueError('meant')",
     "async def buys(world):\n    alice = await world.payer('alice', balance='1.00')\n    await alice.buy()",
     "await asyncio.sleep(0)\nSEED = 5",
@@ -220,27 +229,6 @@ def test_a_folder_without_a_bundle_is_told_how_one_is_made(tmp_path: Path) -> No
     assert_misuse(runner.run("reproduce", tmp_path), "has no bundle.json", "bundle=True", "--out")
     (tmp_path / BUNDLE).write_text("{}")
     assert_misuse(runner.run("reproduce", tmp_path), "bundle.json cannot be read")
-
-
-def test_versions_that_differ_are_notes(saved: Path) -> None:
-    file = saved / "1" / BUNDLE
-    kept = json.loads(file.read_text())
-    kept["versions"] |= {"pandas": "0.9", "gone": "1.0"}
-    file.write_text(json.dumps(kept))
-    found = json.loads(reproduced(saved / "1", "--json").stdout)
-    assert found["same"]
-    assert found["notes"] == [
-        f"pandas was 0.9, is {pd.__version__}",
-        "gone was 1.0, is not installed",
-    ]
-
-
-def test_a_bundle_says_who_made_the_journal_and_another_save_takes_it_away(saved: Path) -> None:
-    run = Run.load(saved / "1")
-    assert run.journal.maker is not None
-    assert not (saved / "1" / "journal.ndjson.made.json").exists()
-    kept = json.loads((saved / "1" / BUNDLE).read_text())["versions"]
-    assert run.journal.maker == Maker(kept["x402sim"], kept["Python"])
 
 
 def test_a_plain_save_leaves_no_bundle_of_another_run(

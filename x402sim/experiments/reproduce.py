@@ -12,6 +12,7 @@ from codeop import Compile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cache
 from inspect import CO_COROUTINE
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -46,6 +47,8 @@ from x402sim.text import tracebacks
 if TYPE_CHECKING:
     from x402sim.experiments.folder import OfSweep
     from x402sim.experiments.tables import Done, Played
+
+    _Points = Mapping[tuple[str, int], tuple[Played, Done]]
 
 _MOST_TOLD = 5
 _JOURNAL = "journal.ndjson"
@@ -382,23 +385,33 @@ def _plain(key: str, cells: Sequence[Cell]) -> Cell | None:
     return Cell(ordered, dict(ordered)) if is_plain and ordered.keys() == labels.keys() else None
 
 
-def _compare_points(
-    found: Repeated,
-    saved: "Mapping[tuple[str, int], Played]",
-    repeated: "Mapping[tuple[str, int], Played]",
-) -> None:
+def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> None:
+    from x402sim.experiments.tables import rows_of
+    from x402sim.report.canonical import lines_sha256
+
     found.compared["point"] = len(repeated)
-    differing = [point for point in repeated if repeated[point] != saved[point]]
-    for cell, seed in differing[:_MOST_TOLD]:
-        where = ", ".join(f"{name}={label}" for name, label in labels_of(cell).items())
-        ours, theirs = repeated[cell, seed], saved[cell, seed]
-        what = [] if ours.rows == theirs.rows else [_rows(theirs.rows, ours.rows)]
-        if ours.journals != theirs.journals:
-            what.append("its journals differ")
-        found.differences.append(f"{', '.join(filter(None, [where]))}, seed {seed}: ".lstrip(", ")
-                                 + "; ".join(what))  # fmt: skip
+    lines_of = cache(lambda number: rows_of(tables[number].table))
+    tables = {id(done): done for points in (saved, repeated) for _, done in points.values()}
+    differing = []
+    for point, (ours, own) in repeated.items():
+        theirs, done = saved[point]
+        seed = point[1]
+        kept = lines_of(id(done)).get(seed, [])
+        if lines_sha256(kept) != theirs.rows:
+            found.differences.append(f"{_place(point)}: the folder has other rows than were saved")
+        if ours != theirs:
+            rows = _rows(kept, lines_of(id(own)).get(seed, [])) if ours.rows != theirs.rows else ""
+            journals = "" if ours.journals == theirs.journals else "its journals differ"
+            differing.append(f"{_place(point)}: {'; '.join(filter(None, [rows, journals]))}")
+    found.differences += differing[:_MOST_TOLD]
     if len(differing) > _MOST_TOLD:
         found.differences.append(f"and {len(differing) - _MOST_TOLD} more points differ")
+
+
+def _place(point: tuple[str, int]) -> str:
+    """Return how a point is called: its parameters and its seed."""
+    labels = [f"{name}={label}" for name, label in labels_of(point[0]).items()]
+    return ", ".join([*labels, f"seed {point[1]}"])
 
 
 def _rows(saved: Sequence[str], repeated: Sequence[str]) -> str:

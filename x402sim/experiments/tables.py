@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -66,6 +65,8 @@ class Done(msgspec.Struct, omit_defaults=True):
     """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
     journals: tuple[str, ...] = ()
     """The hash of each seed's journals."""
+    rows: tuple[str, ...] = ()
+    """The hash of each seed's rows."""
     table: Any = None
 
 
@@ -136,7 +137,9 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
         if world not in worlds and len(worlds) < MOST_WORLDS:
             worlds.append(world)
     seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
-    done = Done(work.key, seeds, failed, tuple(worlds), journals)
+    lines = rows_of(table)
+    rows_sha256 = tuple(lines_sha256(lines.get(seed, ())) for seed in seeds)
+    done = Done(work.key, seeds, failed, tuple(worlds), journals, rows_sha256)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
@@ -184,38 +187,41 @@ def decoded(parquet: bytes) -> Done | None:
     return done
 
 
-_NOT_RESULTS = "trace", "replay"
+_NOT_RESULTS = ["trace", "replay"]
 """What tells of a failure, and differs from machine to machine."""
 
 
-class Played(NamedTuple):
-    """What a point came to: the lines of its rows (see `canonical`), and its journals' hash."""
+def rows_of(table: Any) -> dict[int, list[str]]:
+    """Return the lines of the rows of each seed in a table; see `canonical`."""
+    found: dict[int, list[str]] = {}
+    for row in table.drop_columns(_NOT_RESULTS).to_pylist():
+        found.setdefault(row["seed"], []).append(row_line(row))
+    return found
 
-    rows: list[str]
+
+class Played(NamedTuple):
+    """What a point came to: the hashes of its rows and of its journals."""
+
+    rows: str
     journals: str
 
 
-def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], Played]:
-    """Return what each point came to, by its cell and its seed, in order."""
-    found: dict[tuple[str, int], Played] = {}
+def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], tuple[Played, Done]]:
+    """Return what each point came to, by its cell and its seed, in order, and the table with it."""
+    found: dict[tuple[str, int], tuple[Played, Done]] = {}
     for done in tables:
-        journals = done.journals or [""] * len(done.seeds)
-        mine = {seed: Played([], own) for seed, own in zip(done.seeds, journals, strict=True)}
-        for row in done.table.drop_columns(list(_NOT_RESULTS)).to_pylist():
-            mine[row["seed"]].rows.append(row_line(row))
-        for seed, played in mine.items():
+        for seed, rows, journals in zip(done.seeds, done.rows, done.journals, strict=True):
             if seed not in done.failed or (done.cell, seed) not in found:
-                found[done.cell, seed] = played
-    return dict(sorted(found.items()))
+                found[done.cell, seed] = Played(rows, journals), done
+    return dict(sorted(found.items(), key=itemgetter(0)))
 
 
-def points_sha256(points: Mapping[tuple[str, int], Played]) -> str:
-    """Return the hash of all points: a line for each, followed by its rows."""
-    heads = (
-        [json.dumps([cell, seed, played.journals]), *played.rows]
-        for (cell, seed), played in points.items()
+def points_sha256(points: Mapping[tuple[str, int], tuple[Played, Done]]) -> str:
+    """Return the hash of all points: of a line for each."""
+    return lines_sha256(
+        json.dumps([*point, *played], separators=(",", ":"))
+        for point, (played, _) in points.items()
     )
-    return lines_sha256(chain.from_iterable(heads))
 
 
 _PLACE = "cell", "position"

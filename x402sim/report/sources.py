@@ -21,8 +21,11 @@ from x402sim.version import VERSION
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of x402sim."""
-SCENARIOS = PACKAGE.parent / "scenarios"
-"""The shipped scenarios, which a checkout has beside the package."""
+_SHIPPED = ("scenarios/", "conformance/")
+"""Folders that a wheel has inside the package, and a checkout beside it."""
+_INSIDE = PACKAGE / "scenarios"
+SCENARIOS = _INSIDE if _INSIDE.is_dir() else PACKAGE.parent / "scenarios"
+"""The folder of the shipped scenarios."""
 _LIBRARIES = {
     *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
     *(Path(each).resolve() for each in site.getsitepackages()),
@@ -170,5 +173,7 @@ def _ours() -> str:
     for folder in (PACKAGE, SCENARIOS):
         for pattern in _CODE_OF_OURS:
             for file in sorted(folder.rglob(pattern)):
-                found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+                name = file.relative_to(folder).as_posix()
+                if not name.startswith(_SHIPPED):
+                    found.update(name.encode() + file.read_bytes())
     return found.hexdigest()[:8]
