@@ -19,6 +19,8 @@ from x402sim.journal import BUNDLE, Maker
 from x402sim.report import bundle
 from x402sim.report.canonical import frame_sha256, lines_sha256
 
+UNDRAWN = "from x402sim.report import plots; plots.figures = lambda journal: {}\n"
+"""How a program begins, so that its plots, which no test here looks at, are not drawn."""
 HELPERS = "RATE = 0.5\n"
 STUDY = """
 import sys
