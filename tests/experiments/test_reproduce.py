@@ -172,6 +172,7 @@ for cell in {cells!r}:
 """
 
 
+@pytest.mark.thorough
 def test_the_cells_of_a_notebook_and_the_text_of_a_command_are_carried(tmp_path: Path) -> None:
     (tmp_path / "jupyter.py").write_text(NOTEBOOK.format(cells=CELLS))
     python("jupyter.py", cwd=tmp_path)

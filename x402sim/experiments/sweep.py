@@ -101,6 +101,7 @@ def sweep(
     the experiment, global variables, closures and defaults that it uses, its functions and
     classes, files of yours that it imports, the values behind labels, the versions of Python,
     x402sim and the libraries. What it reads otherwise, such as a file of data, is not compared.
+    The folder also has the program and its files: `x402sim reproduce` repeats the sweep.
     fresh: delete the results in `out`, and begin anew.
     common_random_numbers: play all cells with the same seeds, so that they differ by their
     parameters only, and differences are precise. False draws other seeds for each cell.
