@@ -153,7 +153,8 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     assert "put a copy into sources/" in done.stderr
     assert done.stderr.count("\n") == 1
     (out / "sources" / "seeds.txt").write_text("3")
-    assert reproduced(out).stdout.startswith("same: the run replay")
+    again = python("-m", "x402sim", "reproduce", "out", cwd=tmp_path)
+    assert again.stdout.startswith("same: the run replay (1 journal, 13 frames)\n"), again.stderr
     assert not list((out / "sources").glob("log")), "it plays in a copy"
 
 

@@ -83,6 +83,7 @@ def reproduce(
     raises `NotRepeatable`, which says what to do.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "reproduce", "sweep")
+    folder = folder.resolve()  # the program runs in another
     bundle, done = _read(folder)
     origin, is_run = bundle.origin, isinstance(bundle, OfRun)
     if is_run and points is not None:
@@ -103,8 +104,7 @@ def reproduce(
             _compare_run(found, bundle, folder, run)
         else:
             _compare_sweep(found, bundle, given, done, _Sample(points, seed), workers)
-    if found.differences or origin.not_carried:
-        found.notes += origin.not_carried
+    found.notes += origin.not_carried
     return found
 
 
@@ -265,7 +265,7 @@ def _compare_run(found: Repeated, bundle: OfRun, folder: Path, run: Run) -> None
         )
     found.compared["journal"] = 1
     try:
-        kept = Journal.load((folder / _JOURNAL).read_bytes())
+        kept = Journal.open(folder / _JOURNAL)
     except (OSError, ValueError) as error:
         kept = None
         found.differences.append(f"{_JOURNAL} in the folder cannot be read: {error}")

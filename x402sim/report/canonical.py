@@ -9,7 +9,7 @@ float 2.0), and as Python's `repr` of the float if not; a moment as its whole mi
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_AT_ONCE = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -25,9 +26,16 @@ _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 def frame_sha256(frame: "DataFrame") -> str:
     """Return the hash of a frame, without its index."""
     names = [str(name) for name in frame.columns]
-    columns = [frame.iloc[:, at].astype(object).tolist() for at in range(len(names))]
-    rows = (row_line(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True))
-    return lines_sha256(chain([json.dumps(sorted(names), separators=(",", ":"))], rows))
+    return lines_sha256(chain([json.dumps(sorted(names), separators=(",", ":"))], _lines(frame)))
+
+
+def _lines(frame: "DataFrame") -> Iterator[str]:
+    names = [str(name) for name in frame.columns]
+    for first in range(0, len(frame), _AT_ONCE):  # Python's objects need ten times the memory
+        part = frame.iloc[first : first + _AT_ONCE]
+        columns = [part.iloc[:, at].astype(object).tolist() for at in range(len(names))]
+        for row in zip(*columns, strict=True):
+            yield row_line(dict(zip(names, row, strict=True)))
 
 
 def lines_sha256(lines: Iterable[str]) -> str:
