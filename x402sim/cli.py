@@ -14,7 +14,7 @@ from x402sim.commands.common import log_to_stderr
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.text.program import SHOWN
-from x402sim.version import VERSION
+from x402sim.version import VERSION, citation
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
 
@@ -31,6 +31,7 @@ COMMANDS = {
     "diff": "diff.diff",
     "events": "book.events",
     "sweep": "sweep.sweep",
+    "reproduce": "reproduce.reproduce",
     "conformance": "conformance.conformance",
     "service": "service.service",
     "facilitator": "facilitator.facilitator",
@@ -76,6 +77,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _print_citation(wanted: bool) -> None:
+    if wanted:
+        typer.echo(citation())
+        raise typer.Exit
+
+
 @app.callback(help=ABOUT)
 def _options(
     context: typer.Context,
@@ -83,6 +90,12 @@ def _options(
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+    __: Annotated[
+        bool,
+        typer.Option(
+            "--cite", callback=_print_citation, is_eager=True, help="Show how to cite it and exit."
         ),
     ] = False,
 ) -> None:

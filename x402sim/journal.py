@@ -109,6 +109,8 @@ class Maker(msgspec.Struct, frozen=True):
         return f"x402sim {self.x402sim}, Python {self.python}"
 
 
+BUNDLE = "bundle.json"
+"""The file in the folder of a saved run that says how to repeat it, and who made it."""
 OURS = Maker(X402SIM_VERSION, platform.python_version())
 
 
@@ -117,12 +119,20 @@ def _maker_file(journal: Path) -> Path:
     return journal.with_name(f"{journal.name}.made.json")
 
 
+class _Bundle(msgspec.Struct, tag_field="bundle", tag="run"):
+    """The part of a saved run's `bundle.json` that says who made its journal."""
+
+    versions: dict[str, str]
+
+
 def read_maker(journal: Path) -> Maker | None:
-    """Return who made the journal in a file; None if that is not known."""
-    try:
+    """Return who made the journal in a file, as that beside it or its bundle says; else None."""
+    with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(_maker_file(journal).read_bytes(), type=Maker)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    with suppress(OSError, msgspec.MsgspecError, KeyError):
+        bundle = msgspec.json.decode(journal.with_name(BUNDLE).read_bytes(), type=_Bundle)
+        return Maker(bundle.versions["x402sim"], bundle.versions["Python"])
+    return None
 
 
 def write_maker(journal: Path, maker: Maker | None) -> None:

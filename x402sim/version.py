@@ -1,3 +1,11 @@
-"""The version of this package, in one place."""
+"""The version of this package, and how it is cited, in one place. CITATION.cff says the same."""
 
 VERSION = "0.1.0"
+AUTHORS, YEAR = "The x402sim authors", 2026
+"""Who made it, and when this version was released."""
+
+
+def citation(version: str | None = VERSION) -> str:
+    """Return how a version is cited: authors, year, title, version; without what is not known."""
+    year = f" ({YEAR})" if version == VERSION else ""
+    return f"{AUTHORS}{year}: x402sim{f', version {version}' if version else ''} [software]"

@@ -18,7 +18,7 @@ from tests.experiments.test_sweep import calls
 from tests.house import blocks
 from x402sim import World, sweep
 from x402sim.experiments.dependencies import Dependencies
-from x402sim.experiments.folder import MANIFEST
+from x402sim.journal import BUNDLE
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "x402sim" / "guide" / "experiments.md"
@@ -417,7 +417,7 @@ def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
 def test_another_version_is_named(tmp_path: Path) -> None:
     namespace = ran(BASE.format("n"))
     played(namespace, tmp_path)
-    manifest = tmp_path / MANIFEST
+    manifest = tmp_path / BUNDLE
     whole = json.loads(manifest.read_text())
     assert whole["versions"].keys() >= {"Python", "x402sim", "numpy", "pandas"}
     for name in ("Python", "x402sim", "numpy"):
@@ -444,7 +444,7 @@ def test_what_cannot_be_compared_is_said(project: Path) -> None:
         assert says in done.stderr
         assert what in done.stderr
         assert done.stdout == "[103, 103]\n"
-    assert json.loads((out / MANIFEST).read_text())["unread"] == [what]
+    assert json.loads((out / BUNDLE).read_text())["unread"] == [what]
     told = started("-m", "x402sim", "sweep", f"{project / 'study.py'}:experiment", "--set", "n=1",
                    "--seeds", "2", "--workers", "0", "--out", out)  # fmt: skip
     assert told.returncode == 0
@@ -461,7 +461,7 @@ def test_the_options_of_the_worlds_are_recorded(tmp_path: Path) -> None:
 
     for times in ([5], [5, 6]):
         sweep(experiment, {"block_time": times}, range(3), workers=0, out=tmp_path)
-    worlds = json.loads((tmp_path / MANIFEST).read_text())["worlds"]
+    worlds = json.loads((tmp_path / BUNDLE).read_text())["worlds"]
     assert worlds == {
         f'{{"block_time":{n}}}': [
             {"scenario": "nothing", "block_time_s": str(n)},
@@ -483,7 +483,7 @@ def test_fresh_deletes_what_sweeps_wrote_and_nothing_else(tmp_path: Path) -> Non
     (tmp_path / "broken.parquet").rename(tmp_path / "broken.bin")
     sweep(experiment, {"n": [2]}, range(2), workers=0, out=tmp_path, fresh=True)
     left = {file.name for file in tmp_path.iterdir()}
-    assert left >= {"notes.txt", "broken.bin", "mine.parquet", MANIFEST}
+    assert left >= {"notes.txt", "broken.bin", "mine.parquet", BUNDLE}
     assert not [name for name in left if name.startswith("n=1")]
     with pytest.raises(ValueError, match="fresh: it deletes the results in a folder; give `out`"):
         sweep(experiment, {"n": [1]}, range(2), workers=0, fresh=True)

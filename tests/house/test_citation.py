@@ -4,8 +4,9 @@ import tomllib
 
 import yaml
 
+from tests.cli.runner import run
 from tests.house import ROOT
-from x402sim.version import VERSION
+from x402sim.version import AUTHORS, VERSION, YEAR, citation
 
 
 def test_the_citation_has_the_version_the_licence_and_the_authors_of_the_package() -> None:
@@ -14,4 +15,12 @@ def test_the_citation_has_the_version_the_licence_and_the_authors_of_the_package
     assert cited["cff-version"] == "1.2.0"
     assert (cited["type"], cited["title"], cited["version"]) == ("software", "x402sim", VERSION)
     assert (cited["abstract"], cited["license"]) == (package["description"], package["license"])
-    assert cited["authors"] == package["authors"]
+    assert cited["authors"] == package["authors"] == [{"name": AUTHORS}]
+    assert cited["date-released"].year == YEAR
+
+
+def test_the_text_that_cites_has_what_the_file_has_and_of_other_versions_no_year() -> None:
+    assert citation() == f"{AUTHORS} ({YEAR}): x402sim, version {VERSION} [software]"
+    assert citation("0.0.9") == f"{AUTHORS}: x402sim, version 0.0.9 [software]"
+    assert citation(None) == f"{AUTHORS}: x402sim [software]"
+    assert run("--cite").stdout == f"{citation()}\n"

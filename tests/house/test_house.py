@@ -56,6 +56,7 @@ def test_nothing_is_left_at_the_top_level() -> None:
 READS = {
     "chain/node/sender.py": "what a node says",
     "experiments/dependencies.py": "an experiment, and what it imports, to notice a change",
+    "experiments/reproduce.py": "a notebook's cells, which are compiled",
     "experiments/digest.py": "the name of a story that a user gives",
     "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
@@ -72,7 +73,9 @@ READS = {
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
     "report/conformance_markdown.py": "marks of Markdown in texts of other parties",
+    "report/bundle.py": "a user's program: its files that read data, and a notebook's cells",
     "report/html.py": "names of runs, as anchors",
+    "report/sources.py": "what a user's program imports, and requirements in metadata",
     "service/environment.py": "URLs",
     "spec/sentences.py": "the specification, a table of sentences",
     "suite/process.py": "names and values of the environment",

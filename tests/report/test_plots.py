@@ -32,7 +32,7 @@ from x402sim.report.plots.diagram import rows
 from x402sim.report.plots.figure import BLACK, BLUE, GREY, LIGHT, ORANGE, VERMILLION
 from x402sim.report.reading import Reading
 from x402sim.report.summary import checks_of
-from x402sim.version import VERSION
+from x402sim.version import VERSION, citation
 
 PLOTS: list[Callable[..., Axes]] = [getattr(plots, each.name) for each in plots.PLOTS]
 
@@ -158,21 +158,26 @@ def test_a_caption_says_what_it_is_from() -> None:
     hashed = found.sha256[:12]
     assert plots.caption(found) == (
         "replayed, seed 1: 7 requests, 2 payers, 1.366 s of virtual time "
-        f"(journal {hashed}); x402sim {VERSION}, Python {python_version()}"
+        f"(journal {hashed}); x402sim {VERSION}, Python {python_version()}. "
+        f"Cite as: {citation()}"
     )
     older = Run(journal=Journal.load(found.journal.ndjson(), Maker("0.0.9", "3.11.1")))
-    assert plots.caption(older).endswith("; x402sim 0.0.9, Python 3.11.1"), "not the installed ones"
+    told = f"; x402sim 0.0.9, Python 3.11.1. Cite as: {citation('0.0.9')}"
+    assert plots.caption(older).endswith(told), "not the installed ones"
     both = plots.caption([found, older, older])
     assert both.endswith(
-        f"; x402sim {VERSION}, Python {python_version()} and x402sim 0.0.9, Python 3.11.1"
+        f"; x402sim {VERSION}, Python {python_version()} and x402sim 0.0.9, Python 3.11.1. "
+        f"Cite as: {citation()}; {citation('0.0.9')}"
     )
     unknown = Run(journal=Journal.load(found.journal.ndjson()))
-    assert plots.caption(unknown).endswith("; x402sim of an unknown version")
+    assert plots.caption(unknown).endswith(
+        f"; x402sim of an unknown version. Cite as: {citation(None)}"
+    )
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
     assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim of an")
     assert plots.caption(table[:1]).startswith("seed 3, 1 row, 0 failed")
     swept = sweep(lambda n, seed: n * seed, {"n": [1]}, seeds=2, workers=0)
-    assert plots.caption(swept).endswith(f"0 failed; x402sim {VERSION}, Python {python_version()}")
+    assert f"0 failed; x402sim {VERSION}, Python {python_version()}. " in plots.caption(swept)
     with pytest.raises(ValueError, match="column 'seed'"):
         plots.caption(table[["error"]])
 

@@ -53,7 +53,7 @@ def test_a_saved_run_keeps_the_versions_that_made_it(
         assert found.journal.maker == older
         assert found.sha256 == run("replayed").sha256
         assert "<dd>x402sim 0.0.9, Python 3.11.1</dd>" in (folder / "report.html").read_text()
-    assert plots.caption(found).endswith("x402sim 0.0.9, Python 3.11.1")
+    assert "x402sim 0.0.9, Python 3.11.1. Cite as" in plots.caption(found)
     assert load_journal(tmp_path / "again").maker == older, "as `x402sim open` and `diff` read it"
 
 

@@ -149,6 +149,19 @@ Examples:
   x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
   x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
 """,
+    "reproduce": """Repeat a saved run or sweep, and compare it hash by hash.
+
+FOLDER is that of `run.save(folder, bundle=True)`, or of a sweep (`out=`, `--out`). Its program
+runs again, in a copy of its sources, to the call that saved the result: THIS RUNS CODE FROM THE
+FOLDER, with your rights, as a stranger's notebook does. Read `sources/` first.
+
+It compares the journal and each frame of a run, and of a sweep the results and the journals of
+each point, or of some that are drawn. It names what differs, and where; other versions of Python,
+x402sim and libraries are told, and are no failure.
+
+Exit code: 0 if all is the same; 1 if something differs; 2 if it cannot be repeated, with what
+to do.
+""",
     "conformance": """Check a running service against the specification.
 
 With the URL alone, the suite tests statuses, message shapes and payment checks, and pays

@@ -19,6 +19,8 @@ from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
 from x402sim.experiments.until import Until
 from x402sim.report import need_extra
+from x402sim.report.bundle import Program, Running
+from x402sim.report.sources import imports
 from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
 from x402sim.text.suggest import unknown
@@ -101,7 +103,11 @@ def sweep(
     replay = partial(_replay, experiment)
     try:
         function = _function(experiment)
-        kept, enough = _kept(out, fresh=fresh), _until(until)
+        again = [each for value in values or [] for each in ("--set", value)]
+        again += ["--seeds", seeds, *(["--independent"] if independent else []), "--out", "results"]
+        enough = _until(until)
+        again += ["--until", until] if until else []
+        kept = _kept(out, fresh=fresh, program=_program(experiment, again))
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
@@ -115,9 +121,8 @@ def sweep(
             typer.echo(f"x402sim: {printable(text)}", err=True)
         if out is not None:
             _write(keys, out, _points(frame, keys), unit)
-    except KeyboardInterrupt:
-        again = "the same command goes on from there" if out else "with --out it could go on"
-        typer.echo(f"x402sim: interrupted; {again}", err=True)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_results(frame, keys, unit, as_json=as_json)
     if frame["error"].notna().any():
@@ -217,7 +222,17 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
     return client
 
 
-def _kept(out: Path | None, *, fresh: bool) -> Kept | None:
+def _program(experiment: str, options: list[str]) -> Running:
+    """Return what a bundle carries of this command, with the file below the folder it is run in."""
+    name, _, function = experiment.rpartition(":")
+    file = Path(name).resolve()
+    root = Path.cwd() if file.is_relative_to(Path.cwd()) else file.parent
+    place, text = file.relative_to(root).as_posix(), file.read_bytes()
+    program = Program("module", "x402sim", ["sweep", f"{place}:{function}", *options])
+    return Running(program, {place: text}, root, tuple(imports(text, "")))
+
+
+def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
     """Return where results are kept, if they are; raises `Misuse`."""
     if out is not None and out.exists() and not out.is_dir():
         raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
@@ -227,7 +242,7 @@ def _kept(out: Path | None, *, fresh: bool) -> Kept | None:
     def tell(text: str) -> None:
         typer.echo(f"x402sim: {printable(text)}", err=True)
 
-    return None if out is None else Kept(out, fresh, tell)
+    return None if out is None else Kept(out, fresh, tell, program)
 
 
 def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:

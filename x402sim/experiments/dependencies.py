@@ -9,22 +9,24 @@ while an experiment plays, such as a file of data or an environment variable, is
 import ast
 import dis
 import hashlib
-import importlib.util
-import platform
-import sys
 import types
 from collections import deque
-from collections.abc import Iterator, Sequence
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from x402sim.experiments.digest import PACKAGE, Reader, is_library
-from x402sim.version import VERSION
+from x402sim.experiments.digest import Reader
+from x402sim.report.sources import (
+    absolute,
+    imported,
+    imports,
+    is_library,
+    own_versions,
+    versions_of,
+)
 
 _NUMERIC = ("numpy", "pandas")
-_CODE_OF_OURS = ("*.py", "*.toml", "*.json")
 Namespace = dict[str, Any]
 
 
@@ -37,18 +39,15 @@ class Dependencies:
 
     def __init__(self, root: Any, name: str, home: Namespace) -> None:
         self.digests: dict[str, str] = {}
-        self.versions = {
-            "Python": f"{platform.python_implementation()} {platform.python_version()}",
-            "x402sim": f"{VERSION} ({_ours()})",
-        }
+        self.versions = own_versions() | versions_of(_NUMERIC)
         self.unread: list[str] = []
+        self.files: dict[str, Path] = {}
+        """The files of the user's own, but for the experiment's, by module or by their names."""
         self._home, self._home_file = home, _file_in(home)
         self._reader = Reader()
         self._seen: set[str] = set()
         self._functions: deque[types.FunctionType] = deque()
-        self._imported: deque[tuple[str, str]] = deque()
-        for each in _NUMERIC:
-            self._note_library(each)
+        self._imported: list[str] = []
         self._add_root(root, name)
         while self._functions:
             self._follow(self._functions.popleft())
@@ -96,6 +95,7 @@ class Dependencies:
         self.unread += [f"{name} ({each})" for each in reader.unread[before[3] :]]
         for story in reader.stories:
             self._add_file(f"the file {story}", story)
+            self.files[str(story)] = story
 
     def _follow(self, function: types.FunctionType) -> None:
         """Note the global names that a function uses."""
@@ -106,7 +106,7 @@ class Dependencies:
             if name in space:
                 self._add_global(space, name, used.attributes)
         for name, level in used.imports:
-            self._import([_absolute(name, level, space.get("__package__") or "")])
+            self._import([absolute(name, level, space.get("__package__") or "")])
 
     def _add_global(self, space: Namespace, name: str, attributes: Sequence[str]) -> None:
         value, key = space[name], f"{name} in {self._label(space)}"
@@ -134,37 +134,26 @@ class Dependencies:
 
     # --- files -----------------------------------------------------------------------
 
-    def _import(self, names: Iterator[str] | Sequence[str]) -> None:
-        for name in names:
-            if name and name not in self._seen:
-                self._seen.add(name)
-                self._imported.append((name, _file_of(name) or ""))
+    def _import(self, names: Iterable[str]) -> None:
+        self._imported += names
 
     def _follow_imports(self) -> None:
         if self._home_file and Path(self._home_file).suffix == ".py":
             package = self._home.get("__package__") or ""
-            self._import(_imports(ast.parse(Path(self._home_file).read_bytes()), package))
-        while self._imported:
-            name, file = self._imported.popleft()
-            if is_library(file or None, name):
-                self._note_library(name.partition(".")[0])
-            elif file.endswith(".py") and file != self._home_file:
-                tree = self._add_file(f"the file of {name}", Path(file))
-                package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
-                self._import(_imports(tree, package))
+            self._import(imports(Path(self._home_file).read_bytes(), package))
+        libraries = []
+        for name, file in imported(self._imported, known=self._home_file):
+            if file is None:
+                libraries.append(name.partition(".")[0])
+            else:
+                self._add_file(f"the file of {name}", file)
+                self.files[name] = file
+        self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
-    def _add_file(self, name: str, file: Path) -> ast.Module:
-        """Note a file of Python by what it says, without its comments; return its syntax tree."""
+    def _add_file(self, name: str, file: Path) -> None:
+        """Note a file of Python by what it says, without its comments."""
         tree = ast.parse(file.read_bytes())
         self.digests[name] = hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:32]
-        return tree
-
-    def _note_library(self, name: str) -> None:
-        if name not in self.versions and name != "x402sim":
-            try:
-                self.versions[name] = version(name)
-            except PackageNotFoundError:
-                return  # of the standard library, or a module by another name than its package
 
 
 class _Used:
@@ -205,64 +194,3 @@ def _has_content(cell: Any) -> bool:
 def _file_in(space: Namespace) -> str | None:
     file = space.get("__file__")
     return str(Path(file).resolve()) if isinstance(file, str) and Path(file).is_file() else None
-
-
-def _file_of(name: str) -> str | None:
-    """Return the file of a module; None if it has none, or is not there. It imports nothing."""
-    if name in sys.modules:
-        file = getattr(sys.modules[name], "__file__", None)
-        return str(Path(file).resolve()) if file else None
-    top, *rest = name.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None:
-        return None
-    if not rest:
-        return spec.origin
-    for folder in spec.submodule_search_locations or ():
-        place = Path(folder, *rest)
-        for file in (place.with_name(place.name + ".py"), place / "__init__.py"):
-            if file.is_file():
-                return str(file.resolve())
-    return None
-
-
-def _imports(tree: ast.Module, package: str) -> list[str]:
-    """Return the names of the modules that a file imports anywhere."""
-    found: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node.module or "", node.level, package)
-            found += [base, *(f"{base}.{each.name}" for each in node.names)]
-    return [name for each in dict.fromkeys(found) for name in _parents(each)]
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def _absolute(name: str, level: int, package: str) -> str:
-    """Return the whole name of a module that is imported relative to a package."""
-    if not level:
-        return name
-    base = package.rsplit(".", level - 1)[0] if level > 1 else package
-    return f"{base}.{name}" if name else base
-
-
-@cache
-def _ours() -> str:
-    """Return a short digest of x402sim's own code: a checkout changes without a new version.
-
-    In a checkout, the shipped scenarios are beside the package.
-    """
-    found = hashlib.sha256()
-    for folder in (PACKAGE, PACKAGE.parent / "scenarios"):
-        for pattern in _CODE_OF_OURS:
-            for file in sorted(folder.rglob(pattern)):
-                found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
-    return found.hexdigest()[:8]

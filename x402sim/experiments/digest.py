@@ -10,9 +10,7 @@ import copyreg
 import functools
 import hashlib
 import re
-import site
 import sys
-import sysconfig
 import types
 from abc import ABC
 from collections.abc import Callable, ItemsView, Iterable, KeysView, Sequence, ValuesView
@@ -20,14 +18,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(__file__).resolve().parents[1]
-"""The folder of x402sim."""
-_LIBRARIES = {
-    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
-    *(Path(each).resolve() for each in site.getsitepackages()),
-    PACKAGE,
-}
-_INSTALLED = {"site-packages", "dist-packages"}
+from x402sim.report.sources import is_library
+
 _PLAIN = (type(None), bool, float, complex, type(Ellipsis), type(NotImplemented))
 _NAMED_ONLY = (
     types.MemberDescriptorType,
@@ -49,22 +41,6 @@ _MADE_AT_RUN_TIME = 1 << 9
 """The flag of a class that a `class` statement made, and not C (`Py_TPFLAGS_HEAPTYPE`)."""
 _STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
 """A text that `World.play` takes for a scenario in a file."""
-
-
-def is_library(file: str | None, name: str) -> bool:
-    """Tell whether a module is of Python, of an installed package or of x402sim.
-
-    What is in `__main__` is the user's, whoever started it: a notebook's is not the file's.
-    """
-    if name == "__main__":
-        return False
-    if file is None:
-        top = name.partition(".")[0]
-        return top in sys.stdlib_module_names or top in sys.builtin_module_names
-    if file.startswith("<frozen "):
-        return True
-    path = Path(file).resolve()
-    return bool(_INSTALLED & {*path.parts}) or any(each in _LIBRARIES for each in path.parents)
 
 
 def _is_users_function(function: types.FunctionType) -> bool:

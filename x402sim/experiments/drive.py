@@ -34,6 +34,8 @@ class Pool:
         """How many tasks are submitted at the same time, so that no worker waits for the next."""
         self._make = make
         self.executor: Executor = make() if make else given
+        self.has_processes = isinstance(self.executor, Processes)
+        """Whether processes of our own have to be ended."""
 
     def restart(self) -> bool:
         """Replace workers that died; False if that is for the owner of the executor."""
@@ -42,10 +44,13 @@ class Pool:
             self.executor = self._make()
         return self._make is not None
 
-    def close(self) -> None:
-        """End an executor of our own once its tasks have ended; what waits is cancelled."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End an executor of our own: once its tasks have ended, or at once; none begins."""
         if self._make is not None:
-            self.executor.shutdown(wait=True, cancel_futures=True)
+            if at_once and isinstance(self.executor, Processes):  # what they do is lost anyway
+                self.executor.kill()
+            else:
+                self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def cpus() -> int:
@@ -157,9 +162,25 @@ def drive(
     """Play all that is left in a pool; `finished` gets each task with its table as Parquet.
 
     Returns when every point is done, or has failed. Raises `BrokenExecutor` if workers die again
-    and again at their start, or if those of an executor of the user's own die.
+    and again at their start, or if those of an executor of the user's own die. If it is
+    interrupted, no further task begins.
     """
     running: dict[Future[Any], Task] = {}
+    try:
+        _drive(pool, experiment, batches, finished, running)
+    except KeyboardInterrupt:
+        for each in running:
+            each.cancel()
+        raise
+
+
+def _drive(
+    pool: Pool,
+    experiment: bytes,
+    batches: Batches,
+    finished: Callable[[Task, bytes], None],
+    running: dict["Future[Any]", Task],
+) -> None:
     failures = 0
     while True:
         while len(running) < pool.ahead and not any(task.is_alone for task in running.values()):

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,30 +11,40 @@ import msgspec
 
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.experiments.drive import Task
-from x402sim.experiments.grid import labels_of
-from x402sim.experiments.tables import MOST_WORLDS, Done, decoded
+from x402sim.experiments.grid import Label, labels_of
+from x402sim.experiments.tables import MOST_WORLDS, Done, decoded, played_in, points_sha256
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry
+from x402sim.report.sources import required
 
 _NAME_LENGTH = 120
 _MOST_TOLD = 5
-MANIFEST = "sweep.json"
+_BEFORE_BUNDLES = "sweep.json"
+"""What version 0.1.0 wrote in the place of a bundle."""
 ALL_ROWS, SUMMARY = "results.parquet", "summary.csv"
 """What the command writes beside the files of the tasks."""
 AGAIN = "give fresh=True (`--fresh`) to begin anew, or another folder"
 
 
-class Manifest(msgspec.Struct):
-    """What the files of a folder are results of.
+class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
+    """The `bundle.json` of a sweep: what the files of its folder are results of.
 
     `depends_on` has the digests by name, of the experiment (under "") and of each value of a
-    parameter that is more than its label; `unread` says what has none. `worlds` are the options of
-    the worlds that were played, by cell.
+    parameter that is more than its label; `unread` says what has none. `grid` are the labels of
+    each parameter, `seeds` the first and the last of those that follow each other (none if each
+    cell has its own), `points` how many are saved, and `table` the hash of all; it is empty before
+    the sweep has ended. `worlds` are the options of the worlds that were played, by cell.
     """
 
     experiment: str
     versions: dict[str, str]
     depends_on: dict[str, dict[str, str]]
+    origin: Origin
     unread: list[str] = []
+    grid: dict[str, list[Label]] = {}
+    seeds: list[tuple[int, int]] = []
+    points: int = 0
+    table: str = ""
     worlds: dict[str, list[dict[str, str]]] = {}
 
 
@@ -49,22 +59,35 @@ class Folder:
         self.path, self._parameters = path, sorted(parameters)
         path.mkdir(parents=True, exist_ok=True)
 
-    def claim(self, experiment: str, parts: Mapping[str, Dependencies]) -> str | None:
+    def claim(
+        self,
+        experiment: str,
+        parts: Mapping[str, Dependencies],
+        program: Running | None = None,
+        missing: Sequence[str] = (),
+    ) -> str | None:
         """Write what the results depend on; return a sentence on what cannot be compared, if any.
 
-        `parts` are the dependencies of the experiment (under ""), and of values of parameters.
-        Raises `ValueError` if the folder has results of something else, and names what changed.
+        `parts` are the dependencies of the experiment (under ""), and of values of parameters;
+        `program` plays the sweep, by default the one that runs; `missing` are sentences on what is
+        not carried. Raises `ValueError` if the folder has results of something else, and names what
+        changed.
         """
-        ours = Manifest(
+        calls, theirs = begin(self.path), self._manifest()
+        versions = {name: v for each in parts.values() for name, v in each.versions.items()}
+        digests = {name: each.digests for name, each in parts.items()}
+        if theirs is not None:
+            self._require_same(theirs, experiment, versions, digests)
+            digests = theirs.depends_on | digests
+        files = {name: file for each in parts.values() for name, file in each.files.items()}
+        ours = OfSweep(
             experiment,
-            {name: v for each in parts.values() for name, v in each.versions.items()},
-            {name: each.digests for name, each in parts.items()},
+            {**required(), **versions},
+            digests,
+            carry(calls, self.path, program, files=files, missing=missing),
             [text for each in parts.values() for text in each.unread],
+            worlds=theirs.worlds if theirs else {},
         )
-        if (theirs := self._manifest()) is not None:
-            self._require_same(theirs, ours)
-            ours.depends_on = theirs.depends_on | ours.depends_on
-            ours.worlds = theirs.worlds
         self._write_manifest(ours)
         if not ours.unread:
             return None
@@ -73,31 +96,39 @@ class Folder:
             f"so then {AGAIN}: {'; '.join(ours.unread)}"
         )
 
-    def _manifest(self) -> Manifest | None:
-        file = self.path / MANIFEST
+    def _manifest(self) -> OfSweep | None:
+        file = self.path / BUNDLE
         if not file.exists():
+            if (self.path / _BEFORE_BUNDLES).exists():
+                self._refuse(["x402sim was 0.1.0"])
             return None
         try:
-            found: Manifest = decode(file.read_bytes(), Manifest, most=1_000_000)
+            found: OfSweep = decode(file.read_bytes(), OfSweep, most=1_000_000)
         except BadMessage as error:
             raise ValueError(
                 f"{file} does not say what its results depend on ({error}): {AGAIN}"
             ) from error
         return found
 
-    def _write_manifest(self, manifest: Manifest) -> None:
-        self.write(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    def _write_manifest(self, manifest: OfSweep) -> None:
+        self.write(BUNDLE, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
-    def _require_same(self, theirs: Manifest, ours: Manifest) -> None:
+    def _require_same(
+        self,
+        theirs: OfSweep,
+        experiment: str,
+        versions: Mapping[str, str],
+        digests: Mapping[str, Mapping[str, str]],
+    ) -> None:
         """Raise `ValueError` unless both depend on the same; the text names what changed."""
-        if theirs.experiment != ours.experiment:
-            self._refuse([f"the experiment was {theirs.experiment}, is {ours.experiment}"])
+        if theirs.experiment != experiment:
+            self._refuse([f"the experiment was {theirs.experiment}, is {experiment}"])
         changed = []
-        for name, version in ours.versions.items():
+        for name, version in versions.items():
             if name in theirs.versions and theirs.versions[name] != version:
                 changed.append(f"{name} was {theirs.versions[name]}, is {version}")
-        for part in ours.depends_on.keys() & theirs.depends_on.keys():
-            changed += _differences(theirs.depends_on[part], ours.depends_on[part])
+        for part in digests.keys() & theirs.depends_on.keys():
+            changed += differences(theirs.depends_on[part], digests[part])
         if changed:
             self._refuse(list(dict.fromkeys(changed)))
 
@@ -106,11 +137,14 @@ class Folder:
         changes = "; ".join(changed[:_MOST_TOLD]) + more
         raise ValueError(f"{self.path} has results of another sweep ({changes}): {AGAIN}")
 
-    def note_worlds(self, tables: Sequence[Done]) -> None:
-        """Write the options of the worlds that were played."""
+    def note(self, tables: Sequence[Done]) -> None:
+        """Write what all results of the folder are: points, their hash, options of worlds."""
         manifest = self._manifest()
         if manifest is None:
             return
+        points = played_in(tables)
+        manifest.points, manifest.table = len(points), points_sha256(points)
+        manifest.grid, manifest.seeds = _grid_of(points)
         for done in tables:
             known = manifest.worlds.setdefault(done.cell, [])
             known += [each for each in done.worlds if each not in known][: MOST_WORLDS - len(known)]
@@ -118,7 +152,8 @@ class Folder:
 
     def clear(self) -> None:
         """Delete what sweeps have written here, and nothing else."""
-        for file in (*self.path.glob("*.parquet"), self.path / SUMMARY, self.path / MANIFEST):
+        others = (SUMMARY, BUNDLE, _BEFORE_BUNDLES)
+        for file in (*self.path.glob("*.parquet"), *(self.path / name for name in others)):
             is_ours = file.suffix != ".parquet" or file.name == ALL_ROWS
             if not is_ours:
                 with suppress(ValueError):
@@ -147,6 +182,27 @@ class Folder:
         os.replace(new, self.path / name)
 
 
+def _grid_of(
+    points: Iterable[tuple[str, int]],
+) -> tuple[dict[str, list[Label]], list[tuple[int, int]]]:
+    """Return the labels of each parameter, and the seeds if they are the same in all cells."""
+    seeds: dict[str, list[int]] = {}
+    for cell, seed in points:
+        seeds.setdefault(cell, []).append(seed)
+    grid: dict[str, list[Label]] = {}
+    for cell in seeds:
+        for name, label in labels_of(cell).items():
+            if label not in (known := grid.setdefault(name, [])):
+                known.append(label)
+    found = sorted({seed for each in seeds.values() for seed in each})
+    ranges: list[tuple[int, int]] = []
+    if all(sorted(each) == found for each in seeds.values()):
+        for seed in found:
+            follows = bool(ranges) and ranges[-1][1] == seed - 1
+            ranges.append((ranges.pop()[0] if follows else seed, seed))
+    return grid, ranges
+
+
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "empty"
 
@@ -161,7 +217,7 @@ def file_of(task: Task) -> str:
     return ",".join(part for part in (shown, seeds, digest) if part) + ".parquet"
 
 
-def _differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
+def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[str]:
     """Return what differs, by name."""
     both = [name for name in ours if name in theirs]
     return [

@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 
@@ -46,6 +47,8 @@ class Processes(Executor):
             except IndexError:
                 process = _Process()
                 self._started.append(process)
+                if self._is_broken:  # `kill` may not have seen it
+                    raise BrokenProcessPool("it is shut down") from None
                 process.run(self._first)
             try:
                 return process.run(task)
@@ -54,6 +57,11 @@ class Processes(Executor):
         except BrokenProcessPool:
             self._is_broken = True
             raise
+
+    def kill(self) -> None:
+        """End the processes at once, whatever they do; their tasks fail."""
+        self._is_broken = True
+        self.shutdown(cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes, once their tasks have ended; a broken executor's end at once."""
@@ -65,6 +73,19 @@ class Processes(Executor):
             each.close()
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let a process that is started in the block hear no Ctrl-C until it has read `main`."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Process:
     """One process, as its executor sees it."""
 
@@ -72,9 +93,10 @@ class _Process:
         flags = ["-P", *(f"-W{each}" for each in sys.warnoptions)]
         if sys.flags.optimize:
             flags.append("-" + "O" * sys.flags.optimize)
-        self._child = subprocess.Popen(  # noqa: S603 - this Python and this file
-            [sys.executable, *flags, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        with _without_interrupts():
+            self._child = subprocess.Popen(  # noqa: S603 - this Python and this file
+                [sys.executable, *flags, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._tasks, self._answers = self._child.stdin, self._child.stdout
@@ -112,6 +134,8 @@ def main() -> None:
     What this process has started is not ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     given, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,7 +1,10 @@
 """Plays an experiment over a grid of parameters and many seeds, in parallel."""
 
+import signal
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import index
 from pathlib import Path
@@ -21,12 +24,15 @@ from x402sim.experiments.grid import (
 )
 from x402sim.experiments.until import Until, seeds_wanted
 from x402sim.report import need_extra
+from x402sim.report.bundle import Running, awaited
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from x402sim.experiments.dependencies import Dependencies
     from x402sim.experiments.drive import Task
     from x402sim.experiments.folder import Folder
+    from x402sim.experiments.tables import Done
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
@@ -52,6 +58,16 @@ class Kept(NamedTuple):
     path: Path
     fresh: bool
     tell: Callable[[str], None]
+    program: Running | None = None
+    """The program that plays the sweep, if that is not the one that runs."""
+
+
+class SweepCall(NamedTuple):
+    """What a sweep was given that is repeated, and the digests of what its results depend on."""
+
+    experiment: Callable[..., Any]
+    cells: Sequence[Cell]
+    digests: dict[str, dict[str, str]]
 
 
 def sweep(
@@ -91,6 +107,7 @@ def sweep(
     the experiment, global variables, closures and defaults that it uses, its functions and
     classes, files of yours that it imports, the values behind labels, the versions of Python,
     x402sim and the libraries. What it reads otherwise, such as a file of data, is not compared.
+    The folder also has the program and its files: `x402sim reproduce` repeats the sweep.
     fresh: delete the results in `out`, and begin anew.
     common_random_numbers: play all cells with the same seeds, so that they differ by their
     parameters only, and differences are precise. False draws other seeds for each cell.
@@ -143,63 +160,159 @@ def play(
     too few.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
-    from x402sim.experiments.drive import Batches, drive, pool_of
     from x402sim.experiments.folder import file_of
-    from x402sim.experiments.tables import Work, decoded, frame_of
-    from x402sim.experiments.worker import pickled
-    from x402sim.report.progress import Bar
+    from x402sim.experiments.tables import frame_of
 
     require_fit(experiment, found)
     numbers = _whole(seeds)
     every = {each.key: seeds_of(each, numbers, common=common) for each in found}
     first = len(numbers) if until is None else until.least
     wanted = {key: seeds[:first] for key, seeds in every.items()}
-    folder = None if kept is None else _claimed(kept, experiment, found)
-    tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
+    folder = None
+    tables: list[Done] = []
+    if kept is not None and (call := awaited()) is not None:  # it is repeated, and writes nothing
+        digests = {name: each.digests for name, each in dependencies_of(experiment, found).items()}
+        is_ours = call.arrive(SweepCall(experiment, found, digests))
+        kept, tables = None, call.done if is_ours else []
+    if kept is not None:
+        missing = [] if where[0] is None else [_OWN_EXECUTOR.format(type(where[0]).__name__)]
+        folder = _claimed(kept, experiment, found, missing)
+        tables = list(folder.tables())
+    others = [each for each in tables if each.cell not in wanted]
+    tables = [each for each in tables if each.cell in wanted]
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
-    package, points, failed = pickled(experiment, experiment), 0, 0
+    frame: DataFrame
+
+    def save(task: "Task", parquet: bytes) -> None:
+        if folder is not None:
+            folder.write(file_of(task), parquet)
+
+    def so_far(points: int, total: int) -> str:
+        return _so_far(points, total, kept, is_command=replay is not None)
+
+    def left() -> list[tuple[Cell, list[int]]]:
+        return [
+            (cell, [seed for seed in wanted[cell.key] if (cell.key, seed) not in done])
+            for cell in found
+        ]
+
+    def more(new: "Sequence[Done]") -> list[tuple[Cell, list[int]]]:
+        """Return what is to be played after these results; nothing at the end."""
+        nonlocal frame
+        tables.extend(new)
+        done.update((each.cell, seed) for each in new for seed in each.seeds)
+        frame = frame_of(tables, found, wanted)
+        if until is None:
+            return []
+        asked = _asked(until, frame, found)
+        frame.attrs["wanted more"] = [each.labels for each in found if each.key in asked]
+        longer = {key: every[key][:count] for key, count in asked.items()}
+        if all(len(seeds) == len(wanted[key]) for key, seeds in longer.items()):
+            return []
+        wanted.update(longer)
+        return left()
+
+    rest = left()
+    known = sum(map(len, wanted.values())) - sum(len(seeds) for _, seeds in rest)
+    play_points(
+        experiment, rest, where, save, so_far, more=more, known=known, shown=shown, replay=replay
+    )
+    if folder is not None:
+        folder.note([*others, *tables])
+    return frame
+
+
+def play_points(
+    experiment: Callable[..., Any],
+    left: Sequence[tuple[Cell, Sequence[int]]],
+    where: tuple[Any, int | None],
+    save: "Callable[[Task, bytes], None]",
+    so_far: Callable[[int, int], str],
+    *,
+    more: "Callable[[Sequence[Done]], Sequence[tuple[Cell, Sequence[int]]]]" = lambda _: (),
+    title: str = "sweep",
+    known: int = 0,
+    shown: bool = True,
+    replay: Replay | None = None,
+) -> "list[Done]":
+    """Play these seeds of each cell; return their tables. `save` gets each as it comes, as bytes.
+
+    `more` is given the tables of one round, and returns what is played next; nothing ends it.
+    `known` points are played already. Raises `KeyboardInterrupt` with the text of `so_far`, which
+    is given how many are played, and of how many.
+    """
+    from x402sim.experiments.drive import Batches, drive, pool_of
+    from x402sim.experiments.tables import Work, decoded
+    from x402sim.experiments.worker import pickled
+    from x402sim.report.progress import Bar
+
+    package = pickled(experiment, experiment)
+    tables: list[Done] = []
+    points, total, failed = known, known, 0
 
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
-        if folder is not None:
-            folder.write(file_of(task), parquet)
+        save(task, parquet)
         table = decoded(parquet)
         assert table is not None
         tables.append(table)
-        done.update((table.cell, seed) for seed in table.seeds)
         points, failed = points + len(table.seeds), failed + len(table.failed)
         bar.update(points, failed)
 
-    pool = pool_of(*where, package)
-    bar = Bar("sweep", sum(map(len, wanted.values())), shown=shown)
+    pool, has_ended = pool_of(*where, package), False
+    bar = Bar(title, total, shown=shown)
+    with _one_interrupt() if pool.has_processes else nullcontext():
+        try:
+            while True:
+                works = []
+                for cell, seeds in left:
+                    line = replay(cell) if replay else _python(experiment, cell)
+                    values = pickled(cell.values, experiment)
+                    works.append((Work(cell.key, cell.labels, values, line), seeds))
+                total += sum(len(seeds) for _, seeds in left)
+                bar.extend(total)
+                bar.update(points, failed)
+                before = len(tables)
+                drive(pool, package, Batches(works, pool.workers), finished)
+                if not (left := more(tables[before:])):
+                    break
+            has_ended = True
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(so_far(points, total)) from None
+        finally:
+            bar.close()
+            pool.close(at_once=not has_ended)
+    return tables
+
+
+def _so_far(points: int, total: int, kept: Kept | None, *, is_command: bool) -> str:
+    """Return what an interrupted sweep has, and how it goes on."""
+    again, option = ("command", "--out DIR") if is_command else ("call", "out=")
+    if kept is None:
+        return f"interrupted: {points} of {total} points played, none saved: give {option}"
+    return f"interrupted: {points} of {total} points saved in {kept.path}; the same {again} resumes"
+
+
+@contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let only the first Ctrl-C interrupt a block: a second one would come while it ends processes.
+
+    It leaves a handler of the user's own in place, and so does it in any thread but the main one.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        while True:
-            left = []
-            for cell in found:
-                line = replay(cell) if replay else _python(experiment, cell)
-                work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
-                missing = [seed for seed in wanted[cell.key] if (cell.key, seed) not in done]
-                left.append((work, missing))
-            total = sum(map(len, wanted.values()))
-            points = total - sum(len(seeds) for _, seeds in left)
-            bar.extend(total)
-            bar.update(points, failed)
-            drive(pool, package, Batches(left, pool.workers), finished)
-            frame = frame_of(tables, found, wanted)
-            if until is None:
-                break
-            asked = _asked(until, frame, found)
-            frame.attrs["wanted more"] = [each.labels for each in found if each.key in asked]
-            more = {key: every[key][:count] for key, count in asked.items()}
-            if all(len(seeds) == len(wanted[key]) for key, seeds in more.items()):
-                break
-            wanted |= more
+        yield
     finally:
-        bar.close()
-        pool.close()
-    if folder is not None:
-        folder.note_worlds(tables)
-    return frame
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _asked(until: Until, frame: "DataFrame", found: Sequence[Cell]) -> dict[str, int]:
@@ -221,14 +334,30 @@ def unreached(frame: "DataFrame", until: Until) -> str:
     return f"the {count} wider than {until} with all seeds ({', '.join(filter(None, shown))})"
 
 
-def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) -> "Folder":
+_OWN_EXECUTOR = "it was played by an executor of your own ({}): it is repeated by processes here"
+
+
+def _claimed(
+    kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell], missing: Sequence[str]
+) -> "Folder":
     """Return the folder, if what is in it depends on the same; raises `ValueError` if not."""
-    from x402sim.experiments.dependencies import Dependencies
     from x402sim.experiments.folder import Folder
 
     folder = Folder(kept.path, list(found[0].labels))
     if kept.fresh:
         folder.clear()
+    parts = dependencies_of(experiment, found)
+    if limits := folder.claim(name_of(experiment), parts, kept.program, missing):
+        kept.tell(limits)
+    return folder
+
+
+def dependencies_of(
+    experiment: Callable[..., Any], found: Sequence[Cell]
+) -> "dict[str, Dependencies]":
+    """Return what the results of an experiment depend on (under ""), and values of its cells."""
+    from x402sim.experiments.dependencies import Dependencies
+
     name, function = name_of(experiment), function_of(experiment)
     home = {} if function is None else function.__globals__
     parts = {"": Dependencies(experiment, name, home)}
@@ -237,9 +366,7 @@ def _claimed(kept: Kept, experiment: Callable[..., Any], found: Sequence[Cell]) 
             value, key = cell.values[parameter], f"{parameter}={label!r}"
             if key not in parts and not is_label(value):
                 parts[key] = Dependencies(value, f"{key} of the grid", home)
-    if limits := folder.claim(name, parts):
-        kept.tell(limits)
-    return folder
+    return parts
 
 
 def _whole(seeds: object) -> list[int]:

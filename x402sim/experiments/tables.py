@@ -6,12 +6,13 @@ seeds, so that a point without rows counts as done.
 """
 
 import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.journal import OURS
+from x402sim.report.canonical import lines_sha256, row_line
 
 _META, _UNITS = b"x402sim sweep", b"x402sim units"
 MOST_WORLDS = 20
@@ -49,6 +51,8 @@ class Point:
     trace: str | None = None
     worlds: Sequence[dict[str, str]] = ()
     """The options of the worlds that it played."""
+    journals: str = ""
+    """The hash of the hashes of the journals of its runs, one a line."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
@@ -61,6 +65,10 @@ class Done(msgspec.Struct, omit_defaults=True):
     """The options of the worlds that were played, each once; at most `MOST_WORLDS`."""
     units: dict[str, str] = {}
     """The units of columns, if the experiment returned frames that name them."""
+    journals: tuple[str, ...] = ()
+    """The hash of each seed's journals."""
+    rows: tuple[str, ...] = ()
+    """The hash of each seed's rows."""
     table: Any = None
 
 
@@ -132,8 +140,10 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     for world in (world for each in points for world in each.worlds):
         if world not in worlds and len(worlds) < MOST_WORLDS:
             worlds.append(world)
-    seeds = tuple(each.seed for each in points)
-    done = Done(work.key, seeds, failed, tuple(worlds), _units_of(points))
+    seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
+    lines = rows_of(table)
+    rows_sha256 = tuple(lines_sha256(lines.get(seed, ())) for seed in seeds)
+    done = Done(work.key, seeds, failed, tuple(worlds), _units_of(points), journals, rows_sha256)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
@@ -188,6 +198,43 @@ def decoded(parquet: bytes) -> Done | None:
     done = msgspec.json.decode(raw, type=Done)
     done.table = table
     return done
+
+
+_NOT_RESULTS = ["trace", "replay"]
+"""What tells of a failure, and differs from machine to machine."""
+
+
+def rows_of(table: Any) -> dict[int, list[str]]:
+    """Return the lines of the rows of each seed in a table; see `canonical`."""
+    found: dict[int, list[str]] = {}
+    for row in table.drop_columns(_NOT_RESULTS).to_pylist():
+        found.setdefault(row["seed"], []).append(row_line(row))
+    return found
+
+
+class Played(NamedTuple):
+    """What a point came to: the hashes of its rows and of its journals."""
+
+    rows: str
+    journals: str
+
+
+def played_in(tables: Iterable[Done]) -> dict[tuple[str, int], tuple[Played, Done]]:
+    """Return what each point came to, by its cell and its seed, in order, and the table with it."""
+    found: dict[tuple[str, int], tuple[Played, Done]] = {}
+    for done in tables:
+        for seed, rows, journals in zip(done.seeds, done.rows, done.journals, strict=True):
+            if seed not in done.failed or (done.cell, seed) not in found:
+                found[done.cell, seed] = Played(rows, journals), done
+    return dict(sorted(found.items(), key=itemgetter(0)))
+
+
+def points_sha256(points: Mapping[tuple[str, int], tuple[Played, Done]]) -> str:
+    """Return the hash of all points: of a line for each."""
+    return lines_sha256(
+        json.dumps([*point, *played], separators=(",", ":"))
+        for point, (played, _) in points.items()
+    )
 
 
 _PLACE = "cell", "position"
@@ -254,5 +301,5 @@ def frame_of(
     frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
     units = {name: unit for done in tables for name, unit in done.units.items()}
     frame.attrs["units"] = {name: units[name] for name in results if name in units}
-    frame.attrs["made by"] = str(OURS)  # for `plots.caption`; a folder has one version's results
+    frame.attrs["made by"] = msgspec.structs.asdict(OURS)  # for `plots.caption`; a folder has one's
     return frame

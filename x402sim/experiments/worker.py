@@ -25,6 +25,7 @@ import cloudpickle
 from x402sim.clock import stopwatch
 from x402sim.experiments.grid import function_of
 from x402sim.experiments.tables import Point, Work, result_of, table_of
+from x402sim.report.canonical import lines_sha256
 from x402sim.report.run import RunFailed, Watched, watched_runs
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
@@ -95,7 +96,9 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
                 point = Point(seed, _played(function, values, seed, watched))
             except Exception as error:  # noqa: BLE001 - recorded, and raised when the sweep ends
                 point = _failed(error, seed, file)
-        points.append(replace(point, worlds=watched.worlds))
+        points.append(
+            replace(point, worlds=watched.worlds, journals=lines_sha256(watched.journals))
+        )
     return elapsed(), table_of(points, work)
 
 

@@ -174,16 +174,38 @@ class Run(Summary):
         """
         return replace(self, _labels=self._labels | labels)
 
-    def save(self, folder: str | Path) -> Path:
+    def save(self, folder: str | Path, *, bundle: bool = False) -> Path:
         """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
         (its payments as lanes) and report.html into a folder; return it.
 
-        Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
+        With `bundle`, it also holds what somebody else needs to repeat the run with
+        `x402sim reproduce`: the program that plays it and your files that this imports, in
+        `sources/`, and versions, options and hashes in `bundle.json`, which says what is not
+        carried.
+
+        Raises `ModuleNotFoundError` without the extra `report`, `OSError`, and with `bundle`
+        `ValueError` for a run that cannot be repeated.
         """
         need_extra()
         from x402sim.report import save
 
+        if bundle:
+            return save.save_bundle(self, Path(folder), wrong=self._why_unrepeatable())
         return save.save_run(self, Path(folder))
+
+    def _why_unrepeatable(self) -> str:
+        """Return why nobody can repeat this run, and what to do; empty if somebody can."""
+        if is_swept():
+            return "it is a point of a sweep, which is repeated as a whole: give the sweep out="
+        if self.real_s is None:
+            return "it was read from a file: save the bundle in the program that plays it"
+        if "://" in self.on:
+            return f"it was played at {self.on}, whose state nobody else has: play it in-process"
+        if self._begin.chain:
+            return f"it was played on the chain {self._begin.chain}, in real time: take the ledger"
+        if "file" in self._begin.options:
+            return "its world continued a database: play it without file="
+        return ""
 
     def show(self, last: int | None = 500) -> "Shown":
         """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
@@ -236,6 +258,8 @@ class Watched:
     failed: list[Run] = field(default_factory=list)
     worlds: list[dict[str, str]] = field(default_factory=list)
     """The scenario and the options of each, as Python code; of equal ones, one."""
+    journals: list[str] = field(default_factory=list)
+    """The hash of each journal, in the order in which the runs ended."""
 
 
 _watched: ContextVar[Watched | None] = ContextVar("watched runs", default=None)
@@ -266,6 +290,7 @@ def finished(run: Run) -> Run:
         begin = next(run.journal.events(Begin))
         chain = {"chain": begin.chain} if begin.chain else {}
         world = {"scenario": begin.scenario} | chain | begin.options
+        watched.journals.append(run.sha256)
         if world not in watched.worlds:
             watched.worlds.append(world)
     return run

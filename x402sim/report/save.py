@@ -9,18 +9,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pandas.api.types import is_object_dtype
 
-from x402sim.report import html, plots
+from x402sim.events import Begin
+from x402sim.journal import BUNDLE, write_maker
+from x402sim.report import bundle, html, plots, sources
+from x402sim.report.canonical import frame_sha256
 from x402sim.report.frames import TABLES
 from x402sim.report.page import of_run
 from x402sim.report.plots.figure import png, vectors
 from x402sim.report.summary import Summary
 
-PAGE = "page.html"
+JOURNAL, PAGE = "journal.ndjson", "page.html"
 _ARROW_TYPES = {
     "float64": pa.float64(),
     "Int64": pa.int64(),
@@ -33,6 +37,36 @@ def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
     drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
     _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
+    return folder
+
+
+def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
+    """Write what `save_run` does, and what somebody else needs to repeat it; return the folder.
+
+    `wrong` is why nobody can, if so: then it raises `NotRepeatable`, and writes nothing.
+    """
+    if (call := bundle.awaited()) is not None:  # it is repeated now
+        call.arrive(run)
+        return folder
+    calls = bundle.begin(folder)
+    if wrong:
+        raise bundle.NotRepeatable(f"bundle: {run.name!r} cannot be repeated: {wrong}")
+    program = bundle.running()
+    hashes: dict[str, str] = {}
+    drawn = {run.sha256: _save_one(run, folder, for_papers=True, hashes=hashes)}
+    _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
+    write_maker(folder / JOURNAL, None)  # the bundle has the versions
+    found = bundle.OfRun(
+        scenario=run.name,
+        seed=run.seed,
+        world=next(run.journal.events(Begin)).options,
+        versions={**sources.own_versions(), **sources.required()},
+        journal=run.sha256,
+        frames=hashes,
+        origin=bundle.carry(calls, folder, program),
+    )
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
+    (folder / BUNDLE).write_bytes(text)
     return folder
 
 
@@ -54,13 +88,21 @@ def save_runs(
     return folder
 
 
-def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[str, bytes]:
-    """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG."""
+def _save_one(
+    run: Summary, folder: Path, *, for_papers: bool = False, hashes: dict[str, str] | None = None
+) -> dict[str, bytes]:
+    """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG.
+
+    `hashes` gets those of the frames, if it is given.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    run.journal.save(folder / "journal.ndjson")
+    (folder / BUNDLE).unlink(missing_ok=True)  # it is another run's
+    run.journal.save(folder / JOURNAL)
     _write_text(folder / PAGE, of_run(run.journal, run.name))
     for name, table in TABLES.items():  # one frame in memory at a time
         frame = table(run.journal)
+        if hashes is not None:
+            hashes[name] = frame_sha256(frame)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
         pq.write_table(_arrow(frame), folder / f"{name}.parquet")
     figures = plots.figures(run.journal)

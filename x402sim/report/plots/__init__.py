@@ -24,7 +24,7 @@ except ModuleNotFoundError:
     raise
 
 from x402sim.events import RequestArrived, RequestSent
-from x402sim.journal import Journal
+from x402sim.journal import Journal, Maker
 from x402sim.report import frames
 from x402sim.report.money import sessions, transfers
 from x402sim.report.plots.bands import bands as bands
@@ -36,6 +36,7 @@ from x402sim.report.plots.money import balances as balances, session_burn_down a
 from x402sim.report.plots.timing import backlog as backlog, latency as latency, queue as queue
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary, checks_of
+from x402sim.version import citation
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,9 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
 
     "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
     1.0.0, Python 3.11.7". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0, …".
-    The versions are those that played it, whichever are installed now. Of more than three runs, it
-    has their scenarios, seeds and sizes together.
+    The versions are those that played it, whichever are installed now; then comes how to cite
+    x402sim: "Cite as: The x402sim authors (2026): x402sim, version 1.0.0 [software]". Of more than
+    three runs, it has their scenarios, seeds and sizes together.
 
     With `text`, or `number`, it is a figure's caption, which a notebook displays: "**Figure 3.**
     The text. *25 seeds (0 to 24), …*", without the versions, which a paper states once; without a
@@ -153,34 +155,37 @@ def caption(source: Any = None, *, text: str = "", number: int | None = None) ->
     """
     if source is None and not text:
         raise ValueError("caption needs a source, or a text")
-    facts, makers = ("", "") if source is None else _facts(source)
+    facts, makers = ("", []) if source is None else _facts(source)
     if not text and number is None:
-        return Caption(f"{facts}; {makers}")
+        made_by = " and ".join(dict.fromkeys(str(each or _UNKNOWN) for each in makers))
+        cited = "; ".join(
+            dict.fromkeys(citation(each.x402sim if each else None) for each in makers)
+        )
+        return Caption(f"{facts}; {made_by}. Cite as: {cited}")
     head = "" if number is None else f"**Figure {number}.**"
     return Caption(" ".join(filter(None, (head, text, f"*{facts}.*" if facts else ""))))
 
 
-def _facts(source: Any) -> tuple[str, str]:
-    """Return what a source has, and the versions that played it."""
+def _facts(source: Any) -> tuple[str, list[Maker | None]]:
+    """Return what a source has, and who made each part of it."""
     if hasattr(source, "columns"):
         if "seed" not in source.columns:
             raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
         failed = source["error"].notna().sum() if "error" in source else 0
         seeds = source["seed"]
         text = f"{_seeds(list(seeds))}, {_count(len(source), 'row')}, {failed} failed"
-        return text, str(source.attrs.get("made by", _UNKNOWN))
+        made_by = source.attrs.get("made by")
+        return text, [Maker(**made_by) if made_by else None]
     several = list(source) if isinstance(source, Sequence) else [source]
-    makers = dict.fromkeys(str(journal_of(each).maker or _UNKNOWN) for each in several)
+    makers = [journal_of(each).maker for each in several]
     if len(several) <= _MOST_RUNS:
-        return "; ".join(map(_of_run, several)), " and ".join(makers)
+        return "; ".join(map(_of_run, several)), makers
     runs = [Summary(journal_of(each)) for each in several]
     names = list(dict.fromkeys(run.name for run in runs))
     shown = ", ".join([*names[:_MOST_RUNS], *(["…"] if len(names) > _MOST_RUNS else [])])
     requests = sum(len(frames.steps(run.journal)) for run in runs)
     seeds = _seeds([run.seed for run in runs])
-    return f"{len(runs)} runs of {shown}, {seeds}: {_count(requests, 'request')}", " and ".join(
-        makers
-    )
+    return f"{len(runs)} runs of {shown}, {seeds}: {_count(requests, 'request')}", makers
 
 
 def _count(number: int, what: str) -> str:

@@ -1,0 +1,85 @@
+"""`reproduce`: repeat what somebody saved, and say whether it is the same."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    as_misuse,
+    filled,
+    quiet,
+    whole,
+    within,
+)
+from x402sim.commands.sweep import INTERRUPTED
+from x402sim.experiments.reproduce import Repeated, reproduce as repeat
+from x402sim.text.counted import counted
+
+_Folder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A saved run, or a sweep's folder.")
+]
+_Points = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=within(1, 1 << 62), help="Of a sweep, repeat N points, drawn by --seed."
+    ),
+]
+_Seed = Annotated[int, typer.Option(metavar="N", parser=whole, help="Draws the points.")]
+_Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-j",
+        metavar="N",
+        parser=within(0, 256),
+        help="Processes; 0 plays in this one.  [default: one a CPU]",
+    ),
+]
+
+
+def reproduce(
+    folder: _Folder,
+    points: _Points = None,
+    seed: _Seed = 0,
+    workers: _Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Repeat a result, print what differs, and exit with 0, 1 or 2."""
+    try:
+        with quiet(), as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
+            found = repeat(folder, points=points, seed=seed, workers=workers)
+    except KeyboardInterrupt as interrupt:
+        typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(_document(found)))
+    else:
+        _print(found)
+    if not found.is_same:
+        raise typer.Exit(NOT_ALL_HELD)
+
+
+def _document(found: Repeated) -> dict[str, object]:
+    return {
+        "same": found.is_same,
+        "kind": found.kind,
+        "name": found.name,
+        "compared": found.compared,
+        "differences": found.differences,
+        "notes": found.notes,
+    }
+
+
+def _print(found: Repeated) -> None:
+    compared = ", ".join(counted(count, what) for what, count in found.compared.items())
+    word = "same" if found.is_same else "DIFFERS"
+    typer.echo(filled(f"{word}: the {found.kind} {found.name} ({compared})"))
+    for each in found.notes:
+        typer.echo(filled(f"note: {each}"))
+    for each in found.differences:
+        for number, line in enumerate(each.split("\n")):
+            typer.echo(filled(line.lstrip(), 2 + 2 * bool(number)))
