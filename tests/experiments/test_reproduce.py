@@ -18,6 +18,7 @@ from x402sim import Run, World
 from x402sim.journal import BUNDLE, Maker
 from x402sim.report import bundle
 from x402sim.report.canonical import frame_sha256, lines_sha256
+from x402sim.report.frames import TABLES
 
 UNDRAWN = "from x402sim.report import plots; plots.figures = lambda journal: {}\n"
 """How a program begins, so that its plots, which no test here looks at, are not drawn."""
@@ -104,7 +105,7 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     file.write_text(json.dumps(kept))
     edited(saved / "2", "helpers.py", "0.5", "0.25")
     differs = reproduced(saved / "2", code=1).stdout
-    assert differs.startswith("DIFFERS: the run payers (1 journal, 13 frames)\nnote: ")
+    assert differs.startswith(f"DIFFERS: the run payers (1 journal, {len(TABLES)} frames)\nnote: ")
     for part in (
         f"note: pandas was 0.9, is {pd.__version__}\n", "note: gone was 1.0, is not installed\n",
         "sources/helpers.py is not as it was saved", "events are equal, and then the runs differ:",
@@ -154,7 +155,7 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     (out / "sources" / "seeds.txt").write_text("3")
     again = python("-m", "x402sim", "reproduce", "out", cwd=tmp_path)
-    assert again.stdout.startswith("same: the run replay (1 journal, 13 frames)\n"), again.stderr
+    assert again.stdout.startswith(f"same: the run replay (1 journal, {len(TABLES)} frames)\n"), again.stderr
     assert not list((out / "sources").glob("log")), "it plays in a copy"
 
 
