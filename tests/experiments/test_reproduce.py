@@ -155,7 +155,9 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     (out / "sources" / "seeds.txt").write_text("3")
     again = python("-m", "x402sim", "reproduce", "out", cwd=tmp_path)
-    assert again.stdout.startswith(f"same: the run replay (1 journal, {len(TABLES)} frames)\n"), again.stderr
+    assert again.stdout.startswith(f"same: the run replay (1 journal, {len(TABLES)} frames)\n"), (
+        again.stderr
+    )
     assert not list((out / "sources").glob("log")), "it plays in a copy"
 
 

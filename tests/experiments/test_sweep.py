@@ -76,6 +76,14 @@ def test_an_experiment_may_return_a_frame() -> None:
     assert frame["x"].tolist() == [0, 1, 2, 0, 0, 2, 4, 0]
 
 
+def test_the_mean_of_no_whole_numbers_is_missing() -> None:
+    def study(seed: int) -> Any:
+        return {"gas": pd.Series([seed] * seed, dtype="Int64").mean()}
+
+    table = sweep(study, {}, seeds=[0, 2], workers=0, progress=False)
+    assert table["gas"].isna().tolist() == [True, False]
+
+
 def test_objects_in_the_grid_need_a_label_that_lasts() -> None:
     named = cells({"policy": {"naive": object(), "careful": object()}, "n": [1]})
     assert [cell.labels for cell in named] == [{"policy": p, "n": 1} for p in ("naive", "careful")]

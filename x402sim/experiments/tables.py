@@ -110,10 +110,10 @@ def _from_frame(frame: Any) -> Any:
 
 def _scalar(name: str, value: Any) -> Any:
     value = value.item() if hasattr(value, "item") and not isinstance(value, _SCALARS) else value
-    if not isinstance(value, _SCALARS):
+    if value is not pd.NA and not isinstance(value, _SCALARS):
         kind = type(value).__name__
         raise TypeError(f"it returned a {kind} as {name!r}; numbers, texts and frames can be kept")
-    return value
+    return None if value is pd.NA else value  # the mean of no whole numbers, in pandas' own word
 
 
 def table_of(points: Sequence[Point], work: Work) -> bytes:
