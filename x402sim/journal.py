@@ -10,7 +10,7 @@ import hashlib
 import platform
 import re
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,10 +19,10 @@ from io import BytesIO
 from itertools import chain, count, dropwhile, islice, starmap, takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, Union, cast, get_args
+from typing import IO, Any, TypeVar, Union, cast, get_args
 
 import msgspec
-from msgspec.structs import FieldInfo, astuple
+from msgspec.structs import FieldInfo
 
 from x402sim.events import KINDS, BaseEvent, Event, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
@@ -52,6 +52,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
+_TAGS = re.compile(rb"\n" + _TAG.pattern)  # no text has such a character in its JSON
 
 
 def line(entry: Entry) -> bytes:
@@ -74,6 +75,14 @@ def tag_of(text: bytes) -> str | None:
     """Return the name of a line's event without decoding it; None if it is written otherwise."""
     found = _TAG.match(text)
     return found.group(1).decode() if found else None
+
+
+def _names(lines: list[bytes]) -> set[str | None]:
+    """Return the names of these lines' events as `tag_of`, but all at once."""
+    found = _TAGS.findall(b"\n" + b"".join(lines))
+    if len(found) < len(lines):  # one is spelled otherwise
+        return set(map(tag_of, lines))
+    return {name.decode() for name in set(found)}
 
 
 def _brackets(text: bytes) -> int:
@@ -138,41 +147,38 @@ def write_maker(journal: Path, maker: Maker | None) -> None:
         _maker_file(journal).write_bytes(msgspec.json.encode(maker) + b"\n")
 
 
-class Row(Protocol):
-    """An event with its `seq` and `at_ms` and, as attributes of its own, its fields."""
-
-    seq: int
-    at_ms: int
-
-
 Columns = Mapping[str, Sequence[Any]]
 """The columns `seq`, `at_ms` and the fields of one kind of event: a column is an array of numbers,
 or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
+ByName = Mapping[str, Columns]
+"""The columns of some entries, by the names of their events."""
 
 
-class Texts(dict[str | None, int]):
-    """The number of each text; None is 0. `all` has them by number."""
+class Texts(defaultdict[str | None, int]):
+    """The number of each text, given when it is first asked for; None is 0."""
 
     def __init__(self) -> None:
-        super().__init__({None: 0})
-        self.all: list[str | None] = [None]
+        super().__init__(count(1).__next__, {None: 0})
+        self._all: list[str | None] = []
         self.made: Any = None
         """What a reader has made of `all`, to use it again while there are no more."""
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self.all)
-        self.all.append(text)
-        return number
+    @property
+    def all(self) -> list[str | None]:
+        """The texts by number: a dictionary keeps the order in which they came."""
+        new = list(islice(reversed(self), len(self) - len(self._all)))
+        self._all += reversed(new)
+        return self._all
 
 
 class Batch:
     """Some entries in order, as columns for each name of an event."""
 
-    def __init__(self, entries: Sequence[Entry | Row], texts: Texts) -> None:
+    def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
         self._texts, self._length = texts, len(entries)
         self.last = entries[-1].seq if entries else -1
         """The number of its last entry."""
-        events: list[Any] = [each.event if type(each) is Entry else each for each in entries]
+        events = [each.event for each in entries]
         groups: dict[type[Any], list[int]] = {}
         for place, event in enumerate(events):
             groups.setdefault(type(event), []).append(place)
@@ -215,14 +221,26 @@ def _columns(name: str, numbered: list[Any], events: list[Any], texts: Texts) ->
     made: dict[str, Sequence[Any]] = {
         number: _numbers(list(map(attrgetter(number), numbered))) for number in ("seq", "at_ms")
     }
-    kinds, names = _fields(name), events[0].__struct_fields__
-    for field, values in zip(names, zip(*map(astuple, events), strict=True), strict=True):
-        kind = kinds.get(field)
+    for field, kind in _fields(name).items():
+        values = map(attrgetter(field), events)
         if kind is str:
             made[field] = array("i", map(texts.__getitem__, values))
-        elif kind is not None:  # a row also has its numbers
+        else:
             made[field] = _numbers(list(values)) if kind is int else list(values)
     return made
+
+
+def _read_columns(first: int, text: bytes, names: frozenset[str], texts: Texts) -> ByName:
+    """Return the events of these names that whole lines hold, numbered in the file from `first` on,
+    as columns by name; raises as `read_line`."""
+    rows = _read_rows(text, names)
+    if rows is None:
+        every = Batch(list(map(read_line, count(first), BytesIO(text))), texts).columns
+        return {name: every[name] for name in names & every.keys()}
+    groups = defaultdict[Any, list[Any]](list)
+    deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
+    mine = ((kind.__struct_config__.tag, events) for kind, events in groups.items())
+    return {name: _columns(name, events, events, texts) for name, events in mine if name in names}
 
 
 def _numbers(values: list[int]) -> Sequence[int]:
@@ -252,18 +270,22 @@ def texts_of(name: str) -> frozenset[str]:
 
 
 @cache
-def _rows() -> "msgspec.json.Decoder[Row]":
-    """Return a decoder of lines as rows: twice as fast as to make an entry and its event."""
+def _rows(names: frozenset[str]) -> "msgspec.json.Decoder[Any]":
+    """Return a decoder of lines as rows: twice as fast as to make an entry and its event.
+
+    A row is an event with its `seq` and `at_ms`; of an event that has none of these names, nothing.
+    """
+    numbers = [("seq", int), ("at_ms", int)]
     kinds = [
         msgspec.defstruct(
             kind.__name__,
-            [("seq", int), ("at_ms", int), *map(_defined, msgspec.structs.fields(kind))],
+            [*numbers, *map(_defined, msgspec.structs.fields(kind))] if name in names else [],
             tag_field="event",
-            tag=name_of(kind),
+            tag=name,
             kw_only=True,
             gc=False,
         )
-        for kind in KINDS
+        for name, kind in _kinds().items()
     ]
     return msgspec.json.Decoder(Union[tuple(kinds)])  # noqa: UP007 - of a list
 
@@ -275,15 +297,15 @@ def _defined(field: FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]:
     return (field.name, field.type) if is_needed else (field.name, field.type, field.default)
 
 
-def _read_rows(first: int, text: bytes) -> "Sequence[Entry | Row]":
-    """Return what whole lines hold, numbered in the file from `first` on; as `read_line`."""
-    lines = text.count(b"\n")
-    if _brackets(text) - lines < MAX_BRACKETS or max(map(_brackets, BytesIO(text))) < MAX_BRACKETS:
+def _read_rows(text: bytes, names: frozenset[str]) -> list[Any] | None:
+    """Return whole lines as rows; None if one of them is no entry, or may be none."""
+    lengths = list(map(len, BytesIO(text)))  # few lines have so many bytes, let alone brackets
+    if max(lengths, default=0) < MAX_BRACKETS or max(map(_brackets, BytesIO(text))) < MAX_BRACKETS:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            rows = _rows().decode_lines(text)
-            if len(rows) == lines:
+            rows = _rows(names).decode_lines(text)
+            if len(rows) == len(lengths):  # it leaves out blank ones
                 return rows
-    return list(map(read_line, count(first), BytesIO(text)))
+    return None
 
 
 def _is_text(kind: Any) -> bool:
@@ -341,11 +363,11 @@ class InMemory:
         newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
         return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
-    def batches(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, and their texts."""
+    def columns(self, names: frozenset[str]) -> tuple[Texts, list[ByName]]:
+        """Return the entries whose events have one of these names as columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
-        return self._texts, [*self._batches, newest]
+        return self._texts, [batch.columns for batch in (*self._batches, newest)]
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads few others."""
@@ -395,7 +417,7 @@ class OnDisk:
             require_version(header)
             self._end = len(header)
             while lines := list(islice(reader, EVERY)):
-                self._note(set(map(tag_of, lines)), len(lines), sum(map(len, lines)))
+                self._note(_names(lines), len(lines), sum(map(len, lines)))
 
     def _note(self, names: Iterable[str | None], count: int, length: int) -> None:
         """Note that there are so many lines more in the newest block, and the names in them."""
@@ -425,10 +447,10 @@ class OnDisk:
         """Return the blocks that have the entries numbered `seq` or more."""
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
-    def batches(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, and their texts."""
+    def columns(self, names: frozenset[str]) -> tuple[Texts, list[ByName]]:
+        """Return the entries whose events have one of these names as columns, and their texts."""
         texts, blocks = Texts(), self._read(self._all_since(0))
-        return texts, [Batch(_read_rows(first, text), texts) for first, text in blocks]
+        return texts, [_read_columns(first, text, names, texts) for first, text in blocks]
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events have one of these names.
@@ -619,9 +641,10 @@ class Journal:
         """Yield the events of a kind."""
         return (cast("EventType", entry.event) for entry in self.of(kind))
 
-    def columns(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, in batches, and the texts in them."""
-        return self._storage.batches()
+    def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[ByName]]:
+        """Return the events of these kinds as columns by their names, in batches that follow each
+        other, and the texts in them; there may be others among them."""
+        return self._storage.columns(frozenset(map(name_of, kinds)))
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

@@ -13,8 +13,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from x402sim.events import KINDS, BaseEvent, TransactionMined, TransactionUndone, name_of
-from x402sim.journal import Batch, Journal, Texts, texts_of
+from x402sim.events import (
+    KINDS,
+    AnswerSent,
+    BaseEvent,
+    PayerJoined,
+    TransactionMined,
+    TransactionUndone,
+    name_of,
+)
+from x402sim.journal import ByName, Journal, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once
 
@@ -102,10 +110,15 @@ class Table(dict[str, Any]):
         return pa.array(self[name])
 
 
+UNREAD = (AnswerSent, PayerJoined)
+"""Events that no table has: a third of those of a crowd, which would be read for nothing."""
+
+
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
-    texts, batches = journal.columns()
-    return {kind: Table(kind, texts, partial(_joined, batches, name_of(kind))) for kind in KINDS}
+    kinds = [kind for kind in KINDS if kind not in UNREAD]
+    texts, batches = journal.columns(*kinds)
+    return {kind: Table(kind, texts, partial(_joined, batches, name_of(kind))) for kind in kinds}
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
@@ -176,8 +189,8 @@ def in_rounds(*parts: Part) -> Any:
     return rows["about"].unique()
 
 
-def _joined(batches: list[Batch], kind: str, name: str) -> Any:
-    columns: list[Any] = [each.columns[kind][name] for each in batches if kind in each.columns]
+def _joined(batches: list[ByName], kind: str, name: str) -> Any:
+    columns: list[Any] = [each[kind][name] for each in batches if kind in each]
     if all(isinstance(column, array) for column in columns):
         runs = groupby(columns, attrgetter("typecode"))
         joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]

@@ -47,6 +47,8 @@ def _scalar(given: Any) -> Scalar:
 
 
 _TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+_PLAIN = PayerPolicy()
+"""The policy of payers without one."""
 _STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
 
 
@@ -133,7 +135,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self.stage, name, held, Spending(policy or PayerPolicy()))
+        return Payer(self.stage, name, held, Spending(policy or _PLAIN))
 
     @explained
     async def population(
