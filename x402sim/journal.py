@@ -152,6 +152,10 @@ Columns = Mapping[str, Sequence[Any]]
 or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
 ByName = Mapping[str, Columns]
 """The columns of some entries, by the names of their events."""
+Wanted = frozenset[tuple[str, str]]
+"""Columns that are wanted: each by the name of its event and its own."""
+NUMBERS = ("seq", "at_ms")
+"""The columns that every event has."""
 
 
 class Texts(defaultdict[str | None, int]):
@@ -186,9 +190,15 @@ class Batch:
         self._places: dict[str, Sequence[int]] = {}
         """Where in the batch the entries of each name are."""
         for kind, places in groups.items():
-            numbered, named = ([these[each] for each in places] for these in (entries, events))
-            self.columns[name_of(kind)] = _columns(name_of(kind), numbered, named, texts)
-            self._places[name_of(kind)] = _numbers(places)
+            name, numbered = name_of(kind), [entries[each] for each in places]
+            named = [events[each] for each in places]
+            self.columns[name] = {
+                field: _column(
+                    each, map(attrgetter(field), numbered if field in NUMBERS else named), texts
+                )
+                for field, each in _fields(name).items()
+            }
+            self._places[name] = _numbers(places)
 
     def __len__(self) -> int:
         return self._length
@@ -216,31 +226,25 @@ class Batch:
         return map(Entry, columns["seq"], columns["at_ms"], _maker(name)(fields))
 
 
-def _columns(name: str, numbered: list[Any], events: list[Any], texts: Texts) -> Columns:
-    """Return the columns of events of a name; `numbered` have their `seq` and `at_ms`."""
-    made: dict[str, Sequence[Any]] = {
-        number: _numbers(list(map(attrgetter(number), numbered))) for number in ("seq", "at_ms")
-    }
-    for field, kind in _fields(name).items():
-        values = map(attrgetter(field), events)
-        if kind is str:
-            made[field] = array("i", map(texts.__getitem__, values))
-        else:
-            made[field] = _numbers(list(values)) if kind is int else list(values)
-    return made
+def _column(kind: Any, values: Iterable[Any], texts: Texts) -> Sequence[Any]:
+    """Return a column of a kind in `_fields`."""
+    if kind is str:
+        return array("i", map(texts.__getitem__, values))
+    return _numbers(list(values)) if kind is int else list(values)
 
 
-def _read_columns(first: int, text: bytes, names: frozenset[str], texts: Texts) -> ByName:
-    """Return the events of these names that whole lines hold, numbered in the file from `first` on,
-    as columns by name; raises as `read_line`."""
-    rows = _read_rows(text, names)
-    if rows is None:
-        every = Batch(list(map(read_line, count(first), BytesIO(text))), texts).columns
-        return {name: every[name] for name in names & every.keys()}
+def _read_columns(rows: list[Any], texts: Texts) -> ByName:
+    """Return rows as columns, those that the rows have."""
     groups = defaultdict[Any, list[Any]](list)
     deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
-    mine = ((kind.__struct_config__.tag, events) for kind, events in groups.items())
-    return {name: _columns(name, events, events, texts) for name, events in mine if name in names}
+    found: dict[str, Columns] = {}
+    for kind, mine in groups.items():
+        name = kind.__struct_config__.tag
+        found[name] = {
+            field: _column(_fields(name)[field], map(attrgetter(field), mine), texts)
+            for field in kind.__struct_fields__
+        }
+    return found
 
 
 def _numbers(values: list[int]) -> Sequence[int]:
@@ -258,9 +262,11 @@ def _kinds() -> dict[str, type[Event]]:
 
 @cache
 def _fields(name: str) -> dict[str, Any]:
-    """Return the types of an event's fields by name; `str` also for texts that may be None."""
+    """Return the types of `seq`, `at_ms` and an event's fields by name; `str` also for texts that
+    may be None."""
     fields = msgspec.structs.fields(_kinds()[name])
-    return {field.name: str if _is_text(field.type) else field.type for field in fields}
+    kinds = {field.name: str if _is_text(field.type) else field.type for field in fields}
+    return dict.fromkeys(NUMBERS, int) | kinds
 
 
 @cache
@@ -270,16 +276,19 @@ def texts_of(name: str) -> frozenset[str]:
 
 
 @cache
-def _rows(names: frozenset[str]) -> "msgspec.json.Decoder[Any]":
-    """Return a decoder of lines as rows: twice as fast as to make an entry and its event.
-
-    A row is an event with its `seq` and `at_ms`; of an event that has none of these names, nothing.
+def _rows(wanted: Wanted) -> "msgspec.json.Decoder[Any]":
+    """Return a decoder of lines as rows: twice as fast as to make an entry and its event. A row has
+    those of the fields of an event, `seq` and `at_ms` that are wanted.
     """
-    numbers = [("seq", int), ("at_ms", int)]
+    numbers = [*msgspec.structs.fields(_Number)]
     kinds = [
         msgspec.defstruct(
             kind.__name__,
-            [*numbers, *map(_defined, msgspec.structs.fields(kind))] if name in names else [],
+            [
+                _defined(field)
+                for field in (*numbers, *msgspec.structs.fields(kind))
+                if (name, field.name) in wanted
+            ],
             tag_field="event",
             tag=name,
             kw_only=True,
@@ -295,17 +304,6 @@ def _defined(field: FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]:
         return field.name, field.type, msgspec.field(default_factory=field.default_factory)
     is_needed = field.default is msgspec.NODEFAULT
     return (field.name, field.type) if is_needed else (field.name, field.type, field.default)
-
-
-def _read_rows(text: bytes, names: frozenset[str]) -> list[Any] | None:
-    """Return whole lines as rows; None if one of them is no entry, or may be none."""
-    lengths = list(map(len, BytesIO(text)))  # few lines have so many bytes, let alone brackets
-    if max(lengths, default=0) < MAX_BRACKETS or max(map(_brackets, BytesIO(text))) < MAX_BRACKETS:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            rows = _rows(names).decode_lines(text)
-            if len(rows) == len(lengths):  # it leaves out blank ones
-                return rows
-    return None
 
 
 def _is_text(kind: Any) -> bool:
@@ -363,8 +361,8 @@ class InMemory:
         newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
         return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
-    def columns(self, names: frozenset[str]) -> tuple[Texts, list[ByName]]:
-        """Return the entries whose events have one of these names as columns, and their texts."""
+    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+        """Return all columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
         return self._texts, [batch.columns for batch in (*self._batches, newest)]
@@ -405,6 +403,8 @@ class OnDisk:
         self._writer: IO[bytes] | None = None
         self._count = 0
         self._end = 0
+        self._longest = 0
+        """The bytes of the longest line."""
         self._begins = array("q")
         self._blocks: dict[str | None, array[int]] = {}
         """The blocks that have events of each name, or lines whose name is not known."""
@@ -417,10 +417,13 @@ class OnDisk:
             require_version(header)
             self._end = len(header)
             while lines := list(islice(reader, EVERY)):
-                self._note(_names(lines), len(lines), sum(map(len, lines)))
+                lengths = list(map(len, lines))
+                self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
-    def _note(self, names: Iterable[str | None], count: int, length: int) -> None:
+    def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
         """Note that there are so many lines more in the newest block, and the names in them."""
+        if longest > self._longest:
+            self._longest = longest
         block, place = divmod(self._count, EVERY)
         if place == 0:
             self._begins.append(self._end)
@@ -438,7 +441,8 @@ class OnDisk:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        self._note((name_of(entry.event),), 1, self._writer.write(line(entry) + b"\n"))
+        length = self._writer.write(line(entry) + b"\n")
+        self._note((name_of(entry.event),), 1, length, length)
 
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
@@ -447,10 +451,29 @@ class OnDisk:
         """Return the blocks that have the entries numbered `seq` or more."""
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
-    def columns(self, names: frozenset[str]) -> tuple[Texts, list[ByName]]:
-        """Return the entries whose events have one of these names as columns, and their texts."""
-        texts, blocks = Texts(), self._read(self._all_since(0))
-        return texts, [_read_columns(first, text, names, texts) for first, text in blocks]
+    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+        """Return these columns, and their texts: those that are known, and new ones."""
+        texts, found = Texts() if texts is None else texts, list[ByName]()
+        names = {None, *(name for name, _ in wanted)}
+        blocks = sorted({each for name in names for each in self._blocks.get(name, ())})
+        for first, text in self._read(blocks):
+            rows = self._rows(first, text, wanted)
+            if rows is None:
+                entries = list(map(read_line, count(first), BytesIO(text)))
+                found.append(Batch(entries, texts).columns)
+            else:
+                found.append(_read_columns(rows, texts))
+        return texts, found
+
+    def _rows(self, first: int, text: bytes, wanted: Wanted) -> list[Any] | None:
+        """Return the lines of a block as rows; None if one of them is no entry, or may be none."""
+        deep = self._longest > MAX_BRACKETS  # few lines have so many bytes, let alone brackets
+        if not deep or max(map(_brackets, BytesIO(text))) <= MAX_BRACKETS:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                rows = _rows(wanted).decode_lines(text)
+                if len(rows) == min(EVERY, self._count + 2 - first):  # it leaves out blank ones
+                    return rows
+        return None
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events have one of these names.
@@ -641,10 +664,11 @@ class Journal:
         """Yield the events of a kind."""
         return (cast("EventType", entry.event) for entry in self.of(kind))
 
-    def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[ByName]]:
-        """Return the events of these kinds as columns by their names, in batches that follow each
-        other, and the texts in them; there may be others among them."""
-        return self._storage.columns(frozenset(map(name_of, kinds)))
+    def columns(self, wanted: Wanted, texts: Texts | None = None) -> tuple[Texts, list[ByName]]:
+        """Return these columns in batches that follow each other, and the texts in them; from
+        memory all columns. A file is read with the `texts` of an earlier time, if there are any.
+        """
+        return self._storage.columns(wanted, texts)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

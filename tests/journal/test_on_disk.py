@@ -9,8 +9,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from x402sim import Fault, LiveWorld, World
-from x402sim.events import IndexerRan, Note, PaymentIndexed
-from x402sim.journal import EVERY, HEADER, Entry, Journal, texts_of
+from x402sim.events import IndexerRan, Note, PaymentIndexed, name_of
+from x402sim.journal import EVERY, HEADER, NUMBERS, Entry, Journal, texts_of
 from x402sim.population import Every, Session
 from x402sim.report.frames import TABLES
 
@@ -45,7 +45,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def columns_of(journal: Journal) -> list[dict[str, dict[str, list]]]:
     """Return the columns of some kinds as lists, with the texts themselves, by the name of the event."""
-    texts, batches = journal.columns(Note, PaymentIndexed)
+    kinds = {name_of(kind): (*NUMBERS, *kind.__struct_fields__) for kind in (Note, PaymentIndexed)}
+    wanted = frozenset((name, field) for name, fields in kinds.items() for field in fields)
+    texts, batches = journal.columns(wanted)
     return [
         {
             event: {
@@ -152,7 +154,7 @@ def test_lines_that_are_spelled_otherwise_are_read_in_every_way(file):
 def test_a_frame_names_the_line_that_is_no_entry(file, wrong):
     file.write_bytes(HEADER + b'{"seq":0,"at_ms":5,"event":"note","name":"x"}\n' + wrong)
     with pytest.raises(ValueError, match="line 3 is no entry of a journal"):
-        Journal.open(file).columns(Note)
+        columns_of(Journal.open(file))
 
 
 def test_merging_writes_the_file_anew(file, both):
