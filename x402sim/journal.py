@@ -325,6 +325,7 @@ EVERY = 1024
 """A journal in memory makes columns of so many entries at once; one on disk knows where each of so
 many lines begins."""
 _BUFFER = 1 << 20
+_LARGE_BYTES = 64 << 20
 
 
 class InMemory:
@@ -383,6 +384,10 @@ class InMemory:
         for entry in self:
             yield line(entry) + b"\n"
 
+    def digest(self) -> "hashlib._Hash | None":
+        """Return None: what is in memory is hashed when it is asked for."""
+        return None
+
     def flush(self) -> None:
         """Do nothing: there is no file."""
 
@@ -401,6 +406,8 @@ class OnDisk:
     def __init__(self, file: Path, *, is_new: bool) -> None:
         self.file = file.resolve()
         self._writer: IO[bytes] | None = None
+        self._digest = hashlib.sha256(HEADER) if is_new else None
+        """The hash of what is written: who wrote a file need not read it for that."""
         self._count = 0
         self._end = 0
         self._longest = 0
@@ -441,8 +448,11 @@ class OnDisk:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        length = self._writer.write(line(entry) + b"\n")
+        text = line(entry) + b"\n"
+        length = self._writer.write(text)
         self._note((name_of(entry.event),), 1, length, length)
+        if self._digest:
+            self._digest.update(text)
 
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
@@ -505,6 +515,10 @@ class OnDisk:
             reader.seek(begin)
             while piece := reader.read(min(_BUFFER, end - reader.tell())):
                 yield piece
+
+    def digest(self) -> "hashlib._Hash | None":
+        """Return the hash of the file, if it was written here."""
+        return self._digest
 
     def flush(self) -> None:
         """Write what is left."""
@@ -607,6 +621,16 @@ class Journal:
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
         return journal
 
+    @classmethod
+    def read(cls, file: Path) -> "Journal":
+        """Return the journal in a file: in memory, or as `open` does if it has more than 64 MiB.
+
+        Raises `OSError`, and `ValueError` as `load` and `open` do.
+        """
+        if file.stat().st_size > _LARGE_BYTES:
+            return cls.open(file)
+        return cls.load(file.read_bytes(), read_maker(file))
+
     @property
     def file(self) -> Path | None:
         """The file that the entries are in; None if they are in memory."""
@@ -680,9 +704,11 @@ class Journal:
 
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
-        digest = hashlib.sha256()
-        for piece in self._storage.pieces():
-            digest.update(piece)
+        digest = self._storage.digest()
+        if digest is None:
+            digest = hashlib.sha256()
+            for piece in self._storage.pieces():
+                digest.update(piece)
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:

@@ -16,6 +16,7 @@ from pandas.api.types import is_object_dtype
 
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
+from x402sim.report.newest import LAST
 from x402sim.report.page import of_run
 from x402sim.report.plots.figure import png, vectors
 from x402sim.report.summary import Summary
@@ -58,7 +59,7 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
     """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     run.journal.save(folder / "journal.ndjson")
-    _write_text(folder / PAGE, of_run(run.journal, run.name))
+    _write_text(folder / PAGE, of_run(run.journal, run.name, LAST))
     for name, table in TABLES.items():  # one frame in memory at a time
         frame = table(run.journal)
         frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
