@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, Union, cast, get_args
 
 import msgspec
-from msgspec.structs import FieldInfo
+from msgspec.structs import FieldInfo, astuple
 
 from x402sim.events import KINDS, BaseEvent, Event, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
@@ -239,10 +239,10 @@ def _read_columns(rows: list[Any], texts: Texts) -> ByName:
     deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
     found: dict[str, Columns] = {}
     for kind, mine in groups.items():
-        name = kind.__struct_config__.tag
+        name, columns = kind.__struct_config__.tag, zip(*map(astuple, mine), strict=True)
         found[name] = {
-            field: _column(_fields(name)[field], map(attrgetter(field), mine), texts)
-            for field in kind.__struct_fields__
+            field: _column(_fields(name)[field], values, texts)
+            for field, values in zip(kind.__struct_fields__, columns, strict=True)
         }
     return found
 

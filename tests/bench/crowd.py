@@ -21,7 +21,11 @@ PAUSE_S, BUY = 0.5, Buy()
 
 
 def play(
-    payers: int, payments: int, behaviour: Behaviour = BUY, journal: Path | None = None
+    payers: int,
+    payments: int,
+    behaviour: Behaviour = BUY,
+    journal: Path | None = None,
+    seed: int = 1,
 ) -> Run:
     """Play so many payments, the payers in turn; every check must hold."""
 
@@ -30,7 +34,7 @@ def play(
         arrivals = Every(PAUSE_S)
         await world.population(payers, arrivals=arrivals, behaviour=behaviour, until_s=until_s)
 
-    run = World(seed=1, journal=journal).play(story)
+    run = World(seed=seed, journal=journal).play(story)
     assert run.outcome == "passed", f"a check of the payments failed: {run.reason}"
     return run
 

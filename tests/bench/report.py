@@ -5,6 +5,7 @@ import platform
 import sqlite3
 import textwrap
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
@@ -70,7 +71,7 @@ def entry(name: str, effort: Effort, found: Measured | str) -> dict[str, Any]:
     row = ROWS[name]
     known = {
         "name": name,
-        "what": row.what.format(payers=effort.payers),
+        "what": row.what.format_map(asdict(effort)),
         **{
             key: getattr(row, key)
             for key in ("limit", "unit", "is_cost", "floor", "aim", "guarded")

@@ -103,7 +103,7 @@ def _seconds(file: Path, view: Callable[[Run], object]) -> float:
 def reading(payments: int) -> tuple[Round, Round]:
     """Return the making of the first frame from a file, and the decoding of its lines by msgspec
     alone; the unit is an event."""
-    folder = TemporaryDirectory()
+    folder = TemporaryDirectory()  # both rounds hold it: it is there as long as they are
     file = Path(folder.name) / "run.ndjson"
     length = len(crowd.play(100, payments, journal=file).journal)
     run = Run(journal=Journal.open(file))
