@@ -45,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.json:
         print(json.dumps(run, indent=2, ensure_ascii=False))
     if given.write is not None:
-        given.write.write_text(report.page(run), encoding="utf-8")
+        old = given.write.read_text("utf-8") if given.only and given.write.exists() else None
+        page = report.renewed(old, run) if old else report.page(run)
+        given.write.write_text(page, encoding="utf-8")
     slow = [row for row in rows if given.quick and not row["is_kept"]]
     for row in slow:
         print(SLOW.format(**row), file=sys.stderr)
@@ -69,7 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=ROWS, action="append", help="a row; repeatable")
     parser.add_argument("--json", action="store_true", help="print JSON, with every round")
     parser.add_argument("--payers", type=int, default=FULL.payers, help="of the full form")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write a page with the table")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="write a page with the table, or renew the rows of `--only` in one",
+    )
     return parser
 
 

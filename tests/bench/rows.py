@@ -236,7 +236,7 @@ ROWS = {
     "show": _of_large("run.show(), seconds of CPU", "show_s", 2, 1),
     "page": _of_large("run.show(), MB", "show_mb", 5, 3),
     "million": _of_million("seconds of CPU", "play_s", 2400, 1800),
-    "m-peak": _of_million("peak memory in MB", "play_mb", 600, 400),
-    "m-flat": _of_million("the last tenth, of the third", "flat", 1.1, 1.0),
+    "m_peak": _of_million("peak memory in MB", "play_mb", 600, 400),
+    "m_flat": _of_million("the last tenth, of the third", "flat", 1.1, 1.0),
 }
 # fmt: on
