@@ -10,7 +10,7 @@ import hashlib
 import platform
 import re
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,7 +19,7 @@ from io import BytesIO
 from itertools import chain, count, dropwhile, islice, starmap, takewhile
 from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, Union, cast, get_args
+from typing import IO, Any, TypeVar, Union, cast, get_args
 
 import msgspec
 from msgspec.structs import FieldInfo, astuple
@@ -52,6 +52,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
+_TAGS = re.compile(rb"\n" + _TAG.pattern)  # no text has such a character in its JSON
 
 
 def line(entry: Entry) -> bytes:
@@ -74,6 +75,14 @@ def tag_of(text: bytes) -> str | None:
     """Return the name of a line's event without decoding it; None if it is written otherwise."""
     found = _TAG.match(text)
     return found.group(1).decode() if found else None
+
+
+def _names(lines: list[bytes]) -> set[str | None]:
+    """Return the names of these lines' events as `tag_of`, but all at once."""
+    found = _TAGS.findall(b"\n" + b"".join(lines))
+    if len(found) < len(lines):  # one is spelled otherwise
+        return set(map(tag_of, lines))
+    return {name.decode() for name in set(found)}
 
 
 def _brackets(text: bytes) -> int:
@@ -148,41 +157,42 @@ def write_maker(journal: Path, maker: Maker | None) -> None:
         _maker_file(journal).write_bytes(msgspec.json.encode(maker) + b"\n")
 
 
-class Row(Protocol):
-    """An event with its `seq` and `at_ms` and, as attributes of its own, its fields."""
-
-    seq: int
-    at_ms: int
-
-
 Columns = Mapping[str, Sequence[Any]]
 """The columns `seq`, `at_ms` and the fields of one kind of event: a column is an array of numbers,
 or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
+ByName = Mapping[str, Columns]
+"""The columns of some entries, by the names of their events."""
+Wanted = frozenset[tuple[str, str]]
+"""Columns that are wanted: each by the name of its event and its own."""
+NUMBERS = ("seq", "at_ms")
+"""The columns that every event has."""
 
 
-class Texts(dict[str | None, int]):
-    """The number of each text; None is 0. `all` has them by number."""
+class Texts(defaultdict[str | None, int]):
+    """The number of each text, given when it is first asked for; None is 0."""
 
     def __init__(self) -> None:
-        super().__init__({None: 0})
-        self.all: list[str | None] = [None]
+        super().__init__(count(1).__next__, {None: 0})
+        self._all: list[str | None] = []
         self.made: Any = None
         """What a reader has made of `all`, to use it again while there are no more."""
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self.all)
-        self.all.append(text)
-        return number
+    @property
+    def all(self) -> list[str | None]:
+        """The texts by number: a dictionary keeps the order in which they came."""
+        new = list(islice(reversed(self), len(self) - len(self._all)))
+        self._all += reversed(new)
+        return self._all
 
 
 class Batch:
     """Some entries in order, as columns for each name of an event."""
 
-    def __init__(self, entries: Sequence[Entry | Row], texts: Texts) -> None:
+    def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
         self._texts, self._length = texts, len(entries)
         self.last = entries[-1].seq if entries else -1
         """The number of its last entry."""
-        events: list[Any] = [each.event if type(each) is Entry else each for each in entries]
+        events = [each.event for each in entries]
         groups: dict[type[Any], list[int]] = {}
         for place, event in enumerate(events):
             groups.setdefault(type(event), []).append(place)
@@ -190,9 +200,15 @@ class Batch:
         self._places: dict[str, Sequence[int]] = {}
         """Where in the batch the entries of each name are."""
         for kind, places in groups.items():
-            numbered, named = ([these[each] for each in places] for these in (entries, events))
-            self.columns[name_of(kind)] = _columns(name_of(kind), numbered, named, texts)
-            self._places[name_of(kind)] = _numbers(places)
+            name, numbered = name_of(kind), [entries[each] for each in places]
+            named = [events[each] for each in places]
+            self.columns[name] = {
+                field: _column(
+                    each, map(attrgetter(field), numbered if field in NUMBERS else named), texts
+                )
+                for field, each in _fields(name).items()
+            }
+            self._places[name] = _numbers(places)
 
     def __len__(self) -> int:
         return self._length
@@ -220,19 +236,25 @@ class Batch:
         return map(Entry, columns["seq"], columns["at_ms"], _maker(name)(fields))
 
 
-def _columns(name: str, numbered: list[Any], events: list[Any], texts: Texts) -> Columns:
-    """Return the columns of events of a name; `numbered` have their `seq` and `at_ms`."""
-    made: dict[str, Sequence[Any]] = {
-        number: _numbers(list(map(attrgetter(number), numbered))) for number in ("seq", "at_ms")
-    }
-    kinds, names = _fields(name), events[0].__struct_fields__
-    for field, values in zip(names, zip(*map(astuple, events), strict=True), strict=True):
-        kind = kinds.get(field)
-        if kind is str:
-            made[field] = array("i", map(texts.__getitem__, values))
-        elif kind is not None:  # a row also has its numbers
-            made[field] = _numbers(list(values)) if kind is int else list(values)
-    return made
+def _column(kind: Any, values: Iterable[Any], texts: Texts) -> Sequence[Any]:
+    """Return a column of a kind in `_fields`."""
+    if kind is str:
+        return array("i", map(texts.__getitem__, values))
+    return _numbers(list(values)) if kind is int else list(values)
+
+
+def _read_columns(rows: list[Any], texts: Texts) -> ByName:
+    """Return rows as columns, those that the rows have."""
+    groups = defaultdict[Any, list[Any]](list)
+    deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
+    found: dict[str, Columns] = {}
+    for kind, mine in groups.items():
+        name, columns = kind.__struct_config__.tag, zip(*map(astuple, mine), strict=True)
+        found[name] = {
+            field: _column(_fields(name)[field], values, texts)
+            for field, values in zip(kind.__struct_fields__, columns, strict=True)
+        }
+    return found
 
 
 def _numbers(values: list[int]) -> Sequence[int]:
@@ -250,9 +272,11 @@ def _kinds() -> dict[str, type[Event]]:
 
 @cache
 def _fields(name: str) -> dict[str, Any]:
-    """Return the types of an event's fields by name; `str` also for texts that may be None."""
+    """Return the types of `seq`, `at_ms` and an event's fields by name; `str` also for texts that
+    may be None."""
     fields = msgspec.structs.fields(_kinds()[name])
-    return {field.name: str if _is_text(field.type) else field.type for field in fields}
+    kinds = {field.name: str if _is_text(field.type) else field.type for field in fields}
+    return dict.fromkeys(NUMBERS, int) | kinds
 
 
 @cache
@@ -262,18 +286,25 @@ def texts_of(name: str) -> frozenset[str]:
 
 
 @cache
-def _rows() -> "msgspec.json.Decoder[Row]":
-    """Return a decoder of lines as rows: twice as fast as to make an entry and its event."""
+def _rows(wanted: Wanted) -> "msgspec.json.Decoder[Any]":
+    """Return a decoder of lines as rows: twice as fast as to make an entry and its event. A row has
+    those of the fields of an event, `seq` and `at_ms` that are wanted.
+    """
+    numbers = [*msgspec.structs.fields(_Number)]
     kinds = [
         msgspec.defstruct(
             kind.__name__,
-            [("seq", int), ("at_ms", int), *map(_defined, msgspec.structs.fields(kind))],
+            [
+                _defined(field)
+                for field in (*numbers, *msgspec.structs.fields(kind))
+                if (name, field.name) in wanted
+            ],
             tag_field="event",
-            tag=name_of(kind),
+            tag=name,
             kw_only=True,
             gc=False,
         )
-        for kind in KINDS
+        for name, kind in _kinds().items()
     ]
     return msgspec.json.Decoder(Union[tuple(kinds)])  # noqa: UP007 - of a list
 
@@ -283,17 +314,6 @@ def _defined(field: FieldInfo) -> tuple[str, Any] | tuple[str, Any, Any]:
         return field.name, field.type, msgspec.field(default_factory=field.default_factory)
     is_needed = field.default is msgspec.NODEFAULT
     return (field.name, field.type) if is_needed else (field.name, field.type, field.default)
-
-
-def _read_rows(first: int, text: bytes) -> "Sequence[Entry | Row]":
-    """Return what whole lines hold, numbered in the file from `first` on; as `read_line`."""
-    lines = text.count(b"\n")
-    if _brackets(text) - lines < MAX_BRACKETS or max(map(_brackets, BytesIO(text))) < MAX_BRACKETS:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            rows = _rows().decode_lines(text)
-            if len(rows) == lines:
-                return rows
-    return list(map(read_line, count(first), BytesIO(text)))
 
 
 def _is_text(kind: Any) -> bool:
@@ -315,6 +335,7 @@ EVERY = 1024
 """A journal in memory makes columns of so many entries at once; one on disk knows where each of so
 many lines begins."""
 _BUFFER = 1 << 20
+_LARGE_BYTES = 64 << 20
 
 
 class InMemory:
@@ -351,11 +372,11 @@ class InMemory:
         newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
         return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
-    def batches(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, and their texts."""
+    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+        """Return all columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
-        return self._texts, [*self._batches, newest]
+        return self._texts, [batch.columns for batch in (*self._batches, newest)]
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads few others."""
@@ -372,6 +393,10 @@ class InMemory:
         yield HEADER
         for entry in self:
             yield line(entry) + b"\n"
+
+    def digest(self) -> "hashlib._Hash | None":
+        """Return None: what is in memory is hashed when it is asked for."""
+        return None
 
     def flush(self) -> None:
         """Do nothing: there is no file."""
@@ -391,8 +416,12 @@ class OnDisk:
     def __init__(self, file: Path, *, is_new: bool) -> None:
         self.file = file.resolve()
         self._writer: IO[bytes] | None = None
+        self._digest = hashlib.sha256(HEADER) if is_new else None
+        """The hash of what is written: who wrote a file need not read it for that."""
         self._count = 0
         self._end = 0
+        self._longest = 0
+        """The bytes of the longest line."""
         self._begins = array("q")
         self._blocks: dict[str | None, array[int]] = {}
         """The blocks that have events of each name, or lines whose name is not known."""
@@ -405,10 +434,13 @@ class OnDisk:
             require_version(header)
             self._end = len(header)
             while lines := list(islice(reader, EVERY)):
-                self._note(set(map(tag_of, lines)), len(lines), sum(map(len, lines)))
+                lengths = list(map(len, lines))
+                self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
-    def _note(self, names: Iterable[str | None], count: int, length: int) -> None:
+    def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
         """Note that there are so many lines more in the newest block, and the names in them."""
+        if longest > self._longest:
+            self._longest = longest
         block, place = divmod(self._count, EVERY)
         if place == 0:
             self._begins.append(self._end)
@@ -426,7 +458,11 @@ class OnDisk:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        self._note((name_of(entry.event),), 1, self._writer.write(line(entry) + b"\n"))
+        text = line(entry) + b"\n"
+        length = self._writer.write(text)
+        self._note((name_of(entry.event),), 1, length, length)
+        if self._digest:
+            self._digest.update(text)
 
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
@@ -435,10 +471,29 @@ class OnDisk:
         """Return the blocks that have the entries numbered `seq` or more."""
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
-    def batches(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, and their texts."""
-        texts, blocks = Texts(), self._read(self._all_since(0))
-        return texts, [Batch(_read_rows(first, text), texts) for first, text in blocks]
+    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+        """Return these columns, and their texts: those that are known, and new ones."""
+        texts, found = Texts() if texts is None else texts, list[ByName]()
+        names = {None, *(name for name, _ in wanted)}
+        blocks = sorted({each for name in names for each in self._blocks.get(name, ())})
+        for first, text in self._read(blocks):
+            rows = self._rows(first, text, wanted)
+            if rows is None:
+                entries = list(map(read_line, count(first), BytesIO(text)))
+                found.append(Batch(entries, texts).columns)
+            else:
+                found.append(_read_columns(rows, texts))
+        return texts, found
+
+    def _rows(self, first: int, text: bytes, wanted: Wanted) -> list[Any] | None:
+        """Return the lines of a block as rows; None if one of them is no entry, or may be none."""
+        deep = self._longest > MAX_BRACKETS  # few lines have so many bytes, let alone brackets
+        if not deep or max(map(_brackets, BytesIO(text))) <= MAX_BRACKETS:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                rows = _rows(wanted).decode_lines(text)
+                if len(rows) == min(EVERY, self._count + 2 - first):  # it leaves out blank ones
+                    return rows
+        return None
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
         """Yield the entries numbered `since` or more whose events have one of these names.
@@ -470,6 +525,10 @@ class OnDisk:
             reader.seek(begin)
             while piece := reader.read(min(_BUFFER, end - reader.tell())):
                 yield piece
+
+    def digest(self) -> "hashlib._Hash | None":
+        """Return the hash of the file, if it was written here."""
+        return self._digest
 
     def flush(self) -> None:
         """Write what is left."""
@@ -572,6 +631,16 @@ class Journal:
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
         return journal
 
+    @classmethod
+    def read(cls, file: Path) -> "Journal":
+        """Return the journal in a file: in memory, or as `open` does if it has more than 64 MiB.
+
+        Raises `OSError`, and `ValueError` as `load` and `open` do.
+        """
+        if file.stat().st_size > _LARGE_BYTES:
+            return cls.open(file)
+        return cls.load(file.read_bytes(), read_maker(file))
+
     @property
     def file(self) -> Path | None:
         """The file that the entries are in; None if they are in memory."""
@@ -629,9 +698,11 @@ class Journal:
         """Yield the events of a kind."""
         return (cast("EventType", entry.event) for entry in self.of(kind))
 
-    def columns(self) -> tuple[Texts, list[Batch]]:
-        """Return all entries as columns, in batches, and the texts in them."""
-        return self._storage.batches()
+    def columns(self, wanted: Wanted, texts: Texts | None = None) -> tuple[Texts, list[ByName]]:
+        """Return these columns in batches that follow each other, and the texts in them; from
+        memory all columns. A file is read with the `texts` of an earlier time, if there are any.
+        """
+        return self._storage.columns(wanted, texts)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""
@@ -643,9 +714,11 @@ class Journal:
 
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex: what `sha256sum` prints."""
-        digest = hashlib.sha256()
-        for piece in self._storage.pieces():
-            digest.update(piece)
+        digest = self._storage.digest()
+        if digest is None:
+            digest = hashlib.sha256()
+            for piece in self._storage.pieces():
+                digest.update(piece)
         return digest.hexdigest()
 
     def save(self, file: Path) -> None:

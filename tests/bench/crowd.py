@@ -21,7 +21,11 @@ PAUSE_S, BUY = 0.5, Buy()
 
 
 def play(
-    payers: int, payments: int, behaviour: Behaviour = BUY, journal: Path | None = None
+    payers: int,
+    payments: int,
+    behaviour: Behaviour = BUY,
+    journal: Path | None = None,
+    seed: int = 1,
 ) -> Run:
     """Play so many payments, the payers in turn; every check must hold."""
 
@@ -30,7 +34,7 @@ def play(
         arrivals = Every(PAUSE_S)
         await world.population(payers, arrivals=arrivals, behaviour=behaviour, until_s=until_s)
 
-    run = World(seed=1, journal=journal).play(story)
+    run = World(seed=seed, journal=journal).play(story)
     assert run.outcome == "passed", f"a check of the payments failed: {run.reason}"
     return run
 
@@ -58,7 +62,7 @@ def growth(payers: int, payments: int) -> tuple[float, float]:
         done += 1
         if done % (payments // 10) == 0:
             gc.collect()
-            marks.append((process_time(), _held_bytes()))
+            marks.append((process_time(), held_bytes()))
 
     with TemporaryDirectory() as folder:
         play(payers, payments, visit, Path(folder) / "run.ndjson")
@@ -67,11 +71,11 @@ def growth(payers: int, payments: int) -> tuple[float, float]:
     return (last_s - ninth_s) / (third_s - second_s), (last_bytes - third_bytes) / (0.7 * payments)
 
 
-def _held_bytes() -> int:
+def held_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Return the most memory that this program had, on Linux; `ru_maxrss` has its parent's, too."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1000
@@ -80,4 +84,4 @@ def _peak_mb() -> float:
 if __name__ == "__main__":
     count = int(sys.argv[1])
     play(count, count)
-    print(json.dumps([process_time(), _peak_mb()]))
+    print(json.dumps([process_time(), peak_mb()]))

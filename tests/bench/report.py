@@ -2,9 +2,11 @@
 
 import os
 import platform
+import re
 import sqlite3
 import textwrap
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
@@ -43,8 +45,14 @@ a disk, both sides wait for it. `settle` is real time, as most of it is waiting 
 `day` and `pay` shall be faster than an early commit, 071f129, whose 0.021 and 0.073 were measured beside
 this one: the floor is 0.75 of its time for `day` and 0.6 for `pay`, the aim 0.55 and 0.4.
 
+`play` to `page` are one run of 100,000 payers, whose journal is in a file, and what it costs to show it
+when it has ended; `reading` is the same for a small run. `spread` and `dask` compare a sweep with the
+standard library's pool of processes. `million`, `m_peak` and `m_flat` take an hour: only `--only` measures
+them.
+
 `--only ROW` measures one row, and `--json` prints every round. `python -m tests.renew --only speed`
-writes this page, from a full run.
+writes this page, from a full run; with `--only`, `--write tests/bench/speed.md` renews these rows in it,
+which may then be of a later day than the others.
 """
 
 
@@ -70,7 +78,7 @@ def entry(name: str, effort: Effort, found: Measured | str) -> dict[str, Any]:
     row = ROWS[name]
     known = {
         "name": name,
-        "what": row.what.format(payers=effort.payers),
+        "what": row.what.format_map(asdict(effort)),
         **{
             key: getattr(row, key)
             for key in ("limit", "unit", "is_cost", "floor", "aim", "guarded")
@@ -113,6 +121,19 @@ def lines(of: dict[str, Any]) -> Iterator[str]:
         yield f"        {of['what']}: {ours}; {of['limit']}: {limit}"
     else:
         yield f"        {of['what']}"
+
+
+def renewed(text: str, of: dict[str, Any]) -> str:
+    """Return a page with the rows that a run has measured, and its own other rows."""
+    head, _, rest = text.partition("```text\n")
+    rows, name = dict[str, str](), ""
+    for line in rest.partition("```")[0].splitlines(keepends=True)[1:]:
+        name = name if line.startswith(" ") else line.split()[0]
+        rows[name] = rows.get(name, "") + line
+    rows |= {each["name"]: "".join(f"{line}\n" for line in lines(each)) for each in of["rows"]}
+    where = re.findall("^20.*", head, re.MULTILINE | re.DOTALL)[0]
+    table = "".join(rows[name] for name in ROWS if name in rows)
+    return f"{HEADING}\n{where}```text\n{COLUMNS}\n{table}```\n"
 
 
 def page(of: dict[str, Any]) -> str:

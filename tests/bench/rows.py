@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.bench import crowd, day, lifecycle, logged, small
+from tests.bench import crowd, day, lifecycle, logged, size, small, spread
 from tests.bench.rounds import Measured, Round, Work, alternate, cpu, sized
 from tests.bench.served import Servers
 
@@ -35,16 +35,24 @@ class Effort:
     payers: int
     payments: int
     """Of the row `growth`."""
+    worlds: int
+    """Of the rows `spread` and `dask`."""
+    large: int
+    """The payers of a run whose journal is in a file."""
+    million: tuple[int, int]
+    """The payers and payments of the longest run."""
     logged: int
     """The servers of the row `log`, which tells a few per cent: one differs from the next by one."""
 
 
 QUICK = Effort(
-    round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=1
-)
+    round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=1,
+    worlds=20, large=1000, million=(100, 1000),
+)  # fmt: skip
 FULL = Effort(
-    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=9
-)
+    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=9,
+    worlds=60, large=100_000, million=(10_000, 1_000_000),
+)  # fmt: skip
 
 
 class Bench(ExitStack):
@@ -74,6 +82,16 @@ class Bench(ExitStack):
     def crowd(self) -> tuple[float, float]:
         """CPU seconds and peak MB of many payers."""
         return crowd.in_a_process(self.effort.payers)
+
+    @cached_property
+    def large(self) -> size.Costs:
+        """What a run of many payers costs to play and to show."""
+        return size.in_processes(self.effort.large, self.effort.large)
+
+    @cached_property
+    def million(self) -> size.Costs:
+        """What the longest run costs to play."""
+        return size.in_processes(*self.effort.million, shows=False)
 
     def sized(self, work: Work) -> Round:
         return sized(work, self.effort.round_s)
@@ -105,6 +123,8 @@ class Row:
     guarded: float | None = None
     is_cost: bool = False
     tolerance: float = TOLERANCE
+    is_asked_for: bool = False
+    """Whether it is measured only if it is named, as it takes an hour."""
 
     def reaches(self, value: float, wanted: float) -> bool:
         return value <= wanted if self.is_cost else value >= wanted
@@ -150,6 +170,18 @@ def _growth(bench: Bench) -> Measured:
     return alternate(many, among(100), bench.effort.rounds, is_cost=True)  # three differ by a tenth
 
 
+def _of_large(what: str, cost: str, floor: float, aim: float) -> Row:
+    text = f"{{large:,}} payers pay once, journal in a file: {what}"
+    measure = lambda bench: Measured((bench.large[cost],))  # noqa: E731
+    return Row(text, "", "", measure, floor, aim, is_cost=True)
+
+
+def _of_million(what: str, cost: str, floor: float, aim: float) -> Row:
+    text = f"{{million[1]:,}} payments of {{million[0]:,}} payers: {what}"
+    measure = lambda bench: Measured((bench.million[cost],))  # noqa: E731
+    return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=True)
+
+
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
 # The numbers of a row are floor, aim and guarded; `report.HEADING` says whence those of `day` and `pay`.
 # fmt: off
@@ -187,5 +219,24 @@ ROWS = {
         lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 4.8, is_cost=True),
     "growth": Row("a payment among {payers:,} payers", "among 100", "µs",
         _growth, 1.1, 1.0, 1.0, is_cost=True),
+    "reading": Row("the frame of orders from a file, an event", "its lines by msgspec", "µs",
+        lambda bench: bench.cost(*size.reading(bench.effort.framed)), 3, 2, 2.4, is_cost=True),
+    "spread": Row("a sweep over two processes, a world", "multiprocessing.Pool", "ms",
+        lambda bench: bench.cost(spread.by_sweep(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        1.15, 1.05, is_cost=True),
+    "dask": Row("a sweep over a running cluster of Dask, a world", "multiprocessing.Pool", "ms",
+        lambda bench: bench.cost(spread.by_dask(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        1.15, 1.05, is_cost=True),
+    "play": _of_large("seconds of CPU", "play_s", 300, 240),
+    "peak": _of_large("peak memory in MB", "play_mb", 500, 350),
+    "first": _of_large("the first frame, seconds of CPU", "first_s", 3, 1.5),
+    "load": _of_large("Run.load and the first frame, seconds of CPU", "load_s", 4, 2),
+    "lanes": _of_large("plots.sequence, seconds of CPU", "sequence_s", 1, 0.5),
+    "cell": _of_large("a run in a cell, seconds of CPU", "cell_s", 1, 0.5),
+    "show": _of_large("run.show(), seconds of CPU", "show_s", 2, 1),
+    "page": _of_large("run.show(), MB", "show_mb", 5, 3),
+    "million": _of_million("seconds of CPU", "play_s", 2400, 1800),
+    "m_peak": _of_million("peak memory in MB", "play_mb", 600, 400),
+    "m_flat": _of_million("the last tenth, of the third", "flat", 1.1, 1.0),
 }
 # fmt: on

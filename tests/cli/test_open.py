@@ -9,6 +9,8 @@ import pytest
 from tests.cli.runner import assert_misuse, run
 from tests.serve.driver import Running
 from tests.serve.test_page import next_message
+from x402sim import LiveWorld, World
+from x402sim.population import Every
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "replay.ndjson"
 
@@ -34,6 +36,23 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
                 assert (events[0]["event"], events[-1]["event"]) == ("begin", "end")
                 assert running.end(signal.SIGINT) == 0
         assert running.errors() == ""
+
+
+def test_of_a_large_run_the_newest_payments_are_shown_or_all(tmp_path: Path) -> None:
+    async def story(world: LiveWorld) -> None:
+        await world.population(3, arrivals=Every(1), until_s=502)
+
+    file = tmp_path / "run.ndjson"
+    World(journal=file).play(story)
+    with Running("open", str(file)) as running, httpx.Client(trust_env=False) as http:
+        answer = http.get(running.line().split()[-1])
+        assert "2 older payments are left out" in answer.text
+        assert "script-src 'sha256-" in answer.text
+        assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+    with Running("open", str(file), "--all") as running, httpx.Client(trust_env=False) as http:
+        url = running.line().split()[-1]
+        assert "left out" not in http.get(url).text
+        assert http.get(f"{url}/words").json()["live"] is False
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from x402sim.events import (
     clipped,
 )
 from x402sim.journal import EVERY, HEADER, OURS, VERSION, Entry, Journal, Maker, line
-from x402sim.report.columns import tables
+from x402sim.report.columns import UNREAD, tables
 
 INDEXED = PaymentIndexed(payment_id="pay_1", block=7)
 
@@ -209,6 +209,8 @@ def test_every_kind_of_event_comes_back_from_columns_as_it_was_recorded():
         assert list(journal.of(kind)) == found
         names = ("seq", "at_ms", *kind.__struct_fields__)
         values = [(e.seq, e.at_ms, *msgspec.structs.astuple(e.event)) for e in found]
+        if kind in UNREAD:
+            continue
         (table,) = tables(journal, kind)
         assert list(zip(*map(table.listed, names), strict=True)) == values
     kinds = (RequestSent, NoAnswer, Note)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from x402sim.chain.base import ChainError
-from x402sim.journal import Journal, read_maker
+from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
 from x402sim.text.console import is_plain
 from x402sim.text.printable import printable, printable_lines
@@ -208,7 +208,7 @@ def load_journal(file: Path) -> Journal:
     """Return the journal in a file, or in the folder of a saved run; raises `Misuse`."""
     file = file / "journal.ndjson" if file.is_dir() else file
     try:
-        return Journal.load(file.read_bytes(), read_maker(file))
+        return Journal.read(file)
     except OSError as error:
         raise Misuse(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
+from x402sim.report.newest import LAST, newest
+from x402sim.report.page import of_run
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.origins import own_programs_only
 from x402sim.world.server.serve import Server, run as serve
-from x402sim.world.ui import PATH, PageFeed, saved_page
+from x402sim.world.ui import PATH, PageFeed, one_page, saved_page
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"
@@ -18,8 +20,16 @@ Saved = Annotated[
 ]
 
 
-def open_run(run: Saved = ".", port: Port = 0) -> None:
-    """Show a saved run in a browser: its payments, sessions and transactions."""
+Every = Annotated[
+    bool, typer.Option("--all", help=f"Show all payments, not only the newest {LAST}.")
+]
+
+
+def open_run(run: Saved = ".", port: Port = 0, every: Every = False) -> None:
+    """Show a saved run in a browser: its payments, sessions and transactions.
+
+    Of a run with more than 500 payments it shows the newest, and says how many are left out.
+    """
     if run.startswith(("http://", "https://")):
         raise Misuse(f"{run} is a URL; a running server shows its page at {PATH}: use a browser")
     file = _journal_in(Path(run))
@@ -28,7 +38,14 @@ def open_run(run: Saved = ".", port: Port = 0) -> None:
         listen = Listen(port=port)
         sock = listening_socket(listen)
     feed = PageFeed(journal)
-    app = own_programs_only(saved_page(journal, str(file), feed), (), is_local=listen.is_local)
+    try:
+        if every or not newest(journal, LAST).older:
+            shown = saved_page(journal, str(file), feed)
+        else:
+            shown = one_page(of_run(journal, str(file), LAST))
+    except ValueError as error:  # a line of a large file, which is read only now
+        raise Misuse(f"{file}: {error}") from error
+    app = own_programs_only(shown, (), is_local=listen.is_local)
 
     def on_start() -> None:
         stop_on_signals(server)

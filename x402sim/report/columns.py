@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from itertools import chain, groupby, repeat
 from operator import attrgetter
@@ -13,8 +13,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from x402sim.events import KINDS, BaseEvent, TransactionMined, TransactionUndone, name_of
-from x402sim.journal import Batch, Journal, Texts, texts_of
+from x402sim.events import (
+    KINDS,
+    AnswerReceived,
+    AnswerSent,
+    BaseEvent,
+    PayerJoined,
+    PaymentIndexed,
+    PaymentSettled,
+    TransactionMined,
+    TransactionUndone,
+    Transfer,
+    name_of,
+)
+from x402sim.journal import NUMBERS, ByName, Journal, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once
 
@@ -102,10 +114,58 @@ class Table(dict[str, Any]):
         return pa.array(self[name])
 
 
+UNREAD = (AnswerSent, PayerJoined)
+"""Events that no table has: a third of those of a crowd, which would be read for nothing."""
+_LATER: dict[type[BaseEvent], tuple[str, ...]] = {
+    AnswerReceived: ("actor", "to", "error", "final", "ok"),
+    TransactionMined: ("block_time_s", "sender", "call", "gas_price_wei", "revert_reason"),
+    Transfer: ("block",),
+    PaymentSettled: ("actor", "payer", "amount_base", "resource"),
+    PaymentIndexed: ("actor", "block"),
+}
+"""What the frame of orders, which is mostly the first, does not need of the most frequent events.
+None of these columns has an id: an array with a place for each id stays large enough."""
+
+
+class _Read:
+    """What is read of a journal: from a file first what the first frame needs, then all else."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        every = {
+            (name_of(kind), field): field in _LATER.get(kind, ())
+            for kind in KINDS
+            if kind not in UNREAD
+            for field in (*NUMBERS, *kind.__struct_fields__)
+        }
+        first, self._later = (
+            frozenset(column for column, is_later in every.items() if is_later is wanted)
+            for wanted in (False, True)
+        )
+        self.texts, self._batches = journal.columns(first)
+
+    def column(self, kind: str, name: str) -> Any:
+        """Return a whole column."""
+        of_kind = [each[kind] for each in self._batches if kind in each]
+        if all(name in each for each in of_kind):
+            return _joined([each[name] for each in of_kind])
+        size = sum(len(each["seq"]) for each in of_kind)  # the journal may have grown
+        return _joined([each[kind][name] for each in self._rest if kind in each])[:size]
+
+    @cached_property
+    def _rest(self) -> list[ByName]:
+        """All other columns."""
+        return self._journal.columns(self._later, self.texts)[1]
+
+
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
-    texts, batches = journal.columns()
-    return {kind: Table(kind, texts, partial(_joined, batches, name_of(kind))) for kind in KINDS}
+    read = _Read(journal)
+    return {
+        kind: Table(kind, read.texts, partial(read.column, name_of(kind)))
+        for kind in KINDS
+        if kind not in UNREAD
+    }
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
@@ -176,8 +236,7 @@ def in_rounds(*parts: Part) -> Any:
     return rows["about"].unique()
 
 
-def _joined(batches: list[Batch], kind: str, name: str) -> Any:
-    columns: list[Any] = [each.columns[kind][name] for each in batches if kind in each.columns]
+def _joined(columns: list[Any]) -> Any:
     if all(isinstance(column, array) for column in columns):
         runs = groupby(columns, attrgetter("typecode"))
         joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]

@@ -20,6 +20,8 @@ from x402sim.events import (
 from x402sim.journal import Entry, Journal
 from x402sim.report.reading import reading_of
 
+LAST = 500
+"""The payments on a page, unless it is asked for more or fewer."""
 _OLDER = ""
 """Stands for the payments that are left out."""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")

@@ -107,7 +107,8 @@ def _came_to(journal: Journal, older: int) -> str:
     if trace:
         parts.append(f"<pre>{escape(trace)}</pre>")
     if older:
-        left_out = f"{older:,} older payments are left out; show(last=None) has all."
+        left_out = f"{older:,} older payments are left out; run.show(last=None) has all, "
+        left_out += "as has `x402sim open --all`."
         parts.append(f'<p class="quiet">{left_out}</p>')
     return f'    <div id="came-to" role="status">{"".join(parts)}</div>\n'
 

@@ -11,6 +11,7 @@ from x402sim.events import (
     PayerJoined,
     RequestSent,
     ServiceJoined,
+    name_of,
     service_name,
 )
 from x402sim.journal import EVERY, Entry, Journal
@@ -108,14 +109,20 @@ class Reading:
             known.setdefault(self.begin.merchant.lower(), MERCHANT)
         if self.begin and self.begin.token_owner:
             known[self.begin.token_owner.lower()] = "token owner"
-        for payer in self.journal.events(PayerJoined):
-            known.setdefault(payer.address.lower(), payer.name)
+        joined = name_of(PayerJoined)
+        texts, batches = self.journal.columns(frozenset({(joined, "address"), (joined, "name")}))
+        for payers in (batch[joined] for batch in batches if joined in batch):
+            addresses, names = (
+                map(texts.all.__getitem__, payers[field]) for field in ("address", "name")
+            )
+            for address, name in zip(addresses, names, strict=True):
+                known.setdefault(str(address).lower(), str(name))
 
         @cache
-        def name(address: str) -> str:
+        def name_of_address(address: str) -> str:
             return known.get(address.lower(), address)
 
-        return name
+        return name_of_address
 
 
 def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from x402sim.events import Begin, StoryRaised
-from x402sim.journal import Journal, read_maker
+from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
+from x402sim.report.newest import LAST
 from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
-_LARGE_BYTES = 64 << 20
 
 
 class RunFailed(Exception):
@@ -176,7 +176,7 @@ class Run(Summary):
 
     def save(self, folder: str | Path, *, bundle: bool = False) -> Path:
         """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
-        (its payments as lanes) and report.html into a folder; return it.
+        (its newest payments as lanes, as `show()`) and report.html into a folder; return it.
 
         With `bundle`, it also holds what somebody else needs to repeat the run with
         `x402sim reproduce`: the program that plays it and your files that this imports, in
@@ -207,11 +207,11 @@ class Run(Summary):
             return "its world continued a database: play it without file="
         return ""
 
-    def show(self, last: int | None = 500) -> "Shown":
+    def show(self, last: int | None = LAST) -> "Shown":
         """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
 
-        It is the page that `x402sim open` shows; `.page` is its HTML. It has the newest `last`
-        payments, and says how many older ones are left out; with None it has all, however many.
+        It is the page that `x402sim open` shows and `save` writes; `.page` is its HTML. It has the
+        newest `last` payments, and says how many older ones are left out; with None it has all.
         """
         from x402sim.report.page import Shown, of_run  # it has the book, which is long
 
@@ -226,11 +226,7 @@ class Run(Summary):
         """
         path = Path(file)
         path = path / "journal.ndjson" if path.is_dir() else path
-        is_large = path.stat().st_size > _LARGE_BYTES
-        if is_large:
-            run = cls(journal=Journal.open(path))
-        else:
-            run = cls(journal=Journal.load(path.read_bytes(), read_maker(path)))
+        run = cls(journal=Journal.read(path))
         _ = run.seed, run.outcome  # of the first and the last event, which must be there
         return run
 

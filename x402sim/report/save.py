@@ -20,6 +20,7 @@ from x402sim.journal import BUNDLE, write_maker
 from x402sim.report import bundle, html, plots, sources
 from x402sim.report.canonical import frame_sha256
 from x402sim.report.frames import TABLES
+from x402sim.report.newest import LAST
 from x402sim.report.page import of_run
 from x402sim.report.plots.figure import png, vectors
 from x402sim.report.summary import Summary
@@ -98,7 +99,7 @@ def _save_one(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / BUNDLE).unlink(missing_ok=True)  # it is another run's
     run.journal.save(folder / JOURNAL)
-    _write_text(folder / PAGE, of_run(run.journal, run.name))
+    _write_text(folder / PAGE, of_run(run.journal, run.name, LAST))
     for name, table in TABLES.items():  # one frame in memory at a time
         frame = table(run.journal)
         if hashes is not None:

@@ -7,8 +7,10 @@ is checked against the chain and the database; only what was served is read from
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from sys import intern
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.journal import Entry
@@ -16,6 +18,7 @@ from x402sim.protocol.money import to_base
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
 from x402sim.report.laws import LAWS
 from x402sim.service.store import Store
+from x402sim.spilling import Spilling
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage
 
@@ -25,6 +28,30 @@ Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the transaction that used it."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
 STANDS = "a transfer that stands when it is served"
+
+
+class _Mined(msgspec.Struct, frozen=True):
+    """What a transaction moved, and the authorizations that it used to pay."""
+
+    transfers: tuple[TransferFields, ...] = ()
+    used: tuple[bytes, ...] = ()
+
+
+class _Authorization(msgspec.Struct, frozen=True):
+    """The payment ids that an authorization was presented for, and the transaction that used it to
+    pay, unless that is undone."""
+
+    ids: tuple[str, ...] = ()
+    tx: bytes | None = None
+
+
+class _Payment(msgspec.Struct, frozen=True):
+    """The authorizations that were presented for a payment id, the settled ones of them, and
+    whether it was served."""
+
+    offered: tuple[bytes, ...] = ()
+    settled: tuple[Use, ...] = ()
+    is_served: bool = False
 
 
 class Broken(NamedTuple):
@@ -44,19 +71,10 @@ class Invariants:
         self._stage, self._parts = stage, parts
         self._supply = parts.chain_recorder.supply_base
         """The supply that the mints seen so far must have made, in base units."""
-        self._transfers: dict[bytes, tuple[TransferFields, ...]] = {}
-        """The transfers of each transaction."""
+        self._mined = Spilling[bytes, _Mined](bytes, _Mined)
         self._is_settled = True
-        self._presented: dict[bytes, tuple[str, ...]] = {}
-        """The payment ids that each authorization was presented for."""
-        self._offered: dict[str, tuple[bytes, ...]] = {}
-        """The authorizations that were presented for each payment id."""
-        self._paid: dict[str, tuple[Use, ...]] = {}
-        """The settled authorizations of each payment id, and their transactions."""
-        self._used: dict[bytes, bytes] = {}
-        """The authorizations that were used to pay, and their transactions, unless undone."""
-        self._served: set[str] = set()
-        """The payment ids that were served."""
+        self._authorizations = Spilling[bytes, _Authorization](bytes, _Authorization)
+        self._payments = Spilling[str, _Payment](str, _Payment)
         self._served_by: dict[bytes, Store] = {}
         """The authorizations that were served in one step, and the first service's database."""
         self._is_rewound = False
@@ -109,13 +127,13 @@ class Invariants:
     def _on_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
         if authorization is not None and event.to in self._parts.services and event.path != PAY:
-            check = partial(self._served_in_one_step, self._interned(authorization))
+            check = partial(self._served_in_one_step, _to_bytes(authorization))
             self._open[event.exchange] = check
         elif payment_id is None:
             if event.session_id is None and event.path in (MARKET, QUOTE):
                 self._open[event.exchange] = self._served_without_proof
         elif authorization is not None:
-            self._offer(_to_bytes(authorization), intern(payment_id))
+            self._offer(_to_bytes(authorization), payment_id)
         elif event.method == "POST":
             self._open[event.exchange] = partial(self._served_if_paid, payment_id)
         return ()
@@ -140,7 +158,7 @@ class Invariants:
         if event.status != 200:
             return
         store = self._store(event.to)
-        is_paid, first = authorization in self._used, self._served_by.get(authorization)
+        is_paid, first = self._is_used(authorization), self._served_by.get(authorization)
         self._served_by.setdefault(authorization, store)
         if is_paid and first is None:
             return
@@ -159,23 +177,34 @@ class Invariants:
         return to_base(service.settings.quote_price, service.env.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
-        ids = self._presented.get(authorization, ())
-        if payment_id not in ids:
-            self._presented[authorization] = (*ids, payment_id)
-            self._offered[payment_id] = (*self._offered.get(payment_id, ()), authorization)
+        known = self._authorizations.get(authorization, _Authorization())
+        if payment_id not in known.ids:
+            self._authorizations[authorization] = replace(known, ids=(*known.ids, payment_id))
+            payment = self._payments.get(payment_id, _Payment())
+            offered = (*payment.offered, authorization)
+            self._payments[payment_id] = replace(payment, offered=offered)
+
+    def _is_used(self, *authorizations: bytes) -> bool:
+        """Tell whether one of these authorizations was used to pay, and that is not undone."""
+        known = (self._authorizations.get(each, _Authorization()) for each in authorizations)
+        return any(each.tx is not None for each in known)
 
     def _served_if_paid(self, payment_id: str, event: events.AnswerReceived) -> Iterator[Broken]:
         """Check that a payment id that is served was paid, by a header that was presented."""
-        offered = self._offered.get(payment_id)
-        if not offered:
+        payment = self._payments.get(payment_id)
+        if payment is None:
             return
-        if self._used.keys().isdisjoint(offered):
+        if not self._is_used(*payment.offered):
             price = self._price(event.to, payment_id)
             yield Broken(SERVED_IF_PAID, STANDS, f"none for {payment_id}", payment_id, price)
-        self._served.add(intern(payment_id))
-        ids = {each for one in offered for each in self._presented[one]}
-        authorizations = {one for each in ids for one in self._offered[each]}
-        if len(ids) > 1 and len(self._served & ids) > len(authorizations):
+        if not payment.is_served:
+            self._payments[payment_id] = replace(payment, is_served=True)
+        ids = {each for one in payment.offered for each in self._authorizations[one].ids}
+        if len(ids) == 1:
+            return
+        of_one = [self._payments[each] for each in ids]
+        authorizations = {one for each in of_one for one in each.offered}
+        if sum(each.is_served for each in of_one) > len(authorizations):
             price = self._price(event.to, payment_id)
             actual = f"{payment_id} with that of another"
             yield Broken(ORDER_ONCE, "an authorization of its own", actual, payment_id, price)
@@ -188,13 +217,17 @@ class Invariants:
     def _forget_undone(self, event: events.TransactionUndone) -> Iterable[Broken]:
         """Forget the transfers and authorizations of a transaction that a reorganisation undid."""
         tx = _to_bytes(event.tx_hash)
-        self._supply -= sum(_minted(event, *each) for each in self._transfers.pop(tx, ()))
+        mined = self._mined.pop(tx, _Mined())
+        self._supply -= sum(_minted(event, *each) for each in mined.transfers)
         self._is_rewound = True
-        for nonce in [nonce for nonce, by in self._used.items() if by == tx]:
-            del self._used[nonce]
-        for payment_id, uses in self._paid.items():
-            if any(use[1] == tx for use in uses):
-                self._paid[payment_id] = tuple(use for use in uses if use[1] != tx)
+        for nonce in mined.used:
+            known = self._authorizations[nonce]
+            if known.tx == tx:
+                self._authorizations[nonce] = replace(known, tx=None)
+            for payment_id in known.ids:
+                payment = self._payments[payment_id]
+                others = tuple(use for use in payment.settled if use[1] != tx)
+                self._payments[payment_id] = replace(payment, settled=others)
         return ()
 
     def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
@@ -203,16 +236,18 @@ class Invariants:
         if not self._is_rewound:
             return
         session = self._store(event.actor).sessions.get(event.session_id)
-        offered = self._offered.get(session.payment_id) if session else None
-        if offered and self._used.keys().isdisjoint(offered):
+        payment = self._payments.get(session.payment_id) if session else None
+        if payment is not None and not self._is_used(*payment.offered):
             actual = f"no deposit of {event.session_id}"
             yield Broken(SERVED_IF_PAID, STANDS, actual, event.session_id, event.released_base)
 
     def _record_transfer(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""
-        sender, to = intern(event.sender.lower()), intern(event.to.lower())
+        sender, to = event.sender.lower(), event.to.lower()
         tx, amount_base = _to_bytes(event.tx_hash), int(event.amount_base)
-        self._transfers[tx] = (*self._transfers.get(tx, ()), (sender, to, amount_base))
+        mined = self._mined.get(tx, _Mined())
+        transfers = (*mined.transfers, (sender, to, amount_base))
+        self._mined[tx] = replace(mined, transfers=transfers)
         self._supply += _minted(event, sender, to, amount_base)
         return ()
 
@@ -248,7 +283,7 @@ class Invariants:
         stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
-        moved = list(self._transfers.get(_to_bytes(event.tx_hash), ()))
+        moved = list(self._mined.get(_to_bytes(event.tx_hash), _Mined()).transfers)
         wanted = stored.from_address.lower(), stored.to_address.lower(), int(stored.amount)
         if wanted not in moved:
             payment_id = stored.payment_id
@@ -259,24 +294,21 @@ class Invariants:
         """Return the database of a service."""
         return self._parts.services[service].service.store
 
-    def _interned(self, text: str) -> bytes:
-        """Return the bytes of an authorization, the same object each time, to save memory."""
-        authorization = _to_bytes(text)
-        ids = self._presented.get(authorization, ())
-        held = self._offered[ids[0]] if ids else ()
-        return next((each for each in held if each == authorization), authorization)
-
     def _paid_once(self, event: events.AuthorizationConsumed) -> Iterator[Broken]:
         """Check that at most one of the authorizations for a single payment id was settled."""
-        authorization, tx = self._interned(event.authorization), _to_bytes(event.tx_hash)
-        if event.use == "used":
-            self._used[authorization] = tx
-        ids = self._presented.get(authorization, ())
-        if event.use != "used" or len(ids) != 1:
+        if event.use != "used":
             return
-        (payment_id,) = ids
-        others = [use for use in self._paid.get(payment_id, ()) if use[0] != authorization]
-        self._paid[payment_id] = (*others, (authorization, tx))
+        authorization, tx = _to_bytes(event.authorization), _to_bytes(event.tx_hash)
+        known = self._authorizations.get(authorization, _Authorization())
+        self._authorizations[authorization] = replace(known, tx=tx)
+        mined = self._mined.get(tx, _Mined())
+        self._mined[tx] = replace(mined, used=(*mined.used, authorization))
+        if len(known.ids) != 1:
+            return
+        (payment_id,) = known.ids
+        payment = self._payments[payment_id]
+        others = [use for use in payment.settled if use[0] != authorization]
+        self._payments[payment_id] = replace(payment, settled=(*others, (authorization, tx)))
         if others:
             prices = (self._price(service, payment_id) for service in self._parts.services)
             found, too_much = (

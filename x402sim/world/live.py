@@ -56,6 +56,8 @@ def _scalar(given: Any) -> Scalar:
 
 
 _TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+_PLAIN = PayerPolicy()
+"""The policy of payers without one."""
 _STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
 
 
@@ -145,7 +147,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        policy = policy or PayerPolicy()
+        policy = policy or _PLAIN
         return Payer(self.stage, name, held, Spending(policy, retries=self._retries_of(policy)))
 
     def _retries_of(self, policy: PayerPolicy) -> RetryTokens | None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import math
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from inspect import isawaitable
 from itertools import takewhile
 from sys import intern
@@ -509,9 +510,8 @@ class RetryTokens:
 
 @dataclass(slots=True, eq=False)
 class Signed:
-    """An authorization that was signed: when, for how many tokens, and when it expires."""
+    """An authorization that was signed: for how many tokens, and when it expires."""
 
-    at_s: float
     price: Decimal
     expires_s: float
 
@@ -521,7 +521,10 @@ class Spending:
     """What one payer has signed for, at all services, oldest first."""
 
     policy: PayerPolicy
-    signed: list[Signed] = field(default_factory=list)
+    moments: "array[float]" = field(default_factory=lambda: array("d"))
+    """When it signed, in Unix seconds."""
+    prices: list[Decimal] = field(default_factory=list)
+    """What for, each time."""
     total: Decimal = Decimal()
     paid: Decimal = Decimal()
     """The amount that answers have reported as paid."""
@@ -547,8 +550,9 @@ class Spending:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
 
         def since(seconds: float) -> Decimal:
-            newest = takewhile(lambda each: each.at_s > now_s - seconds, reversed(self.signed))
-            return sum((each.price for each in newest), Decimal())
+            signed = zip(reversed(self.moments), reversed(self.prices), strict=True)
+            newest = takewhile(lambda each: each[0] > now_s - seconds, signed)
+            return sum((price for _, price in newest), Decimal())
 
         self.unsure = [each for each in self.unsure if each.expires_s > now_s]
         unsure = sum((each.price for each in self.unsure), Decimal())
@@ -562,8 +566,9 @@ class Spending:
                 f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
                 "signed"
             )
-        new = Signed(now_s, price, expires_s)
-        self.signed.append(new)
+        new = Signed(price, expires_s)
+        self.moments.append(now_s)
+        self.prices.append(price)
         self.unsure.append(new)
         self.total = self.total + price if self.total else price  # most payers pay once
         return new
@@ -573,6 +578,12 @@ class Spending:
         if signed in self.unsure:
             self.unsure.remove(signed)
             self.paid = self.paid + signed.price if self.paid else signed.price
+
+
+@lru_cache
+def _tokens(amount_base: int, decimals: int) -> Decimal:
+    """Return an amount in tokens, the same object each time: a crowd pays one price."""
+    return Decimal(to_decimal(amount_base, decimals))
 
 
 class Order:
@@ -649,7 +660,7 @@ class Order:
     async def sign_again(self) -> None:
         """Sign another authorization for the same 402, or the first one."""
         payer, network = self._payer, self._payer.network
-        price = Decimal(to_decimal(self.required.price_base, network.decimals))
+        price = _tokens(self.required.price_base, network.decimals)
         allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
         self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)

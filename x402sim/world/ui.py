@@ -558,12 +558,22 @@ def routes_of(
 
 def saved_page(journal: Journal, title: str, feed: PageFeed) -> Starlette:
     """Return the application that shows a run that was saved."""
-
-    async def to_page(_: Request) -> Response:
-        return RedirectResponse(PATH)
-
     routes = routes_of(feed, lambda: of_journal(journal, title), lambda _: None)
-    return web.Application([Route("/", to_page), Mount("/_sim", routes=routes)])
+    return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
+
+
+def one_page(page: str) -> Starlette:
+    """Return the application that shows a page with all that it needs, such as a part of a run."""
+    headers = HEADERS | {"Content-Security-Policy": "frame-ancestors 'none'"}  # it has its own
+
+    async def shown(_: Request) -> Response:
+        return Response(page, media_type="text/html", headers=headers)
+
+    return web.Application([Route("/", _to_page), Route(PATH, shown)])
+
+
+async def _to_page(_: Request) -> Response:
+    return RedirectResponse(PATH)
 
 
 async def home(request: Request) -> Response:

@@ -12,6 +12,7 @@ import msgspec
 
 from x402sim.chain.base import Transaction, TxReceipt
 from x402sim.protocol.crypto import Hash
+from x402sim.spilling import Spilling
 
 Mined = tuple[Transaction, TxReceipt]
 _encode = msgspec.json.Encoder().encode
@@ -23,7 +24,7 @@ class Archive:
 
     def __init__(self) -> None:
         self._end, self._is_at_end = 0, True
-        self._at: dict[Hash, int] = {}
+        self._at = Spilling[Hash, int](bytes, int)
 
     @cached_property
     def _file(self) -> IO[bytes]:

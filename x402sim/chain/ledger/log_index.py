@@ -7,12 +7,10 @@ filters again: a block that a reorganisation has replaced may still be in the in
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 from x402sim.chain.base import Log, LogFilter
+from x402sim.spilling import Spilling
 
-Blocks: TypeAlias = "int | array[int]"
-"""The number of the only block, or the numbers of several, oldest first."""
 Span = tuple[Sequence[int], int, int]
 """Numbers of blocks, and which of them: from one position to before another."""
 
@@ -24,14 +22,29 @@ class LogIndex:
     """
 
     def __init__(self) -> None:
-        self._blocks: dict[bytes, Blocks] = {}
+        self._only = Spilling[bytes, int](bytes, int)
+        self._several: dict[bytes, array[int]] = {}
 
     def add(self, logs: Iterable[Log]) -> None:
         """Add the logs of a transaction in the newest block."""
         for log in logs:
             for topic in log.topics:
-                known = self._blocks.get(topic)
-                self._blocks[topic] = _with(known, log.block_number)
+                self._note(topic, log.block_number)
+
+    def _note(self, topic: bytes, number: int) -> None:
+        """Note that a topic is in the newest block, and in none of those that it replaces."""
+        known = self._several.get(topic)
+        if known is not None:
+            while known and known[-1] >= number:
+                known.pop()
+            known.append(number)
+            return
+        first = self._only.get(topic, number)
+        if first < number:
+            self._several[topic] = array("q", (first, number))
+            del self._only[topic]
+        else:
+            self._only[topic] = number
 
     def blocks(self, wanted: LogFilter, first: int, last: int) -> Sequence[int]:
         """Return the blocks of this range that can have what is wanted, oldest first.
@@ -47,25 +60,20 @@ class LogIndex:
 
     def _spans(self, topics: tuple[bytes, ...], first: int, last: int) -> list[Span]:
         """Return where the blocks of these topics that are in a range begin and end."""
-        every = [self._blocks[topic] for topic in dict.fromkeys(topics) if topic in self._blocks]
-        lists = [(known,) if isinstance(known, int) else known for known in every]
+        lists = filter(None, map(self._of, dict.fromkeys(topics)))
         return [(known, bisect_left(known, first), bisect_left(known, last + 1)) for known in lists]
+
+    def _of(self, topic: bytes) -> Sequence[int]:
+        """Return all blocks of a topic."""
+        known = self._several.get(topic)
+        if known is not None:
+            return known
+        only = self._only.get(topic)
+        return () if only is None else (only,)
 
 
 def _size(spans: list[Span]) -> int:
     return sum(end - begin for _, begin, end in spans)
-
-
-def _with(known: "Blocks | None", number: int) -> Blocks:
-    """Return the blocks of a topic with the newest one, and without those that it replaces."""
-    if known is None or known == number:
-        return number
-    if isinstance(known, int):
-        return number if known > number else array("q", (known, number))
-    while known and known[-1] >= number:
-        known.pop()
-    known.append(number)
-    return known
 
 
 def passes(log: Log, wanted: LogFilter) -> bool:

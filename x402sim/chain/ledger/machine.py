@@ -342,7 +342,7 @@ class Machine:
     def _add_block(self, at_s: int, waiting: list[Hash]) -> None:
         """Mine one block at time `at_s`, or at its parent's time if that is later."""
         state = self.state
-        number = len(state.blocks)
+        number = state.height + 1
         state.record()
         self._block_marks[number] = state.mark()
         parent = state.blocks[number - 1] if number else None

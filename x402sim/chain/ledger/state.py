@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from x402sim.chain.base import Block, Transaction, TxReceipt
 from x402sim.protocol.crypto import Address, Hash
+from x402sim.spilling import Spilling
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,7 +32,9 @@ class LedgerState:
         self.balances: dict[Address, int] = {}
         self.supply = 0
         """The token's total supply in base units: the sum of all balances."""
-        self.authorizations: dict[tuple[Address, bytes], bool] = {}
+        self.authorizations: MutableMapping[tuple[Address, bytes], bool] = Spilling(
+            tuple[bytes, bytes], bool
+        )
         """The nonces of each payer that are used or cancelled."""
         self.blacklisted: dict[Address, bool] = {}
         self.minter_allowances: dict[Address, int] = {}
@@ -52,23 +55,26 @@ class LedgerState:
         """How many transactions of each account are mined."""
         self.next_nonces: dict[Address, int] = {}
         """The first nonce of each account that no transaction has, mined or waiting."""
-        self.blocks: dict[int, Block] = {}
-        self.block_numbers: dict[Hash, int] = {}
+        self.blocks: MutableMapping[int, Block] = Spilling(int, Block)
+        self.height = -1
+        """The number of the newest block; -1 if there is none."""
+        self.block_numbers: MutableMapping[Hash, int] = Spilling(bytes, int)
         self.transactions: dict[Hash, Transaction] = {}
         self.receipts: dict[Hash, TxReceipt] = {}
         self.waiting: dict[Hash, int] = {}
         """The mempool: the order of arrival of each transaction that the next block takes."""
         self.queued: dict[tuple[Address, int], Hash] = {}
         """The transactions behind a gap in an account's nonces, by account and nonce."""
-        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._undo: list[tuple[MutableMapping[Any, Any], Any, Any]] = []
         self._forgotten = 0
         kept = (
             *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
             *(self.codes, self.slots, self.allowances, self.permit_nonces, self.switches),
             *(self.roles, self.native, self.account_nonces),
         )
-        self._past: dict[int, dict[Any, Past]] = {id(mapping): {} for mapping in kept}
+        self._past: dict[int, MutableMapping[Any, Past]] = {id(mapping): {} for mapping in kept}
         """The past of each value that the state after a block consists of, by its mapping's id."""
+        self._past[id(self.authorizations)] = Spilling(tuple[bytes, bytes], int)  # used once
         self._supplies: dict[None, Past] = {}
         self._recorded, self._supply_was = 0, 0
         """The mark up to which the past is recorded, and the supply then."""
@@ -77,46 +83,47 @@ class LedgerState:
     @property
     def head(self) -> Block:
         """The newest block."""
-        return self._newest or self.blocks[len(self.blocks) - 1]
+        return self._newest or self.blocks[self.height]
 
     def after(self, block: Block) -> "LedgerState":
         """Return the state after a block. Writing to it leaves this one as it is."""
         self.record()
         then = LedgerState()
         for name, mapping in vars(self).items():
-            if name[0] != "_" and name != "supply":
+            if name[0] != "_" and name not in ("supply", "height"):
                 past = self._past.get(id(mapping), {})
                 setattr(then, name, _Then(mapping, past, block.number))
         supplied = self._supplies.get(None)
         supply = self.supply if supplied is None else _before(supplied, block.number, self.supply)
         then.supply, then._newest = 0 if supply is _ABSENT else supply, block
+        then.height = block.number
         return then
 
     def record(self) -> None:
         """Record what each value was before the newest block changed it. What changes between two
         blocks, such as a balance that is set, is the older one's.
         """
-        block = len(self.blocks) - 1
-        changes = self._undo[self._recorded - self._forgotten :] if self.blocks else ()
+        block = self.height
+        changes = self._undo[self._recorded - self._forgotten :] if block >= 0 else ()
         for mapping, key, old in changes:
             past = self._past.get(id(mapping))
             if past is not None:
                 past[key] = _with(past.get(key), block, old)
-        if self.blocks and self.supply != self._supply_was:
+        if block >= 0 and self.supply != self._supply_was:
             self._supplies[None] = _with(self._supplies.get(None), block, self._supply_was)
         self._recorded, self._supply_was = self.mark(), self.supply
 
-    def put(self, mapping: dict[K, V], key: K, value: V) -> V | None:
+    def put(self, mapping: MutableMapping[K, V], key: K, value: V) -> V | None:
         """Write one value; return the value that it replaces."""
         old = mapping.get(key, _ABSENT)
         self._undo.append((mapping, key, old))
-        if mapping is self.balances:
+        if mapping is self.balances or mapping is self.blocks:
             self._set(mapping, key, value)
         else:
             mapping[key] = value
         return None if old is _ABSENT else old
 
-    def remove(self, mapping: dict[K, V], key: K) -> None:
+    def remove(self, mapping: MutableMapping[K, V], key: K) -> None:
         """Delete one value."""
         self._undo.append((mapping, key, mapping[key]))
         self._set(mapping, key, _ABSENT)
@@ -132,7 +139,7 @@ class LedgerState:
             self._set(*self._undo.pop())
         if not recorded:
             return
-        height = len(self.blocks) - 1
+        height = self.height
         pasts = [(self._past.get(id(mapping), {}), key) for mapping, key, _ in recorded]
         for past, key in (*pasts, (self._supplies, None)):
             _forget(past, key, height)
@@ -143,10 +150,13 @@ class LedgerState:
         del self._undo[: mark - self._forgotten]
         self._forgotten = mark
 
-    def _set(self, mapping: dict[K, V], key: K, value: V) -> None:
+    def _set(self, mapping: MutableMapping[K, V], key: K, value: V) -> None:
         """Write one value, or delete it, without a log."""
         if mapping is self.balances:
-            self.supply += (0 if value is _ABSENT else value) - mapping.get(key, 0)  # type: ignore[operator]
+            now: Any = 0 if value is _ABSENT else value
+            self.supply += now - mapping.get(key, 0)
+        elif mapping is self.blocks:
+            self.height += -1 if value is _ABSENT else 1
         if value is _ABSENT:
             del mapping[key]
         else:
@@ -156,7 +166,9 @@ class LedgerState:
 class _Then(MutableMapping[K, V]):
     """A mapping as it was after a block; what is written is kept here."""
 
-    def __init__(self, now: MutableMapping[K, V], past: dict[K, Past], block: int) -> None:
+    def __init__(
+        self, now: MutableMapping[K, V], past: MutableMapping[K, Past], block: int
+    ) -> None:
         self._now, self._past, self._block = now, past, block
         self._written: dict[K, V] = {}
 
@@ -206,7 +218,7 @@ def _with(past: "Past | None", block: int, old: Any) -> Past:
     return past
 
 
-def _forget(past: dict[K, Past], key: K, height: int) -> None:
+def _forget(past: MutableMapping[K, Past], key: K, height: int) -> None:
     """Forget what blocks above a height have changed."""
     known = past.get(key)
     if known is None:

@@ -1,0 +1,58 @@
+"""A mapping that spills is a dictionary, wherever its items are."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from x402sim import World
+from x402sim.spilling import Spilling
+
+ACTS = st.lists(st.tuples(st.sampled_from(["set", "del", "get"]), st.integers(0, 20)), max_size=80)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few():
+    """Have next to nothing in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("x402sim.spilling.KEPT", 2)
+        yield
+
+
+@given(acts=ACTS, marks=st.sampled_from([8, 1 << 22]))
+def test_it_holds_what_a_dictionary_holds(acts: list[tuple[str, int]], marks: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("x402sim.spilling._MARKS", marks)
+        ours, wanted = Spilling[bytes, tuple[str, int]](bytes, tuple[str, int]), {}
+        for step, (act, number) in enumerate(acts):
+            key = bytes(number)
+            if act == "set":
+                ours[key] = wanted[key] = (f"ü{step}", 10 ** (step * 2))
+            elif act == "del":
+                assert ours.pop(key, None) == wanted.pop(key, None)
+            assert (ours.get(key), key in ours) == (wanted.get(key), key in wanted)
+        assert dict(ours) == wanted
+        assert len(ours) == len(wanted)
+
+
+def test_a_key_that_was_never_set_is_refused() -> None:
+    ours = Spilling[tuple[bytes, bytes], bool](tuple[bytes, bytes], bool)
+    for number in range(9):
+        ours[b"one", bytes(number)] = True
+    assert set(ours) == {(b"one", bytes(number)) for number in range(9)}
+    for wrong in (b"one", b"x"), (b"two", b""):
+        with pytest.raises(KeyError):
+            ours[wrong]
+        with pytest.raises(KeyError):
+            del ours[wrong]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["reorg_after_indexing", "reorg_before_indexing", "refund_undone", "replaced_transaction",
+     "parallel_authorization", "used_versus_cancelled", "submitted_by_others", "two_proofs"],
+)  # fmt: skip
+def test_a_chain_and_its_invariants_do_the_same_with_next_to_nothing_in_memory(name: str) -> None:
+    spilled = World(seed=3).play(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("x402sim.spilling.KEPT", 1 << 20)
+        assert World(seed=3).play(name).sha256 == spilled.sha256
+    assert spilled.outcome == "passed"
