@@ -71,6 +71,17 @@ def read_line(number: int, text: bytes) -> Entry:
         raise ValueError(f"line {number} is no entry of a journal: {error}") from error
 
 
+def _is_torn(text: bytes) -> bool:
+    """Tell whether a last line was cut off, as of a process that is killed while it writes."""
+    if text.endswith(b"\n"):
+        return False
+    try:
+        read_line(0, text)
+    except ValueError:
+        return True
+    return False
+
+
 def tag_of(text: bytes) -> str | None:
     """Return the name of a line's event without decoding it; None if it is written otherwise."""
     found = _TAG.match(text)
@@ -422,6 +433,8 @@ class OnDisk:
         self._end = 0
         self._longest = 0
         """The bytes of the longest line."""
+        self.is_torn = False
+        """Whether the last line was cut off, and is left out."""
         self._begins = array("q")
         self._blocks: dict[str | None, array[int]] = {}
         """The blocks that have events of each name, or lines whose name is not known."""
@@ -434,8 +447,12 @@ class OnDisk:
             require_version(header)
             self._end = len(header)
             while lines := list(islice(reader, EVERY)):
+                if _is_torn(lines[-1]):
+                    lines.pop()
+                    self.is_torn = True
                 lengths = list(map(len, lines))
-                self._note(_names(lines), len(lines), sum(lengths), max(lengths))
+                if lines:
+                    self._note(_names(lines), len(lines), sum(lengths), max(lengths))
 
     def _note(self, names: Iterable[str | None], count: int, length: int, longest: int) -> None:
         """Note that there are so many lines more in the newest block, and the names in them."""
@@ -582,6 +599,8 @@ class Journal:
         self._next = 0
         self.maker: Maker | None = OURS
         """The versions that recorded it; None if they are not known."""
+        self.is_torn = False
+        """Whether its file ended in the middle of a line, which is left out."""
         self.limit = limit
         """The most entries that are kept; None if all are."""
         self.listeners: list[Callable[[Entry], None]] = []
@@ -602,12 +621,15 @@ class Journal:
     def load(cls, ndjson: bytes, maker: Maker | None = None) -> "Journal":
         """Return the journal that `ndjson()` wrote; `maker` has the versions that made it.
 
-        Raises `ValueError` naming the version that was seen, or the line that is no entry.
+        Of a process that was killed, the last line may be cut off: then it is left out (`is_torn`).
+        Raises `ValueError` naming the version that was seen, or another line that is no entry.
         """
-        header, *lines = ndjson.splitlines() or [b""]
+        header, *lines = ndjson.splitlines(keepends=True) or [b""]
         require_version(header)
-        journal = cls.made_of(read_line(number, text) for number, text in enumerate(lines, 2))
-        journal.maker = maker
+        is_torn = bool(lines) and _is_torn(lines[-1])
+        kept = lines[:-1] if is_torn else lines
+        journal = cls.made_of(read_line(number, text) for number, text in enumerate(kept, 2))
+        journal.maker, journal.is_torn = maker, is_torn
         return journal
 
     @classmethod
@@ -626,8 +648,9 @@ class Journal:
         Raises `OSError`, and `ValueError` for another format or version. A reader raises
         `ValueError` for a line that is no entry.
         """
-        journal = cls()
-        journal._storage, journal.maker = OnDisk(file, is_new=False), read_maker(file)
+        journal, on_disk = cls(), OnDisk(file, is_new=False)
+        journal._storage, journal.maker = on_disk, read_maker(file)
+        journal.is_torn = on_disk.is_torn
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
         return journal
 

@@ -64,3 +64,11 @@ def test_what_is_no_run_is_refused(tmp_path: Path, files: tuple[str, ...], says:
         (tmp_path / name).mkdir()
         (tmp_path / name / "journal.ndjson").write_text("{}\n")
     assert_misuse(run("open", tmp_path), says)
+
+
+def test_a_recording_that_a_kill_cut_off_is_read_without_its_last_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.ndjson"
+    file.write_bytes(GOLDEN.read_bytes()[:-20])
+    done = run("diff", file, GOLDEN)
+    assert done.exit_code == 1
+    assert done.stderr == f"x402sim: {file} ends in the middle of a line, which is left out\n"

@@ -188,10 +188,10 @@ def example(kind: type, number: int) -> Event:
     for field in msgspec.structs.fields(kind):
         types = get_args(field.type) or (field.type,)
         choices = [value for each in types for value in VALUES.get(each, ())]
-        if len(types) > 3 or Any in types:
-            choices = SCALARS
-        elif isinstance(types[0], str):
+        if isinstance(types[0], str):
             choices = list(types)
+        elif len(types) > 3 or Any in types:
+            choices = SCALARS
         made[field.name] = choices[number % len(choices)] if choices else field.type()
     return kind(**made)
 

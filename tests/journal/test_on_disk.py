@@ -130,6 +130,24 @@ def test_frames_are_made_of_whole_blocks(both, read):
     assert on_disk == in_memory[:-1], "the last one in memory is empty"
 
 
+@pytest.mark.parametrize("left", [1, 20])
+def test_a_last_line_that_a_kill_cut_off_is_left_out(file, left):
+    journal = Journal()
+    for number in range(3):
+        journal.record(number, INDEXED)
+    whole = journal.ndjson()
+    file.write_bytes(whole[:-left])
+    for journal in Journal.load(file.read_bytes()), Journal.open(file):
+        is_torn = left > 1  # the line's end alone is no loss
+        assert journal.is_torn == is_torn
+        assert [entry.seq for entry in journal] == [0, 1] + [2] * (not is_torn)
+        assert journal.length == 3 - is_torn
+    first, second, *rest = whole.splitlines(keepends=True)
+    file.write_bytes(first + second[:-20] + b"\n" + b"".join(rest))
+    with pytest.raises(ValueError, match="line 2 is no entry"):  # that is no kill
+        list(Journal.open(file))
+
+
 def test_lines_that_are_spelled_otherwise_are_read_in_every_way(file):
     otherwise = b'{"name":"x", "data":{"a":[[]]}, "event":"note", "at_ms":7, "seq":1}\n'
     notes = b"".join(b'{"seq":%d,"at_ms":8,"event":"note","name":"y","data":{}}\n' % n

@@ -208,11 +208,14 @@ def load_journal(file: Path) -> Journal:
     """Return the journal in a file, or in the folder of a saved run; raises `Misuse`."""
     file = file / "journal.ndjson" if file.is_dir() else file
     try:
-        return Journal.read(file)
+        journal = Journal.read(file)
     except OSError as error:
         raise Misuse(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
         raise Misuse(f"{file}: {error}") from error
+    if journal.is_torn:
+        typer.echo(f"x402sim: {file} ends in the middle of a line, which is left out", err=True)
+    return journal
 
 
 def stop_on_signals(server: Any) -> None:
