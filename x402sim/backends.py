@@ -9,8 +9,8 @@ World(explorer=...)        ExplorerSettings
 World(block_time_s=...)    FixedBlocks, JitteredBlocks, PoissonBlocks
 World(reorgs=...)          Reorgs
 World(gas_price_gwei=...)  GasWalk
-service_time_s=...         Exponential(mean_s=...), also wherever a latency is
-World(cache=...)           SharedCache: a CDN before the services
+service_time_s=...         Exponential, also wherever a latency is
+World(cache=...)           SharedCache, a CDN
 Fault(when=...)            Outages, Schedule
 world.fault(function)      FaultedRequest: what the function is given
 world.observe(act)         Observed, with a WaitingTransaction: what is seen

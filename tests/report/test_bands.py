@@ -186,6 +186,11 @@ def test_a_theory_is_a_thin_line_in_the_colour_of_its_line(make: Callable[[], An
     assert list(ys) == column.loc[column["policy"] == "naive", "expected"].tolist()
 
 
+def test_a_theory_that_gives_no_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="gives 'fast', and a number is needed"):
+        bands(few(), "rate", "delay_s", by="policy", theory=lambda rate: "fast")
+
+
 def test_a_theory_of_x_alone_is_one_black_line_and_between_categories_is_nothing() -> None:
     ax = bands(few(), "rate", "delay_s", by="policy", theory=lambda rate: rate)
     (line,) = theories(ax).values()

@@ -55,9 +55,10 @@ def steady(
     | lag1 | the autocorrelation of one batch mean with the next |
     | correlated | whether that is more than chance: the interval is too narrow, the run too short |
 
-    The interval is Student's: with the means y of n batches of equal size and s their standard
-    deviation, mean(y) ± t s/√n, with t of n - 1 degrees of freedom. Rows that fill no batch are
-    left out after the warm-up. `correlated` is `lag1` above 1.645/√n - 1/n. MSER-5 (White 1997,
+    The interval is Student's: with the means y of n batches of equal size, s their standard
+    deviation and r = `lag1`, mean(y) ± t s/√n √((1 + r)/(1 - r)), the last factor only if r is
+    above 0, with t of n - 1 degrees of freedom. Rows that fill no batch are left out after the
+    warm-up. `correlated` is `lag1` above 1.645/√n - 1/n. MSER-5 (White 1997,
     *Simulation* 69, 323-334) takes means z of five values, m of them, and leaves out the first d
     for which Σ(z - mean)²/(m - d)², over those that stay, is least, d at most m/2; a run of which
     half is left out is too short. Of fewer rows than batches, `low` and `high` are NaN.
@@ -81,9 +82,8 @@ def steady(
     import pandas as pd
 
     _require(warmup, warmup_s, batches)
-    if time in frame.columns:
-        frame = frame.sort_values(time, kind="stable")
-    elif warmup_s is not None:
+    is_timed = time in frame.columns
+    if warmup_s is not None and not is_timed:
         raise ValueError(f"warmup_s: {unknown('column', time, frame.columns)}; give `time`")
     if "seed" not in frame.columns:
         frame = frame.assign(seed=0)
@@ -101,7 +101,8 @@ def steady(
                 continue
             runs = []
             for _, run in group.groupby("seed", sort=False):
-                known = run[run[name].notna()]
+                ordered = run.sort_values(time, kind="stable") if is_timed else run
+                known = ordered[ordered[name].notna()]
                 numbers = known[name].to_numpy(dtype="float64")
                 if warmup_s is not None:
                     begin = int((known[time] < warmup_s).sum())
@@ -166,10 +167,13 @@ def _facts(runs: Sequence[tuple[Any, int]], batches: int, confidence: float) -> 
         return facts
     means = np.array([_batch_means(each, batches) for each in kept])
     count, middle = means.size, float(means.mean())
-    half = student((1 + confidence) / 2, count - 1) * float(means.std(ddof=1)) / math.sqrt(count)
     apart = means - middle
     spread = float((apart**2).sum())
     lag1 = float((apart[:, 1:] * apart[:, :-1]).sum()) / spread if spread else nan
+    error = float(means.std(ddof=1)) / math.sqrt(count)
+    if 0 < lag1 < 1:  # batches that follow one another tell less than independent ones
+        error *= math.sqrt((1 + lag1) / (1 - lag1))
+    half = student((1 + confidence) / 2, count - 1) * error
     return facts | {
         "mean": middle,
         "low": middle - half,

@@ -72,7 +72,8 @@ class Settings:
         default 30, 60 and 10.
     servers, service_time_s, queue_length
         How many requests it serves at a time, how long each takes, and how many can wait, as in
-        `FacilitatorSettings`. A server is busy while the service waits for its facilitator, too.
+        `FacilitatorSettings`; default None, no limit. A server is busy while the service waits for
+        its facilitator, too.
     reputation
         What the reputations in the list of agents are: `MatchedPayments()` (the default),
         `ServedShare()` of `x402sim.policies`, or one of your own (6/reputation).

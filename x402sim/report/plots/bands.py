@@ -169,7 +169,7 @@ def _draw_theory(
             xs, ys = ([point[n] for point in points] for n in (0, 1))
         else:
             xs = list(dict.fromkeys(every)) if ranks is not None else _between(ax, every)
-            ys = [theory(each) if is_of_x else theory(each, value) for each in xs]
+            ys = [_number(theory(each) if is_of_x else theory(each, value), each) for each in xs]
         colour = BLACK if is_one else LINES[number][0]
         look: dict[str, Any] = {"color": colour, "ls": _THEORY, "lw": 0.9, "zorder": 2.5}
         if ranks is None:
@@ -177,6 +177,14 @@ def _draw_theory(
             continue
         for place, y in zip((ranks[each] for each in xs), ys, strict=True):
             ax.plot([place - _STUB, place + _STUB], [y, y], gid=f"theory {value}", **look)
+
+
+def _number(said: Any, x: Any) -> float:
+    """Return what a theory says at a place; raises `ValueError` if that is no number."""
+    try:
+        return float(said)
+    except (TypeError, ValueError):
+        raise ValueError(f"theory: at {x} it gives {said!r}, and a number is needed") from None
 
 
 def _is_of_x(theory: Theory) -> bool:
