@@ -96,6 +96,12 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
         "same": True, "kind": "run", "name": "payers", "compared": {"journal": 1, "frame": len(TABLES)},
         "differences": [], "notes": [],
     }  # fmt: skip
+    frame = saved / "2" / "orders.csv"
+    orders = frame.read_bytes()
+    frame.write_bytes(orders.replace(b"True", b"False", 1))
+    differs = reproduced(saved / "2", code=1).stdout
+    assert "orders.csv in the folder is not the one that was saved" in differs
+    frame.write_bytes(orders)
     file = saved / "2" / BUNDLE
     kept = json.loads(file.read_text())
     maker = Run.load(saved / "2").journal.maker

@@ -179,3 +179,14 @@ def test_units_of_a_run_s_frames_are_kept_by_sweeps_summaries_and_plots(tmp_path
     assert plots.bands(shares, "block_s", "served").get_ylabel() == "served"
     assert compare(table, of="block_s", against=1.0).attrs["units"]["paid"] == "tokens"
     assert steady(table, "paid", by="block_s", batches=2).attrs["units"] == {"paid": "tokens"}
+
+
+def test_the_interval_of_a_share_does_not_depend_on_the_other_groups() -> None:
+    never = pd.DataFrame({"load": 0.5, "seed": range(10), "lost": 0.0})
+    often = never.assign(load=1.5, lost=[0.31, 0.35] * 5)
+    always = never.assign(load=2.5, lost=1.0)
+    alone = summarize(never, by="load").iloc[0]
+    among = summarize(pd.concat([never, often, always]), by="load").set_index("load")
+    assert among.loc[0.5, "high"] == alone["high"] > 0.2
+    assert among.loc[2.5, "low"] < 0.8
+    assert among.loc[1.5, "high"] < 0.36

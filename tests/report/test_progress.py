@@ -123,3 +123,16 @@ def test_in_a_file_the_same_words_are_one_line_however_long_it_takes(
     with progress.telling("report", words):
         assert all(asked.acquire(timeout=5) for _ in range(3))
     assert capsys.readouterr().err == "report: writing DIR\n"
+
+
+def test_points_that_were_known_before_say_nothing_of_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, shown = [0.0], list[str]()
+    monkeypatch.setattr(progress, "stopwatch", lambda: lambda: now[0])
+    monkeypatch.setattr(progress, "_place", lambda _: (shown.append, shown.append, 0.5))
+    bar = progress.Bar("sweep", 100, known=80)
+    bar.update(80, 0)
+    now[0] = 10.0
+    bar.update(90, 0)
+    assert shown == [f"sweep {'━' * 22}   90/100 0:10 left"]

@@ -37,6 +37,8 @@ from x402sim.report.bundle import (
     Reached,
     awaiting,
     cells_in,
+    file_sha256,
+    frame_files,
 )
 from x402sim.report.diff import describe
 from x402sim.report.run import Run
@@ -271,6 +273,9 @@ def _compare_run(found: Repeated, bundle: OfRun, folder: Path, run: Run) -> None
         found.differences.append(f"{_JOURNAL} in the folder cannot be read: {error}")
     if kept is not None and kept.sha256() != bundle.journal:
         found.differences.append(f"{_JOURNAL} in the folder is not the one that was saved")
+    for name in chain.from_iterable(map(frame_files, TABLES)):
+        if name in bundle.files and file_sha256(folder / name) != bundle.files[name]:
+            found.differences.append(f"{name} in the folder is not the one that was saved")
     if run.sha256 != bundle.journal:
         lines = describe(kept, run.journal) if kept is not None else []
         shown = ["the journal differs (a: saved, b: repeated)", *lines]

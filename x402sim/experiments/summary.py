@@ -78,11 +78,15 @@ def summarize(
         if name in columns:
             raise ValueError(f"by: {name!r} is a column of the summary; rename it in the frame")
     rows, events = [], {name: is_event(frame[name]) for name in names}
+    shares = {name for name in names if _is_share(frame[name].dropna())}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
-            facts = _facts(group, name, unit, confidence, quantiles, is_event=events[name])
+            # resamples of a share that never happened here would say that it never can
+            is_extreme = name in shares and set(group[name].dropna()) in ({0}, {1})
+            either = events[name] or is_extreme
+            facts = _facts(group, name, unit, confidence, quantiles, is_event=either)
             rows.append(dict(zip(keys, given, strict=True)) | {"failed": failed} | facts)
     found = pd.DataFrame(rows, columns=[*keys, *columns])
     played = {frozenset(group["seed"]) for _, group in groups}
@@ -154,6 +158,11 @@ def is_event(column: Any) -> bool:
     from pandas.api.types import is_bool_dtype
 
     return is_bool_dtype(column) or (set(column.dropna()) in ({0}, {0, 1}))
+
+
+def _is_share(column: Any) -> bool:
+    """Tell whether a result may be a share; what is always 1 may be a count."""
+    return bool(column.between(0, 1).all()) and set(column) != {1}
 
 
 def _facts(

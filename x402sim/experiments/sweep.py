@@ -114,7 +114,8 @@ def sweep(
     on_error: "raise" raises `SweepFailed` after all else was played; "record" keeps failed points
     in the frame, with `error`, and `replay`, the line that plays them again. A point fails if the
     experiment raises, or if a run that it plays fails.
-    progress: show a bar with the time left, in a terminal and in Jupyter.
+    progress: show a bar with the time left, in a terminal and in Jupyter; in a file, a line every
+        five seconds.
 
     A row is a point (or one row of its frame), in the order of cells and seeds: parameters, `seed`,
     results. The frame does not depend on executor, workers or order. Raises `TypeError` if the
@@ -260,7 +261,7 @@ def play_points(
         bar.update(points, failed)
 
     pool, has_ended = pool_of(*where, package), False
-    bar = Bar(title, total, shown=shown)
+    bar = Bar(title, total, known=known, shown=shown)
     with _one_interrupt() if pool.has_processes else nullcontext():
         try:
             while True:

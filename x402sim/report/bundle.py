@@ -69,7 +69,8 @@ class Origin(msgspec.Struct):
 class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
     """The `bundle.json` of a run: what it was, and the hashes of its journal and frames.
 
-    `world` are the options of its world, as Python code; `frames` have the hashes of `canonical`.
+    `world` are the options of its world, as Python code; `frames` have the hashes of `canonical`,
+    and `files` those of the files that hold the frames, as `sha256sum` prints them.
     """
 
     scenario: str
@@ -79,10 +80,21 @@ class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
     journal: str
     frames: dict[str, str]
     origin: Origin
+    files: dict[str, str] = {}
 
 
 class NotRepeatable(ValueError):
     """A result cannot be repeated, and its text says why, and what to do."""
+
+
+def frame_files(name: str) -> tuple[str, str]:
+    """Return the names of the files of a frame in the folder of a saved run."""
+    return f"{name}.csv", f"{name}.parquet"
+
+
+def file_sha256(file: Path) -> str:
+    """Return the hash of a file, as `sha256sum` prints it; empty if there is no such file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 # --- the program that runs ---------------------------------------------------------------

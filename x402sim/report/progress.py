@@ -23,10 +23,13 @@ _WIDTH = 24
 
 
 class Bar:
-    """Shows how many points are done, and how many of them failed, if there is a place for it."""
+    """Shows how many points are done, and how many of them failed, if there is a place for it.
 
-    def __init__(self, text: str, total: int, *, shown: bool = True) -> None:
-        self._text, self._total = text, total
+    `known` were done before it began: they say nothing of the time that is left.
+    """
+
+    def __init__(self, text: str, total: int, *, known: int = 0, shown: bool = True) -> None:
+        self._text, self._total, self._known = text, total, known
         self._elapsed = stopwatch()
         self._shown_s, self._done, self._failed = 0.0, 0, 0
         self._show, self._end, self._every_s = _place(self._line("")) if shown else _NOWHERE
@@ -44,10 +47,10 @@ class Bar:
     def update(self, done: int, failed: int) -> None:
         """Show these numbers and the time left, at most twice a second, in a file every 5 s."""
         self._done, self._failed = done, failed
-        now_s = self._elapsed()
-        if done and now_s - self._shown_s >= self._every_s:
+        now_s, played = self._elapsed(), done - self._known
+        if played and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
-            left_s = round(now_s / done * (self._total - done))
+            left_s = round(now_s / played * (self._total - done))
             self._show(self._line(f" {left_s // 60}:{left_s % 60:02} left"))
 
     def close(self) -> None:

@@ -65,6 +65,11 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
         journal=run.sha256,
         frames=hashes,
         origin=bundle.carry(calls, folder, program),
+        files={
+            name: bundle.file_sha256(folder / name)
+            for each in hashes
+            for name in bundle.frame_files(each)
+        },
     )
     text = msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n"
     (folder / BUNDLE).write_bytes(text)
@@ -104,8 +109,9 @@ def _save_one(
         frame = table(run.journal)
         if hashes is not None:
             hashes[name] = frame_sha256(frame)
-        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
-        pq.write_table(_arrow(frame), folder / f"{name}.parquet")
+        as_text, as_parquet = (folder / each for each in bundle.frame_files(name))
+        frame.to_csv(as_text, index=False, lineterminator="\n")
+        pq.write_table(_arrow(frame), as_parquet)
     figures = plots.figures(run.journal)
     drawn = {name: png(figure) for name, figure in figures.items()}
     for name, image in drawn.items():

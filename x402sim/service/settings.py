@@ -56,7 +56,8 @@ class Settings:
     indexer_interval_s
         Seconds between runs of the payment indexer; default 300 (8/indexer-interval).
     indexer_batch
-        The most payment records that one run of the indexer takes; default 100 (8/indexer-batch).
+        The most payment records that one run of the indexer takes, the newest first, so that older
+        ones wait for ever if more come; default 100 (8/indexer-batch).
     final_depth
         Blocks on top of a transfer's block until it is not looked at again; default 12
         (8/final-depth).
