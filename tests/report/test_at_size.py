@@ -142,6 +142,8 @@ def test_a_cell_of_a_large_run_reads_what_it_shows(file: Path, read: list[int]) 
     assert "5/nonce-once" in html
     assert f"GET /{FAILED}" in html, "the trace"
     assert len(read) < PAYERS + 25 * EVERY, "each name once, and some blocks"
+    assert f"{file.name}</code>; <code>run.sha256</code> reads it all" in html
+    assert found.sha256 not in html, "a hash would read all of it"
 
 
 def test_the_trace_of_a_failed_check_is_that_of_any_other_run(monkeypatch) -> None:
