@@ -374,6 +374,7 @@ async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str
         now = payments.attempt(attempt)
         is_legal = status in states.before(states.PAYMENT, then)
         assert (now and now.status) == (then if is_legal else status)
+    copy.close()
 
 
 @scene
