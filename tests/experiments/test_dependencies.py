@@ -19,6 +19,7 @@ from tests.house import blocks
 from x402sim import World, sweep
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.journal import BUNDLE
+from x402sim.report.sources import is_library
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "x402sim" / "guide" / "experiments.md"
@@ -494,3 +495,9 @@ def test_nothing_is_said_of_what_can_be_compared(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         made: Callable[..., Any] = ran(BASE.format("n"))["experiment"]
         sweep(made, {"n": [1]}, 1, workers=0, out=tmp_path)
+
+
+def test_what_python_runs_at_its_start_is_nobody_s_study() -> None:
+    """Debian keeps its own in /etc."""
+    assert is_library("/etc/python3.13/sitecustomize.py", "sitecustomize")
+    assert not is_library("/etc/python3.13/study.py", "study")

@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
@@ -65,7 +66,8 @@ def python() -> Iterator[str]:
 
 
 def _of(path: str, value: Any) -> Iterator[str]:
-    if callable(value):
+    if callable(value) and not (inspect.isclass(value) and issubclass(value, Enum)):
+        # how an enum is called is Python's, and differs between its versions
         yield from (f"{path}({each})" for each in _parameters(value))
     if not inspect.isclass(value):
         return

@@ -32,6 +32,8 @@ _LIBRARIES = {
     PACKAGE,
 }
 _INSTALLED = {"site-packages", "dist-packages"}
+_OF_THE_MACHINE = {"sitecustomize", "usercustomize"}
+"""Modules that Python runs at its start, and that whoever installed it may keep anywhere."""
 _CODE_OF_OURS = ("*.py", "*.toml", "*.json")
 _NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]")
 _EXTRAS_THAT_COUNT = ("report", "sweep")
@@ -45,6 +47,8 @@ def is_library(file: str | None, name: str) -> bool:
     """
     if name == "__main__":
         return False
+    if name in _OF_THE_MACHINE:
+        return True
     if file is None:
         top = name.partition(".")[0]
         return top in sys.stdlib_module_names or top in sys.builtin_module_names
