@@ -179,7 +179,7 @@ def test_what_is_written_of_your_own_runs_and_prints_what_it_says() -> None:
         assert found.getvalue() == wanted, each
 
 
-def test_the_study_of_queues_agrees_with_erlang_in_thirty_five_lines(
+def test_the_study_of_queues_runs_in_fewer_than_35_lines_and_is_near_erlang(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     written = program("experiments", "Queues")

@@ -157,7 +157,7 @@ FOLDER, with your rights, as a stranger's notebook does. Read `sources/` first.
 
 It compares the journal and each frame of a run, and of a sweep the results and the journals of
 each point, or of some that are drawn. It names what differs, and where; other versions of Python,
-x402sim and libraries are told, and are no failure.
+x402sim and libraries are notes, not failures.
 
 Exit code: 0 if all is the same; 1 if something differs; 2 if it cannot be repeated, with what
 to do.

@@ -182,7 +182,8 @@ def play(
     others = [each for each in tables if each.cell not in wanted]
     tables = [each for each in tables if each.cell in wanted]
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
-    frame: DataFrame
+    unsettled: list[dict[str, Any]] = []
+    """The labels of the cells whose intervals are too wide, as far as is known."""
 
     def save(task: "Task", parquet: bytes) -> None:
         if folder is not None:
@@ -199,15 +200,13 @@ def play(
 
     def more(new: "Sequence[Done]") -> list[tuple[Cell, list[int]]]:
         """Return what is to be played after these results; nothing at the end."""
-        nonlocal frame
         tables.extend(new)
         done.update((each.cell, seed) for each in new for seed in each.seeds)
-        frame = frame_of(tables, found, wanted)
         if until is None:
             return []
-        asked = _asked(until, frame, found)
-        frame.attrs["wanted more"] = [each.labels for each in found if each.key in asked]
-        longer = {key: every[key][:count] for key, count in asked.items()}
+        needed = _asked(until, frame_of(tables, found, wanted), found)
+        unsettled[:] = [dict(each.labels) for each in found if each.key in needed]
+        longer = {key: every[key][:count] for key, count in needed.items()}
         if all(len(seeds) == len(wanted[key]) for key, seeds in longer.items()):
             return []
         wanted.update(longer)
@@ -220,6 +219,9 @@ def play(
     )
     if folder is not None:
         folder.note([*others, *tables])
+    frame = frame_of(tables, found, wanted)
+    if until is not None:
+        frame.attrs["wanted more"] = unsettled
     return frame
 
 

@@ -29,7 +29,7 @@ def retry_after_s(value: str | None, now_s: float) -> float | None:
     if value is None:
         return None
     if value.strip().isdecimal():
-        return float(value[:12])
+        return float(value[:12])  # 30,000 years; more digits could overflow
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
     except (ValueError, OverflowError):

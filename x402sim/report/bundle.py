@@ -328,7 +328,8 @@ class Awaited:
 
 _awaited: ContextVar[Awaited | None] = ContextVar("the call that is repeated", default=None)
 _begun: list[Path] = []
-"""The folder of each call in this process that wrote a bundle."""
+"""The folder of each call in this process that wrote a bundle. It counts for the whole process, as
+the program is repeated as a whole, to the call of that number."""
 
 
 def awaited() -> Awaited | None:

@@ -150,7 +150,7 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
 
 
 _MANY_RUNS = 100
-_WAITING, _ALL, _SOME = "payments", "indexer run: found all that it took", "indexer run: did not"
+_WAITING, _ALL, _SOME = "payments", "indexer run: all that it took", "indexer run: not all"
 
 
 @styled
