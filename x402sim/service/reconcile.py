@@ -19,9 +19,10 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
+from x402sim.protocol.states import PaymentState
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store.database import Backoff, after_failure
-from x402sim.service.store.payment_records import Attempt, Submission
+from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import NonceUse, OnChain
@@ -163,7 +164,7 @@ class PendingPaymentHandle:
         terms = service.issuer.read(attempt.payment_id) if attempt else None
         if attempt is None or terms is None:
             return self.finding
-        if attempt.submission is Submission.NOT_SUBMITTED:
+        if attempt.state is PaymentState.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
