@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS, Answer
 from x402sim.suite.facilitator.case import (
     Demand,
@@ -223,7 +223,9 @@ ROWS = [
             ),
             Demand(
                 title="A refusal of settle has success, transaction and network",
-                ground=texts.explicit(texts.SUCCESS, texts.TRANSACTION, texts.SETTLED_NETWORK),
+                ground=texts.explicit(
+                    texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK
+                ),
                 test=_failed_form,
                 suffix="settle",
             ),
@@ -264,7 +266,7 @@ ROWS = [
         demands=[
             Demand(
                 title="Verifying has no effect, however often, and the payment settles afterwards",
-                ground=texts.explicit(texts.VERIFIES),
+                ground=texts.explicit(texts.VERIFIES_ONLY),
                 test=_without_effect,
             )
         ],

@@ -1,6 +1,6 @@
 """Controls: a payment that nothing is wrong with. Who does not settle it is not judged."""
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
 
 ROWS = [
@@ -13,7 +13,7 @@ ROWS = [
             Demand(
                 title="A good payment is valid, and settles: one transfer, by the hash that is "
                 "named",
-                ground=texts.explicit(texts.EXECUTES, texts.ONE_TRANSFER),
+                ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
                 test=is_paid,
             )
         ],

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
@@ -145,14 +145,17 @@ ROWS = [
         section="fields",
         slug="payee",
         play=refuses(lambda draft: draft.signed(to=THIEF)),
-        demands=must_refuse("A payment to another account than payTo is refused", texts.PARAMETERS),
+        demands=must_refuse(
+            "A payment to another account than payTo is refused", texts.PARAMETER_MATCHING
+        ),
     ),
     Row(
         section="fields",
         slug="payee-demanded",
         play=refuses(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex())),
         demands=must_refuse(
-            "A payment to the shop is refused where another payee is required", texts.PARAMETERS
+            "A payment to the shop is refused where another payee is required",
+            texts.PARAMETER_MATCHING,
         ),
     ),
     Row(
@@ -212,7 +215,7 @@ ROWS = [
         demands=must_refuse(
             "A payment in another scheme than the requirements' is refused",
             texts.PAIRS,
-            texts.PARAMETERS,
+            texts.PARAMETER_MATCHING,
             so="the payer has chosen `upto`, and nobody asked for that",
         ),
     ),
@@ -320,7 +323,7 @@ ROWS = [
             Demand(
                 title="The payer's copy of the requirements differs: what is made of it?",
                 ground=texts.silent(
-                    texts.PARAMETERS, why="the text speaks of the authorization only"
+                    texts.PARAMETER_MATCHING, why="the text speaks of the authorization only"
                 ),
                 test=as_observed,
             ),

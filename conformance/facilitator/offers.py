@@ -1,6 +1,6 @@
 """What a shop may say of its offer beside the terms, which is no reason to refuse a payment."""
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
 from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
 

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import transfer_digest
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
     Refusal,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from x402sim.protocol.crypto import to_hex
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,

@@ -5,7 +5,7 @@ A payment is valid strictly between its two times, by the time of the block that
 
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
     Refusal,

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
-from x402sim.suite import row
-from x402sim.suite.facilitator import texts
+from x402sim.suite import row, texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play

@@ -12,7 +12,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
 from x402sim.report import results
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Dialect, Draft
@@ -150,9 +150,9 @@ def success_is_this_transfer(title: str) -> Demand:
     return Demand(
         title=title,
         ground=texts.derived(
-            texts.SUCCESS,
+            texts.SUCCESS_FIELD,
             texts.TRANSACTION,
-            texts.ONE_TRANSFER,
+            texts.TRANSFER_IS_CORRECT,
             so="whether a settlement was successful is what the chain says of this transfer; one "
             "that has succeeded, or still can, has not failed, and has a hash",
         ),

@@ -11,7 +11,7 @@ from x402sim.report import results
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.sentences import Sentence
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
 from x402sim.suite.played import PlayedCase

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
 from x402sim.suite.server.payment import Payment, reason_in, receipt_in
@@ -256,7 +256,7 @@ def of_a_lost_answer(what: str) -> list[Demand]:
     return [
         Demand(
             title=f"{what}: no receipt says failed of a payment that has settled",
-            ground=texts.explicit(texts.WHETHER, texts.TRANSACTION),
+            ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION),
             test=never_says_failed,
         ),
         Demand(
