@@ -42,7 +42,6 @@ def _ends_within_a_day(played: Played) -> Violation | None:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
-                loss_base=0,
                 why="a refused payment can be taken years later",
             )
     return None

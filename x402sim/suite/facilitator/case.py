@@ -13,7 +13,7 @@ from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.row import Demand as Demand
+from x402sim.suite.row import Demand as Demand, only as only
 
 
 def tokens(play: Play, base: int, why: str) -> Loss | None:
@@ -31,11 +31,8 @@ def gas(wei: int, why: str) -> Loss | None:
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
 
 
-EVERY = tuple(Dialect)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.Row):
+class Row(row.RoomRow):
     """A row of the table of facilitators.
 
     asks_only
@@ -61,24 +58,15 @@ class Row(row.Row):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
-def _nothing(_: Play, __: Any) -> None:
-    return None
-
-
 _NEXT = Demand(
     title="After this, a good payment settles",
     ground=texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),
-    test=_nothing,
+    test=lambda *_: None,
     suffix="next",
 )
 """Is broken where the good payment fails that the judge makes after a play."""
-
-
-def only(dialects: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
-    """Return the reason for every dialect but these."""
-    return {dialect: reason for dialect in EVERY if dialect not in dialects}
 
 
 # --- what is true of a payment ---------------------------------------------------------------

@@ -27,11 +27,12 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row
+from x402sim.suite.payer.case import PayerCase, Row
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
 from x402sim.suite.played import rows_of, skipped, table, unclear
+from x402sim.suite.row import documents
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.suite.waiting import in_vain, until_url_answers
@@ -273,7 +274,7 @@ PAYER: Subject[PayerOptions] = Subject(
     options=PayerOptions,
     read=_read,
     cases=all_cases,
-    documents=tuple(dict.fromkeys(DOCUMENTS.values())),
+    documents=tuple(dict.fromkeys(documents("payer").values())),
     sections=SECTIONS,
     begin=begin,
     uncounted=NOT_ITS_FLOW,

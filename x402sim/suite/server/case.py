@@ -37,7 +37,7 @@ NOT_OF_TOOLS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.Row):
+class Row(row.RoomRow):
     """A row of the table of servers."""
 
     subject: ClassVar[str] = "server"
@@ -52,7 +52,7 @@ class Row(row.Row):
 
     def cases(self) -> Iterator[RoomCase]:
         """Yield a case for each demand and dialect; of tools, with grounds that speak of them."""
-        for case in row.Row.cases(self):
+        for case in row.RoomRow.cases(self):
             if case.dialect is not Dialect.MCP:
                 yield case
             elif (ground := of_tools(case.ground)) is not None:

@@ -200,16 +200,6 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
     )
 
 
-def once(play: Play, observed: Trade) -> Found:
-    """Tell whether the payment moved at most once."""
-    if len(observed.moved) < 2:
-        return None
-    over = sum(each.amount_base for each in observed.moved[1:])
-    return Violation(
-        expected="one transfer", actual=observed.summary, loss=play.tokens(over, "charged twice")
-    )
-
-
 SERVED_ONLY_IF_SETTLED = texts.derived(
     texts.SUCCESS, texts.STATUS_SUCCESS, so="a success without a settlement is none"
 )
