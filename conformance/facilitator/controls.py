@@ -1,13 +1,13 @@
 """Controls: a payment that nothing is wrong with. Who does not settle it is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
+from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries
 
 ROWS = [
     Row(
         section="control",
         slug="settles",
-        play=settles(),
+        play=tries(),
         is_control=True,
         demands=[
             Demand(
