@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pkgutil import resolve_name
+from unittest.mock import ANY
 
 import pytest
 from msgspec import convert
@@ -10,10 +11,20 @@ from tests.rig import ServiceRig, broken, lose_request, only, scene
 from tests.service.test_payments import submit
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.refusals import ChainFinding, SettlementRefused
-from x402sim.protocol.states import HANDLED_BY, PAYMENT, SESSION, PaymentEvent, PaymentState, moves
+from x402sim.protocol.states import (
+    HANDLED_BY,
+    PAYMENT,
+    SESSION,
+    Move,
+    PaymentEvent,
+    PaymentState,
+    moves,
+)
 from x402sim.service import payments
 from x402sim.service.reconcile import ChainAnswer, follow
+from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Attempt
+from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.chain import NonceUse
 
 OFF_CHAIN = "0x" + "ab" * 32
@@ -98,6 +109,48 @@ async def test_each_cell_of_the_table(
 @pytest.mark.parametrize("event", PaymentEvent)
 def test_the_code_that_handles_an_event_is_there(event: PaymentEvent) -> None:
     assert callable(resolve_name("x402sim." + HANDLED_BY[event]))
+
+
+DEPOSIT = NewSession("s", created_ms=1, expires_ms=2)
+SESSIONS: dict[str, Callable[[Store], object]] = {
+    "its deposit settles": lambda store: store.payments.mark_settled(1, OFF_CHAIN, DEPOSIT),
+    "its time is over": lambda store: store.sessions.expire(10**15, 9),
+    "its deposit has failed": lambda store: store.payments.fail(1, 1),
+    "its unspent balance is paid back": lambda store: store.sessions.refunded("s", OFF_CHAIN),
+    "the chain has undone the refund": lambda store: store.sessions.undo_refund("s"),
+}
+_SETTLES, _ENDS, _FAILS, _REFUNDS, _ = SESSIONS
+WAYS = {
+    "new": (),
+    "active": (_SETTLES,),
+    "expired": (_SETTLES, _ENDS),
+    "refunded": (_SETTLES, _ENDS, _REFUNDS),
+}
+
+
+async def after(rig: ServiceRig, *events: str) -> str:
+    """Return the state of the session of a new deposit after some events."""
+    await in_state(rig, PaymentState.IN_FLIGHT)
+    for event in events:
+        SESSIONS[event](rig.service.store)
+    found = rig.service.store.sessions.get("s")
+    return found.state if found else "new"
+
+
+@pytest.mark.parametrize("event", SESSIONS)
+@pytest.mark.parametrize("state", WAYS)
+@scene
+async def test_each_cell_of_the_table_of_sessions(rig: ServiceRig, state: str, event: str) -> None:
+    table = {(move.before, move.event): move.after for move in SESSION}
+    assert await after(rig, *WAYS[state], event) == table.get((state, event), state)
+
+
+@scene
+async def test_a_session_is_active_again_if_its_failed_deposit_settles_after_all(
+    rig: ServiceRig,
+) -> None:
+    assert Move("expired", "its failed deposit settles after all", "active", ANY) in SESSION
+    assert await after(rig, _SETTLES, _FAILS, _SETTLES) == "active"
 
 
 @pytest.mark.parametrize("machine", [PAYMENT, SESSION], ids=["payment", "session"])

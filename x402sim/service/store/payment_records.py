@@ -50,14 +50,15 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
 _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
-_CLAIM = tuple(each.name for each in fields(Attempt) if each.required and each.name != "status")
-"""The columns that a claim writes: the database derives the status from the state."""
-_OFFERED = _CLAIM.index("offered_id") + 1
+_REQUIRED = (each.name for each in fields(Attempt) if each.required and each.name != "status")
+_CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED)))
+"""The columns that a claim writes, `_RIVAL`'s first; the database derives the status."""
 _RIVAL = (
-    "(payment_id IN (?1, ?{offered}) OR offered_id = ?1) AND is_authorized "
+    "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
     "AND state IN ('settled', 'in flight', 'maybe submitted')"
 )
-"""Another payment for the same 402, in the same way or the other: in one step, or in two.
+"""Another payment for the same 402, in the same way or the other: in one step, or in two; ?1 is the
+payment id, and ?2 the offered one.
 
 Within one process a lock keeps requests for one payment id apart, and `resume_earlier` looks.
 Between processes on one database only the statement that claims can: of two headers for one id,
@@ -67,7 +68,7 @@ _NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
 _INSERT = (
     f"INSERT INTO payments({', '.join(_CLAIM)}) "
     f"SELECT {', '.join(f'?{n}' for n in range(1, len(_CLAIM) + 1))} "
-    f"WHERE {_NO_RIVAL.format(offered=_OFFERED)} ON CONFLICT DO NOTHING"
+    f"WHERE {_NO_RIVAL} ON CONFLICT DO NOTHING"
 )
 
 
@@ -86,7 +87,7 @@ def _update(event: PaymentEvent, others: str = "") -> str:
 _NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
 _RESUME = (
     "UPDATE payments SET state = 'in flight' "
-    f"WHERE attempt = ?3 AND state = 'not submitted' AND {_NO_RIVAL.format(offered=2)}"
+    f"WHERE attempt = ?3 AND state = 'not submitted' AND {_NO_RIVAL}"
 )
 _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
 _UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
@@ -216,7 +217,7 @@ class PaymentRecords:
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
-        return next(iter(self._found(_RIVAL.format(offered=2), payment_id, offered_id)), None)
+        return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
     def resume(self, attempt: Attempt, offered_id: str | None) -> PaymentState | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
