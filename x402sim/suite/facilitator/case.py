@@ -236,10 +236,10 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
 
 
 def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = False) -> list[Demand]:
-    """Return the demands on a payment that must be refused: by a text, without gas, in order.
+    """Return the demands on a payment that must be refused: it is, without gas, and without a 5xx.
 
-    For a play that returns a `Tried`, or several. `by_chain` says that the chain or the time
-    makes it wrong, of which verify tells nothing in the dialect of Cronos.
+    For a play that returns a `Tried`, or several. `by_chain`: only the chain or the time makes it
+    wrong, and in the dialect of Cronos verify looks at neither.
     """
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
     return [

@@ -106,9 +106,11 @@ def is_final_no(answer: Answer) -> bool:
 
 
 def truthful(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each success is this transfer by the hash it names, and each failure is none.
+    """Tell whether the answers are true of the chain.
 
-    If `early` says what was on the chain at the first answer, a success must have been there.
+    After a success, this payment's transfer is there, in the transaction that the answer names;
+    after a failure, it is not. If `early` says what was on the chain at the first answer, a success
+    must have been there by then.
     """
     sent = {each.tx_hash for each in observed.money.sent}
     for draft in observed.drafts:

@@ -61,11 +61,11 @@ class Row(row.Row):
 
 
 def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
-    """Return the test that no more than this leaves the wallet, or still can; by a session, a
-    deposit within the cap instead of a price.
+    """Return the test that no more than `most_base` has left the wallet, or still can.
 
-    Who commits more by several payments breaks the demand that it `breaks`, if it is not the usual
-    one; a single payment is one that the task does not allow.
+    What is signed can still leave it. In a session, a deposit within the cap takes the place of the
+    price. If several payments are more together, the demand that fails is `breaks`; if a single one
+    is, it is that of the task's bounds.
     """
 
     def test(played: Played) -> Violation | None:

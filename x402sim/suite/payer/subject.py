@@ -232,10 +232,10 @@ async def begin(
 
 
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
-    """Return how long plays take, one of `cases` each, of a payer whose control was played.
+    """Return how long the plays of these cases take, one each.
 
-    The cores bound it, and how many plays there are at once, whatever a start waits for. What a
-    payer waits for by time-outs of its own is not in it.
+    It is bounded by the cores, by how many are played at once, and by the longest wait. The time
+    that a payer waits for time-outs of its own is not known, and is not counted.
     """
     starts = sum(min(each.starts, _STARTS) for each in cases)
     busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
