@@ -146,9 +146,9 @@ def command_like(example: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def port_for(what: str, so: str) -> Callable[[str], int]:
-    """Return what reads a URL of this computer at which the judge is to serve something of its own.
+    """Return what reads a URL of this computer at which the judge is to serve something itself.
 
-    `what` it is, and what its user does `so` that it is used, stand in the `ValueError`.
+    For its `ValueError`, `what` says what that is, and `so` what the user does with it.
     """
 
     def read(text: str) -> int:

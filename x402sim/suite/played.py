@@ -96,9 +96,9 @@ Each = TypeVar("Each")
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> AsyncIterator[Each]:
-    """Work at once, and yield what each work returns as soon as it is there.
+    """Run works at once, and yield each result as soon as it is there.
 
-    What one of them raises is raised, and ends the others, as leaving early does.
+    An exception of one of them is raised here and cancels the others, as does leaving the loop.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:

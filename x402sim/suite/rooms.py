@@ -314,8 +314,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return results
 
     def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
-        """Return a play after which a good payment fails: a MUST has this fault, of its cases,
-        unless one is broken already, or else what is demanded besides.
+        """Return a play after which a good payment fails, which is the fault of one of its cases.
+
+        It is a case that has held until now: a MUST, or else a SHOULD. If a MUST of it has failed
+        already, no other is blamed.
         """
         found, fault = dict(played.found), replace(self.after, actual=f"after this, {broken}")
         levels = {case.level for case in group if isinstance(found.get(case), Violation)}
@@ -342,8 +344,9 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
 
 
 def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
-    """Return the results of plays one of which has jammed it, as so many others have: whatever
-    they found may follow from that.
+    """Return inconclusive results of plays one of which has jammed the subject.
+
+    So many others have that nobody looks for it, and whatever these found may follow from it.
     """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]

@@ -97,9 +97,10 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a payment, whatever is right: of verify, then of settle, then on the chain.
+    """What came of a payment that was verified, and settled whatever verify said.
 
-    `about` says what is particular to it, where a play has several.
+    `money` is what the chain shows. `about` says what is particular to it, where a play has
+    several.
     """
 
     draft: Draft
@@ -214,8 +215,8 @@ def _answered(_: Play, observed: Tried) -> Violation | None:
 refused = _of_each(_refused)
 """Tells whether nobody called it valid or settled, and nothing moved."""
 unsettled = _of_each(_unsettled)
-"""Tells the same, but of the dialect of Cronos only what settle says: its verify does not look at
-the chain, nor at the time, as it is documented.
+"""Tells the same, but asks only settle in the dialect of Cronos: its verify is documented to look
+neither at the chain nor at the time.
 """
 costs_no_gas = _of_each(_without_gas)
 """Tells whether the relayer sent nothing for it."""
