@@ -24,6 +24,11 @@ def documents(subject: str) -> dict[GroundType, str]:
     return {**own, GroundType.OURS: "kit", GroundType.SILENT: "silent"}
 
 
+def beginnings(subject: str) -> tuple[str, ...]:
+    """Return what the ids of a subject begin with, its own document first."""
+    return tuple(dict.fromkeys(documents(subject).values()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What is demanded; the level is the highest that the ground supports, or a lower one.
