@@ -206,7 +206,9 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
     payment_id, payments = attempt.payment_id, service.store.payments
-    if attempt.status == "failed" and payments.is_claimed_otherwise(attempt):
+    if attempt.status == "failed" and payments.is_claimed(
+        attempt.payer, attempt.nonce, but=attempt.number
+    ):
         return  # it was presented again meanwhile: that attempt gets the payment
     if attempt.status != "settled":
         if not payments.is_paid_otherwise(attempt):

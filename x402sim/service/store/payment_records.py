@@ -295,21 +295,16 @@ class PaymentRecords:
         settled = self._settled(attempt.payment_id)
         return settled is not None and settled != attempt.number
 
-    def is_claimed_otherwise(self, attempt: Attempt) -> bool:
-        """Tell whether another attempt, for this payment id or another, has the authorization."""
+    def is_claimed(self, payer: Address | None, nonce: bytes | None, but: int = 0) -> bool:
+        """Tell whether any attempt `but` this one claims an authorization, and may still be paid.
+
+        For whatever payment id.
+        """
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
             "AND status != 'failed' AND is_authorized"
         )
-        return self._db.one(sql, attempt.payer, attempt.nonce, attempt.number) is not None
-
-    def is_claimed(self, payer: Address, nonce: bytes) -> bool:
-        """Tell whether an authorization is claimed for any payment id, and may still be paid."""
-        sql = (
-            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND status != 'failed' "
-            "AND is_authorized"
-        )
-        return self._db.one(sql, payer, nonce) is not None
+        return self._db.one(sql, payer, nonce, but) is not None
 
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
