@@ -5,7 +5,7 @@ before the facilitator gets any request, because from then on anybody may submit
 it pays for one payment id only. The claim stays until the chain proves that it can never be used:
 so neither a crash, a lost answer nor a third party can charge twice or lose a payment. By default;
 of `Settings.policy`, `claim` says when the claim is written, and `verify` whether the facilitator
-verifies.
+verifies. What can happen to a payment in which state is the table `PAYMENT` of `protocol.states`.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 

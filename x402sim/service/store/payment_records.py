@@ -73,7 +73,11 @@ _INSERT = (
 
 
 def _in(before: Iterable[str]) -> str:
-    """Return the condition that an attempt is in one of these states."""
+    """Return the condition that an attempt is in one of these states.
+
+    Each update has it, although its caller has just read the state: several processes may work on
+    one database, and no lock but the database's own keeps them apart.
+    """
     return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
 
 

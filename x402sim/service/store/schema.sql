@@ -1,5 +1,6 @@
 -- The tables of one service's database, and their indexes. Every change of them is a new
 -- SCHEMA_VERSION (database.py).
+-- The states of payments are those of protocol/states.py; their status is what payers see of them.
 
 CREATE TABLE payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
