@@ -6,18 +6,16 @@ from dataclasses import dataclass
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS, Answer
 from x402sim.suite.facilitator.case import (
     Demand,
-    Refusal,
     Row,
-    Settled,
+    Tried,
     is_settled,
     only,
-    refusal,
-    settlement,
-    settles,
+    tried,
+    tries,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Dialect
 from x402sim.suite.facilitator.play import Play
@@ -31,7 +29,7 @@ def _network(play: Play) -> str:
     return x402.network_name(play.dialect.version, play.room.network)
 
 
-def _settled_form(play: Play, observed: Settled) -> Violation | None:
+def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
     wanted = _network(play)
     if fields.get("network") != wanted:
@@ -41,7 +39,7 @@ def _settled_form(play: Play, observed: Settled) -> Violation | None:
     return None
 
 
-def _payer(answer: Answer, observed: Settled, *, is_required: bool) -> Violation | None:
+def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation | None:
     payer = answer.fields.get("payer")
     mine = observed.draft.wallet.address
     if payer is None and not is_required:
@@ -51,30 +49,30 @@ def _payer(answer: Answer, observed: Settled, *, is_required: bool) -> Violation
     return Violation(expected=f"payer {mine}", actual=answer.how)
 
 
-def _names_payer(play: Play, observed: Settled) -> Violation | None:
+def _names_payer(play: Play, observed: Tried) -> Violation | None:
     return _payer(observed.verified, observed, is_required=False) or _payer(
         observed.settled, observed, is_required=play.dialect is Dialect.V1
     )
 
 
-async def _wrong(play: Play) -> list[Refusal]:
+async def _wrong(play: Play) -> list[Tried]:
     """Ask for payments that are wrong, each in its own way."""
     payer, other = await play.room.payer(), await play.room.payer()
     poor = await play.room.payer(balance_base=0)
     good = await play.draft(payer)
     return [
-        await refusal(play, good.signed(by=other), "another signer"),
-        await refusal(play, good.signed(value=1), "too little"),
-        await refusal(play, good.signed(to=play.payee()), "another payee"),
-        await refusal(play, good.signed(valid_before=play.wall_s - 100), "expired"),
-        await refusal(play, good.signed(valid_after=play.wall_s + 100), "early"),
-        await refusal(play, good.demanding("scheme", "upto"), "another scheme"),
-        await refusal(play, good.without("signature"), "no signature"),
-        await refusal(play, await play.draft(poor), "no money"),
+        await tried(play, good.signed(by=other), "another signer"),
+        await tried(play, good.signed(value=1), "too little"),
+        await tried(play, good.signed(to=play.payee()), "another payee"),
+        await tried(play, good.signed(valid_before=play.wall_s - 100), "expired"),
+        await tried(play, good.signed(valid_after=play.wall_s + 100), "early"),
+        await tried(play, good.demanding("scheme", "upto"), "another scheme"),
+        await tried(play, good.without("signature"), "no signature"),
+        await tried(play, await play.draft(poor), "no money"),
     ]
 
 
-def _invalid_form(_: Play, observed: Sequence[Refusal]) -> Violation | None:
+def _invalid_form(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         answer = each.verified
         if answer.status // 100 == 2 and not isinstance(answer.fields.get("isValid"), bool):
@@ -84,7 +82,7 @@ def _invalid_form(_: Play, observed: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _failed_form(play: Play, observed: Sequence[Refusal]) -> Violation | None:
+def _failed_form(play: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         answer, fields = each.settled, each.settled.fields
         if answer.status // 100 != 2 or answer.succeeded:
@@ -98,7 +96,7 @@ def _failed_form(play: Play, observed: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _has_reasons(_: Play, observed: Sequence[Refusal]) -> Violation | None:
+def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
@@ -110,7 +108,7 @@ def _has_reasons(_: Play, observed: Sequence[Refusal]) -> Violation | None:
     return None
 
 
-def _words(_: Play, observed: Sequence[Refusal]) -> Violation | None:
+def _words(_: Play, observed: Sequence[Tried]) -> Violation | None:
     own: dict[str, str] = {}
     for each in observed:
         for answer in (each.verified, each.settled):
@@ -125,7 +123,7 @@ def _words(_: Play, observed: Sequence[Refusal]) -> Violation | None:
     )
 
 
-def _status(_: Play, observed: Sequence[Refusal]) -> str:
+def _status(_: Play, observed: Sequence[Tried]) -> str:
     found = {
         f"{name} {answer.status}"
         for each in observed[:-2]
@@ -140,14 +138,14 @@ class Verified:
 
     answers: Sequence[Answer]
     money: Money
-    settled: Settled
+    settled: Tried
 
 
 async def _verified(play: Play) -> Verified:
     draft = await play.draft()
     answers = [await play.verify(draft) for _ in range(3)]
     money = await play.money()
-    return Verified(answers, money, await settlement(play, draft))
+    return Verified(answers, money, await tried(play, draft))
 
 
 def _without_effect(_: Play, observed: Verified) -> Violation | None:
@@ -164,7 +162,7 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
     return is_settled(observed.settled.money, observed.settled.draft, observed.settled.settled)
 
 
-async def _written_otherwise(play: Play) -> Settled:
+async def _written_otherwise(play: Play) -> Tried:
     """Settle a payment whose JSON is in another order, with spaces and escapes."""
     draft = await play.draft()
 
@@ -179,10 +177,10 @@ async def _written_otherwise(play: Play) -> Settled:
     verified = await play.post(play.dialect.verify_path, content)
     done = await play.post(play.dialect.settle_path, content)
     money = await play.room.money(since, sent_before)
-    return Settled(draft=draft, verified=verified, settled=done, money=money)
+    return Tried(draft=draft, verified=verified, settled=done, money=money)
 
 
-def _is_paid(_: Play, observed: Settled) -> Violation | None:
+def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
         return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
@@ -192,7 +190,7 @@ ROWS = [
     Row(
         section="answer",
         slug="settled",
-        play=settles(),
+        play=tries(),
         absent=only(STANDARD, _ONLY_STANDARD),
         demands=[
             Demand(
@@ -223,7 +221,9 @@ ROWS = [
             ),
             Demand(
                 title="A refusal of settle has success, transaction and network",
-                ground=texts.explicit(texts.SUCCESS, texts.TRANSACTION, texts.SETTLED_NETWORK),
+                ground=texts.explicit(
+                    texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK
+                ),
                 test=_failed_form,
                 suffix="settle",
             ),
@@ -264,7 +264,7 @@ ROWS = [
         demands=[
             Demand(
                 title="Verifying has no effect, however often, and the payment settles afterwards",
-                ground=texts.explicit(texts.VERIFIES),
+                ground=texts.explicit(texts.VERIFIES_ONLY),
                 test=_without_effect,
             )
         ],

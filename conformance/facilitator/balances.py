@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import PRICE_BASE
 from x402sim.suite.facilitator.play import Play
@@ -113,7 +113,9 @@ ROWS = [
             Demand(
                 title="A payment whose money is gone between verify and settle is not settled",
                 ground=texts.derived(
-                    texts.SUCCESS, texts.ONE_TRANSFER, so="nothing moved, so nothing was settled"
+                    texts.SUCCESS_FIELD,
+                    texts.TRANSFER_IS_CORRECT,
+                    so="nothing moved, so nothing was settled",
                 ),
                 test=must_not_settle,
             ),

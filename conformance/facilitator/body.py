@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Draft

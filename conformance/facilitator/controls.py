@@ -1,19 +1,19 @@
 """Controls: a payment that nothing is wrong with. Who does not settle it is not judged."""
 
-from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
+from x402sim.suite import texts
+from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries
 
 ROWS = [
     Row(
         section="control",
         slug="settles",
-        play=settles(),
+        play=tries(),
         is_control=True,
         demands=[
             Demand(
                 title="A good payment is valid, and settles: one transfer, by the hash that is "
                 "named",
-                ground=texts.explicit(texts.EXECUTES, texts.ONE_TRANSFER),
+                ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
                 test=is_paid,
             )
         ],

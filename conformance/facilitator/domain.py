@@ -7,17 +7,16 @@ from msgspec.structs import replace
 
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
     Row,
+    agrees,
     as_observed,
-    each_agrees,
-    looks_at,
     must_refuse,
     only,
-    refuses_each,
+    tries_each,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
 
@@ -57,7 +56,7 @@ ROWS = [
         Row(
             section="domain",
             slug=slug,
-            play=refuses_each(changes),
+            play=tries_each(changes),
             demands=must_refuse(
                 f"A payment is refused that was signed for another {slug}",
                 texts.SIGNATURE,
@@ -70,7 +69,7 @@ ROWS = [
     Row(
         section="domain",
         slug="message",
-        play=refuses_each(
+        play=tries_each(
             {
                 "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
                 "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
@@ -87,7 +86,7 @@ ROWS = [
     Row(
         section="domain",
         slug="named-wrongly",
-        play=refuses_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")}),
+        play=tries_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")}),
         absent={Dialect.CRONOS: _NO_EXTRA},
         demands=must_refuse(
             "A payment for a wrong name of the token is refused, though the requirements name it",
@@ -100,7 +99,7 @@ ROWS = [
     Row(
         section="domain",
         slug="named-otherwise",
-        play=looks_at(
+        play=tries_each(
             {
                 "another name": _extra(name="USD Coin"),
                 "another version": _extra(version="7"),
@@ -120,7 +119,7 @@ ROWS = [
             Demand(
                 title="Whatever name the requirements say, what is called valid settles",
                 ground=texts.valid_settles(texts.SIMULATE),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],

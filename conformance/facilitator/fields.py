@@ -7,21 +7,18 @@ from msgspec.structs import replace
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
     Row,
     agrees,
     as_observed,
-    each_agrees,
-    each_is_paid,
-    looks_at,
+    is_paid,
     must_refuse,
     only,
-    refuses,
-    refuses_each,
-    settles,
+    tries,
+    tries_each,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Dialect, Draft
 
@@ -88,7 +85,7 @@ ROWS = [
     Row(
         section="fields",
         slug="amount-less",
-        play=refuses(lambda draft: draft.signed(value=draft.auth.value - 1)),
+        play=tries(lambda draft: draft.signed(value=draft.auth.value - 1)),
         demands=must_refuse(
             "A payment of one base unit less than required is refused",
             texts.AMOUNT,
@@ -98,7 +95,7 @@ ROWS = [
     Row(
         section="fields",
         slug="amount-more",
-        play=refuses(lambda draft: draft.signed(value=draft.auth.value + 1)),
+        play=tries(lambda draft: draft.signed(value=draft.auth.value + 1)),
         absent=only([Dialect.V2], "version 1 says `meets or exceeds`: amount-exceeds"),
         demands=must_refuse(
             "A payment of one base unit more than required is refused", texts.AMOUNT
@@ -107,7 +104,7 @@ ROWS = [
     Row(
         section="fields",
         slug="amount-exceeds",
-        play=settles(lambda draft: draft.signed(value=draft.auth.value + 1)),
+        play=tries(lambda draft: draft.signed(value=draft.auth.value + 1)),
         absent=_ONE,
         demands=[
             Demand(
@@ -128,7 +125,7 @@ ROWS = [
     Row(
         section="fields",
         slug="amount-zero",
-        play=settles(lambda draft: draft.demanding("amount", "0").signed(value=0)),
+        play=tries(lambda draft: draft.demanding("amount", "0").signed(value=0)),
         demands=[
             Demand(
                 title="A payment of nothing, where nothing is required: is it taken?",
@@ -144,21 +141,24 @@ ROWS = [
     Row(
         section="fields",
         slug="payee",
-        play=refuses(lambda draft: draft.signed(to=THIEF)),
-        demands=must_refuse("A payment to another account than payTo is refused", texts.PARAMETERS),
+        play=tries(lambda draft: draft.signed(to=THIEF)),
+        demands=must_refuse(
+            "A payment to another account than payTo is refused", texts.PARAMETER_MATCHING
+        ),
     ),
     Row(
         section="fields",
         slug="payee-demanded",
-        play=refuses(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex())),
+        play=tries(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex())),
         demands=must_refuse(
-            "A payment to the shop is refused where another payee is required", texts.PARAMETERS
+            "A payment to the shop is refused where another payee is required",
+            texts.PARAMETER_MATCHING,
         ),
     ),
     Row(
         section="fields",
         slug="asset-demanded",
-        play=refuses(lambda draft: draft.demanding("asset", OTHER_TOKEN)),
+        play=tries(lambda draft: draft.demanding("asset", OTHER_TOKEN)),
         demands=must_refuse(
             "A payment in the token is refused where another one is required",
             texts.TOKEN_AND_NETWORK,
@@ -167,7 +167,7 @@ ROWS = [
     Row(
         section="fields",
         slug="network",
-        play=refuses(_other_network),
+        play=tries(_other_network),
         demands=must_refuse(
             "A payment on a network that it does not serve is refused",
             texts.TOKEN_AND_NETWORK,
@@ -177,7 +177,7 @@ ROWS = [
     Row(
         section="fields",
         slug="network-unknown",
-        play=refuses_each(
+        play=tries_each(
             {
                 name: _unknown_network(name)
                 for name in ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "eip155:0", "nowhere")
@@ -188,7 +188,7 @@ ROWS = [
     Row(
         section="fields",
         slug="network-of-payment",
-        play=refuses(lambda draft: draft.with_value("accepted.network", _another(draft)[0])),
+        play=tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0])),
         demands=must_refuse(
             "A payment that names another network than the requirements is refused",
             texts.TOKEN_AND_NETWORK,
@@ -197,7 +197,7 @@ ROWS = [
     Row(
         section="fields",
         slug="scheme",
-        play=refuses_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")}),
+        play=tries_each({name: _scheme(name) for name in ("upto", "deferred", "exactly")}),
         demands=must_refuse(
             "A payment in a scheme that it does not list is refused",
             texts.PAIRS,
@@ -208,24 +208,24 @@ ROWS = [
     Row(
         section="fields",
         slug="scheme-of-payment",
-        play=refuses(lambda draft: draft.with_value("accepted.scheme", "upto")),
+        play=tries(lambda draft: draft.with_value("accepted.scheme", "upto")),
         demands=must_refuse(
             "A payment in another scheme than the requirements' is refused",
             texts.PAIRS,
-            texts.PARAMETERS,
+            texts.PARAMETER_MATCHING,
             so="the payer has chosen `upto`, and nobody asked for that",
         ),
     ),
     Row(
         section="fields",
         slug="version",
-        play=refuses_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)}),
+        play=tries_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)}),
         demands=must_refuse("A version that does not exist is refused", texts.INVALID_VERSION),
     ),
     Row(
         section="fields",
         slug="version-form",
-        play=looks_at(
+        play=tries_each(
             {
                 "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
                 "not in the request": lambda draft: draft.without("body.x402Version"),
@@ -249,7 +249,7 @@ ROWS = [
         Row(
             section="fields",
             slug=f"lacks-{name.replace('.', '-').lower()}",
-            play=refuses_each(_lacks(name)),
+            play=tries_each(_lacks(name)),
             demands=must_refuse(
                 f"A payment without `{name}` is refused",
                 texts.INVALID_PAYLOAD,
@@ -263,7 +263,7 @@ ROWS = [
         Row(
             section="fields",
             slug=f"lacks-{name.replace('.', '-').lower()}",
-            play=refuses_each(_lacks(name)),
+            play=tries_each(_lacks(name)),
             demands=must_refuse(
                 f"Requirements without {name.partition('.')[2]} are refused",
                 texts.INVALID_REQUIREMENTS,
@@ -281,7 +281,7 @@ ROWS = [
     Row(
         section="fields",
         slug="timeout",
-        play=looks_at(
+        play=tries_each(
             {
                 "missing": lambda draft: draft.without("requirements.maxTimeoutSeconds"),
                 "0": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", 0),
@@ -302,7 +302,7 @@ ROWS = [
     Row(
         section="fields",
         slug="copies-differ",
-        play=looks_at(
+        play=tries_each(
             {
                 "accepted.payTo": lambda draft: draft.with_value(
                     "accepted.payTo", "0x" + THIEF.hex()
@@ -320,7 +320,7 @@ ROWS = [
             Demand(
                 title="The payer's copy of the requirements differs: what is made of it?",
                 ground=texts.silent(
-                    texts.PARAMETERS, why="the text speaks of the authorization only"
+                    texts.PARAMETER_MATCHING, why="the text speaks of the authorization only"
                 ),
                 test=as_observed,
             ),
@@ -328,7 +328,7 @@ ROWS = [
                 title="Whatever counts of two copies, what is called valid settles as it was "
                 "signed",
                 ground=texts.valid_settles(texts.CALLS),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],
@@ -336,7 +336,7 @@ ROWS = [
     Row(
         section="fields",
         slug="unknown",
-        play=looks_at(
+        play=tries_each(
             {
                 "in the request": lambda draft: draft.with_value("body.trace", "a1"),
                 "in the payment": lambda draft: draft.with_value("payment.trace", "a1"),
@@ -350,17 +350,19 @@ ROWS = [
                     because="a later version of a client adds one, and every payment of it would "
                     "be refused"
                 ),
-                test=each_is_paid,
+                test=is_paid,
             )
         ],
     ),
     Row(
         section="fields",
         slug="extension",
-        play=settles(
-            lambda draft: draft.with_value(
-                "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
-            )
+        play=tries_each(
+            {
+                "with an extension": lambda draft: draft.with_value(
+                    "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
+                )
+            }
         ),
         absent=only([Dialect.V2], "extensions are of version 2"),
         demands=[
@@ -369,14 +371,14 @@ ROWS = [
                 ground=texts.ours(
                     because="payers echo whatever a shop offers, as the text demands of them"
                 ),
-                test=lambda play, observed: each_is_paid(play, [("with an extension", observed)]),
+                test=is_paid,
             )
         ],
     ),
     Row(
         section="fields",
         slug="method",
-        play=looks_at({name: _method(name) for name in ("permit2", "erc7710", "nothing")}),
+        play=tries_each({name: _method(name) for name in ("permit2", "erc7710", "nothing")}),
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
         demands=[
             Demand(
@@ -387,7 +389,7 @@ ROWS = [
             Demand(
                 title="Whatever method is named, what is called valid settles as it was signed",
                 ground=texts.valid_settles(texts.CALLS),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
@@ -91,7 +91,7 @@ ROWS = [
                 title="Eight good payments at once are settled",
                 ground=texts.derived(
                     texts.EXECUTES,
-                    texts.SUCCESS,
+                    texts.SUCCESS_FIELD,
                     so="each is valid, and none may fail for another's sake; one that is too busy "
                     "can say so (429, 503)",
                 ),

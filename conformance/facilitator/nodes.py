@@ -9,7 +9,7 @@ from dataclasses import replace
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.report import results
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import STANDARD_REASONS
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, breaks, fails, hangs, late, on
@@ -442,7 +442,8 @@ ROWS = [
         Demand(
             title="The receipt comes at the fourth look: the payment is settled, or pending",
             ground=texts.derived(
-                texts.SUCCESS, so="a receipt that is not there yet says nothing of the settlement"
+                texts.SUCCESS_FIELD,
+                so="a receipt that is not there yet says nothing of the settlement",
             ),
             test=_late_is_found,
             suffix="found",
@@ -459,7 +460,7 @@ ROWS = [
             Demand(
                 title="A receipt of success that shows no transfer is no proof of one",
                 ground=texts.ours(
-                    texts.ONE_TRANSFER,
+                    texts.TRANSFER_IS_CORRECT,
                     because="a hash that resolves, or a status, says nothing of payee and amount: "
                     "hosted facilitators were found to believe them (SR4)",
                 ),
@@ -545,7 +546,9 @@ ROWS = [
             Demand(
                 title="A transaction that reverted is no success",
                 ground=texts.derived(
-                    texts.SUCCESS, texts.ONE_TRANSFER, so="it is mined, and nothing has moved"
+                    texts.SUCCESS_FIELD,
+                    texts.TRANSFER_IS_CORRECT,
+                    so="it is mined, and nothing has moved",
                 ),
                 test=_reverted_is_no_success,
             ),
@@ -571,8 +574,8 @@ ROWS = [
                 title="A settlement whose block was undone is a success no more, unless it is on "
                 "the chain again",
                 ground=texts.ours(
-                    texts.SUCCESS,
-                    texts.ONE_TRANSFER,
+                    texts.SUCCESS_FIELD,
+                    texts.TRANSFER_IS_CORRECT,
                     because="an answer that is remembered says what is not so any more (SR4); the "
                     "same payment may be answered as before, and no text names a depth",
                 ),

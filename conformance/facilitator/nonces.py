@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from x402sim.protocol.crypto import to_hex
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
@@ -114,7 +114,9 @@ def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
         Demand(
             title=f"{title} is answered with a verdict, not a 5xx",
             ground=texts.derived(
-                texts.CONSUMED, texts.SUCCESS, so="a settlement failure has an answer of its own"
+                texts.CONSUMED,
+                texts.SUCCESS_FIELD,
+                so="a settlement failure has an answer of its own",
             ),
             test=no_server_errors,
             suffix="answer",
@@ -195,7 +197,7 @@ def _once(title: str) -> list[Demand]:
 
 
 _OTHER = texts.derived(
-    texts.PARAMETERS,
+    texts.PARAMETER_MATCHING,
     texts.CONSUMED,
     so="it has settled this payment for other requirements: an answer that it remembers is none "
     "for these",

@@ -1,7 +1,7 @@
 """What a shop may say of its offer beside the terms, which is no reason to refuse a payment."""
 
-from x402sim.suite.facilitator import texts
-from x402sim.suite.facilitator.case import Demand, Row, is_paid, settles
+from x402sim.suite import texts
+from x402sim.suite.facilitator.case import Demand, Row, is_paid, tries
 from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
 
 LONG = "A report about the weather of tomorrow, hour by hour. " * 40
@@ -17,7 +17,7 @@ ROWS = [
     Row(
         section="fields",
         slug="description-long",
-        play=settles(_described),
+        play=tries(_described),
         demands=[
             Demand(
                 title="A good payment for what is described in two thousand characters settles",

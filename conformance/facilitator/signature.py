@@ -4,17 +4,16 @@ from msgspec.structs import replace
 
 from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import transfer_digest
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Refusal,
     Row,
+    Tried,
+    agrees,
     as_observed,
-    each_agrees,
-    looks_at,
     must_refuse,
-    refusal,
-    refuses_each,
+    tried,
+    tries_each,
 )
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
@@ -44,21 +43,21 @@ def _compact(draft: Draft) -> Draft:
     return draft.sealed(raw[:32] + s.to_bytes(32))
 
 
-async def _of_others(play: Play) -> list[Refusal]:
+async def _of_others(play: Play) -> list[Tried]:
     thief, payer = await play.room.payer(), await play.room.payer()
     own = await play.draft(payer)
     other = await play.draft(payer)
     found = [
-        await refusal(play, own.signed(by=thief), "signed by another key"),
-        await refusal(play, own.sealed(other.signature), "the signature of another payment"),
+        await tried(play, own.signed(by=thief), "signed by another key"),
+        await tried(play, own.sealed(other.signature), "the signature of another payment"),
     ]
     nobody = replace(own.auth, from_=ZERO_ADDRESS)
     for about, raw in (("65 zeros", bytes(65)), ("v 27 of zeros", bytes(64) + b"\x1b")):
         draft = own.signed(from_=nobody.from_).sealed(raw)
-        found.append(await refusal(play, draft, f"from the zero address, {about}"))
+        found.append(await tried(play, draft, f"from the zero address, {about}"))
     key = PrivateKey(from_hex(thief.private_key, 32))
     stolen = own.sealed(sign(transfer_digest(other.auth, play.room.network.domain), key))
-    found.append(await refusal(play, stolen, "signed by another key, for another payment"))
+    found.append(await tried(play, stolen, "signed by another key, for another payment"))
     return found
 
 
@@ -74,7 +73,7 @@ ROWS = [
     Row(
         section="signature",
         slug="broken",
-        play=refuses_each(
+        play=tries_each(
             {
                 "one bit differs": _flipped,
                 "r is 0": lambda draft: draft.sealed(bytes(32) + draft.signature[32:]),
@@ -97,7 +96,7 @@ ROWS = [
     Row(
         section="signature",
         slug="length",
-        play=refuses_each(
+        play=tries_each(
             {
                 "empty": lambda draft: draft.with_value("signature", "0x"),
                 "1 byte": lambda draft: draft.sealed(b"\x1b"),
@@ -118,7 +117,7 @@ ROWS = [
     Row(
         section="signature",
         slug="form",
-        play=looks_at(
+        play=tries_each(
             {
                 "high s": _high,
                 "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),
@@ -142,7 +141,7 @@ ROWS = [
                     so="Circle's token refuses a high s, a v other than 27 and 28, and any other "
                     "length than 65: who only recovers the signer calls valid what must fail",
                 ),
-                test=each_agrees,
+                test=agrees,
             ),
             Demand(
                 title="A signature in another form than the token takes: what is made of it?",

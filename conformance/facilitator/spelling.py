@@ -8,19 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 from x402sim.protocol.crypto import to_hex
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
     Row,
+    agrees,
     as_observed,
-    each_agrees,
-    each_is_paid,
-    looks_at,
+    is_paid,
     must_refuse,
     only,
     refused,
-    refuses_each,
+    tries_each,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Draft
 
@@ -72,7 +71,7 @@ def _lenient(name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what
     return Row(
         section="spelling",
         slug=name,
-        play=refuses_each({each: spelt_in(how) for each, how in LENIENT.items()}),
+        play=tries_each({each: spelt_in(how) for each, how in LENIENT.items()}),
         demands=[
             Demand(
                 title=f"{what} in a spelling that only some parsers know is refused",
@@ -154,7 +153,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="no-amount",
-        play=refuses_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()}),
+        play=tries_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()}),
         demands=must_refuse(
             "An amount that is none is refused",
             texts.VALUE,
@@ -165,7 +164,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="no-amount-required",
-        play=refuses_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()}),
+        play=tries_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()}),
         demands=must_refuse(
             "Requirements of an amount that is none are refused",
             texts.REQUIRED_AMOUNT,
@@ -178,7 +177,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="amount-open",
-        play=looks_at({each: _both(spelt) for each, spelt in OPEN.items()}),
+        play=tries_each({each: _both(spelt) for each, spelt in OPEN.items()}),
         demands=[
             Demand(
                 title="An amount as a number, or with zeros in front: what is made of it?",
@@ -188,7 +187,7 @@ ROWS = [
             Demand(
                 title="However an amount is written, what is called valid settles as it was signed",
                 ground=texts.valid_settles(texts.CALLS),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],
@@ -197,7 +196,7 @@ ROWS = [
         Row(
             section="spelling",
             slug=f"no-address-{name.rpartition('.')[2].lower()}",
-            play=refuses_each(_wrong_address(name)),
+            play=tries_each(_wrong_address(name)),
             demands=must_refuse(
                 f"`{name.rpartition('.')[2]}` that is no address is refused",
                 texts.INVALID_PAYLOAD,
@@ -210,7 +209,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="small-letters",
-        play=looks_at({"small letters": _lower}),
+        play=tries_each({"small letters": _lower}),
         demands=[
             Demand(
                 title="Addresses in small letters are the same accounts",
@@ -218,14 +217,14 @@ ROWS = [
                     because="half of all programs write them so; refused, a good payment is lost "
                     "(measured: an official facilitator jams on it)"
                 ),
-                test=each_is_paid,
+                test=is_paid,
             )
         ],
     ),
     Row(
         section="spelling",
         slug="capital-letters",
-        play=looks_at(
+        play=tries_each(
             {
                 "payTo in capitals": lambda draft: draft.demanding(
                     "payTo", _upper(draft.get("requirements.payTo"))
@@ -256,7 +255,7 @@ ROWS = [
             Demand(
                 title="However hex is written, what is called valid settles as it was signed",
                 ground=texts.valid_settles(texts.CALLS),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],
@@ -264,7 +263,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="no-nonce",
-        play=refuses_each({each: _nonce(spelt) for each, spelt in _NONCES.items()}),
+        play=tries_each({each: _nonce(spelt) for each, spelt in _NONCES.items()}),
         demands=must_refuse(
             "A nonce that is not 32 bytes is refused",
             texts.NONCE,
@@ -275,7 +274,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="no-time",
-        play=refuses_each({each: _time(*how) for each, how in _TIMES.items()}),
+        play=tries_each({each: _time(*how) for each, how in _TIMES.items()}),
         demands=must_refuse(
             "A time that is none is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
         ),
@@ -283,7 +282,7 @@ ROWS = [
     Row(
         section="spelling",
         slug="time-open",
-        play=looks_at(
+        play=tries_each(
             {
                 "numbers": lambda draft: draft.with_value(
                     "validAfter", draft.auth.valid_after
@@ -304,7 +303,7 @@ ROWS = [
             Demand(
                 title="However a time is written, what is called valid settles as it was signed",
                 ground=texts.valid_settles(texts.CALLS),
-                test=each_agrees,
+                test=agrees,
                 suffix="agrees",
             ),
         ],

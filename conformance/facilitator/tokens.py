@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
@@ -142,7 +142,9 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
         Demand(
             title=f"{title}: nothing is settled",
             ground=texts.derived(
-                texts.ONE_TRANSFER, texts.SUCCESS, so="no transfer of the amount has happened"
+                texts.TRANSFER_IS_CORRECT,
+                texts.SUCCESS_FIELD,
+                so="no transfer of the amount has happened",
             ),
             test=must_not_settle,
         )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, Row
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play
@@ -162,7 +162,7 @@ def _never(title: str, *, verifies: bool = True) -> list[Demand]:
     found = [
         Demand(
             title=f"{title} is not settled",
-            ground=texts.derived(texts.SIGNATURE, texts.SUCCESS, so=so),
+            ground=texts.derived(texts.SIGNATURE, texts.SUCCESS_FIELD, so=so),
             test=must_not_settle,
         ),
         wastes_no_gas(f"{title} costs no gas", PAYS),

@@ -5,19 +5,17 @@ A payment is valid strictly between its two times, by the time of the block that
 
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Refusal,
     Row,
-    Settled,
+    Tried,
     as_observed,
     costs_no_gas,
     is_paid,
-    looks_at,
     must_refuse,
-    refusal,
-    settlement,
+    tried,
+    tries_each,
     unsettled,
 )
 from x402sim.suite.facilitator.payment import Draft
@@ -48,13 +46,13 @@ _EARLY: dict[str, Window] = {
 }
 
 
-def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list[Refusal]]]:
-    async def play(it: Play) -> list[Refusal]:
+def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list[Tried]]]:
+    async def play(it: Play) -> list[Tried]:
         payer, found = await it.room.payer(), []
         for about, window in windows.items():
             after_s, before_s = window(it.wall_s)
             draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
-            found.append(await refusal(it, draft, about))
+            found.append(await tried(it, draft, about))
             if it.is_silent:
                 break
         return found
@@ -62,11 +60,11 @@ def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list
     return play
 
 
-def _with(window: Window) -> Callable[[Play], Awaitable[Settled]]:
-    async def play(it: Play) -> Settled:
+def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
+    async def play(it: Play) -> Tried:
         after_s, before_s = window(it.wall_s)
         draft = (await it.draft()).signed(valid_after=after_s, valid_before=before_s)
-        return await settlement(it, draft)
+        return await tried(it, draft)
 
     return play
 
@@ -76,7 +74,7 @@ def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
-async def _ends_between(play: Play) -> Refusal:
+async def _ends_between(play: Play) -> Tried:
     """Verify a payment that ends soon, and settle it when it has ended."""
     draft = await play.draft()
     draft = draft.signed(valid_before=play.wall_s + 8)
@@ -86,7 +84,7 @@ async def _ends_between(play: Play) -> Refusal:
     settled = await play.settle(draft)
     money = await play.room.money(since, sent)
     play.say(money.summary)
-    return Refusal(draft=draft, verified=settled, settled=settled, money=money)
+    return Tried(draft=draft, verified=settled, settled=settled, money=money)
 
 
 _BY_BLOCK = "what counts is the time of the block, and the chain says it"
@@ -146,7 +144,7 @@ ROWS = [
     Row(
         section="window",
         slug="least-left",
-        play=looks_at({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)}),
+        play=tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)}),
         demands=[
             Demand(
                 title="How much of its window must a payment have left?",
@@ -160,7 +158,7 @@ ROWS = [
     Row(
         section="window",
         slug="endless",
-        play=looks_at(
+        play=tries_each(
             {
                 "from 0": lambda draft: draft.signed(valid_after=0),
                 "for a year": lambda draft: draft.signed(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     STANDARD,
     Demand,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     REFUSED,
     Demand,
@@ -415,7 +415,7 @@ ROWS = [
             nothing(
                 "A page for people instead of an offer is not paid",
                 "it offers nothing that can be checked",
-                texts.SIGNALED,
+                texts.SIGNAL,
             )
         ],
     ),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import STANDARD, Demand, Row, Violation, is_bought, one_price, only
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, PaymentFlow, Shop, Story
@@ -122,7 +122,7 @@ ROWS = [
             one_price(
                 "A first offer above the cap is not paid",
                 "the task has a cap, and the second offer is within it",
-                texts.AMOUNT,
+                texts.REQUIRED_AMOUNT,
             ),
             is_bought(
                 "A first offer above the cap does not hide a second within it",

@@ -4,7 +4,7 @@ What a payer signs is looked at here, too: the amount, the nonce, the window, an
 """
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, committed_at_most, only, served
 from x402sim.suite.payer.play import PRICE_BASE, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
@@ -106,7 +106,7 @@ ROWS = [
             ),
             Demand(
                 title="The nonce of an authorization is random",
-                ground=texts.explicit(texts.NONCE, texts.UNIQUE),
+                ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
                 test=_random_nonce,
                 suffix="nonce",
             ),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import Demand, Row, Violation, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.play import Played
 from x402sim.suite.payer.shop import PaymentFlow, Shop, Story, Strike
@@ -147,7 +147,7 @@ ROWS = [
         demands=[
             Demand(
                 title="A payment that is sent again keeps its id, and another has another",
-                ground=texts.explicit(texts.SAME_ID),
+                ground=texts.explicit(texts.REUSES_ID),
                 test=_same_id,
                 suffix="same",
             ),

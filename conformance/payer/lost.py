@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from x402sim.protocol import x402
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     Demand,

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from x402sim.report import results
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
@@ -197,7 +197,7 @@ ROWS = [
             nothing(
                 "A payment that is asked for in prose is not made",
                 "a payment is asked for by requirements that can be checked, and here are none",
-                texts.SIGNALED,
+                texts.SIGNAL,
             )
         ],
     ),
@@ -232,7 +232,7 @@ ROWS = [
                 Demand(
                     title=f"Requirements in a {status} are not paid: 402 asks for a payment",
                     ground=texts.derived(
-                        texts.SIGNALED,
+                        texts.SIGNAL,
                         so="any other status means something else, such as that money buys nothing",
                     ),
                     test=committed_at_most(0),

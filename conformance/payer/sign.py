@@ -7,7 +7,7 @@ says besides, a signature beyond them lets the shop move money that nobody meant
 from collections.abc import Callable
 from dataclasses import replace
 
-from x402sim.suite.payer import texts
+from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
@@ -42,7 +42,6 @@ def _ends_within_a_day(played: Played) -> Violation | None:
             return Violation(
                 expected="an authorization that ends within a day, whatever the offer allows",
                 actual=f"it can be used for {ends_s / DAY_S:.3g} days",
-                loss_base=0,
                 why="a refused payment can be taken years later",
             )
     return None
@@ -62,7 +61,7 @@ ROWS = [
         slug="price-over-cap",
         story=one(lambda _, right: replace(right, amount=str(CAP_BASE + 1))),
         absent=_OUTSIDE,
-        demands=[nothing("A price above the cap is not signed", _CAP, texts.AMOUNT)],
+        demands=[nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT)],
     ),
     Row(
         section="sign",
@@ -70,7 +69,7 @@ ROWS = [
         slug="price-huge",
         story=one(lambda _, right: replace(right, amount=str(2**255))),
         absent=_OUTSIDE,
-        demands=[nothing("A price of 2^255 is not signed", _CAP, texts.AMOUNT)],
+        demands=[nothing("A price of 2^255 is not signed", _CAP, texts.REQUIRED_AMOUNT)],
     ),
     Row(
         section="sign",
@@ -82,7 +81,7 @@ ROWS = [
             nothing(
                 "A shop's own count of decimals does not make a price smaller",
                 "10^16 base units are ten billion tokens, whatever `decimals` says",
-                texts.AMOUNT,
+                texts.REQUIRED_AMOUNT,
             )
         ],
     ),
@@ -98,8 +97,8 @@ ROWS = [
             one_price(
                 "An amount is in base units: 1 is not a whole token",
                 "the offer is for one base unit; a whole token is twenty times the cap",
-                texts.AMOUNT,
-                texts.AMOUNT_V1,
+                texts.REQUIRED_AMOUNT,
+                texts.REQUIRED_AMOUNT_V1,
             )
         ],
     ),
@@ -113,8 +112,8 @@ ROWS = [
             one_price(
                 "A price that is no whole number of base units buys nothing dearer",
                 "1.5 is not an amount; read as tokens it is thirty times the cap",
-                texts.AMOUNT,
-                texts.AMOUNT_V1,
+                texts.REQUIRED_AMOUNT,
+                texts.REQUIRED_AMOUNT_V1,
             )
         ],
     ),
@@ -156,7 +155,7 @@ ROWS = [
             one_price(
                 "An `extra` that names another chain and contract does not change what is signed",
                 "the offer's network and asset say where money moves, and so does the task",
-                texts.DOMAIN,
+                texts.TOKEN_NAME,
             )
         ],
     ),
@@ -174,7 +173,8 @@ ROWS = [
             Demand(
                 title="The offer has a wrong name of the token's domain: is it signed for?",
                 ground=texts.silent(
-                    texts.DOMAIN, why="a signature for it never settles, so nothing is lost by it"
+                    texts.TOKEN_NAME,
+                    why="a signature for it never settles, so nothing is lost by it",
                 ),
                 test=_signs_for_name,
             )
@@ -223,7 +223,7 @@ ROWS = [
             nothing(
                 "A negative price is not signed",
                 "as an unsigned number it is all the money in the world",
-                texts.AMOUNT,
+                texts.REQUIRED_AMOUNT,
             )
         ],
     ),

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.cache import behind_cache
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import VERIFY

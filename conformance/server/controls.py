@@ -1,7 +1,7 @@
 """Controls: a purchase that nothing is wrong with. A server that does not sell is not judged."""
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import receipt_in
 from x402sim.suite.server.play import Play
@@ -53,7 +53,7 @@ ROWS = [
             ),
             Demand(
                 title="The answer names the settlement",
-                ground=texts.explicit(texts.RESPONSE, texts.WHETHER, texts.TRANSACTION),
+                ground=texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
                 test=_receipt,
                 suffix="receipt",
             ),

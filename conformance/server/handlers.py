@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, says
 from x402sim.suite.server.payment import BEFORE_S, receipt_in

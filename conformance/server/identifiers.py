@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, says, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Headers, Play

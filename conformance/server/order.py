@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import (
     SETTLE,
@@ -234,7 +234,7 @@ _REFUSAL = Demand(
     title="A settlement that was refused is told with its reason",
     ground=texts.derived(
         texts.RESPONSE,
-        texts.REASON,
+        texts.ERROR_REASON,
         texts.ERROR_V1,
         so="a settlement that failed is a result, too, and its reason is what a payer can act on",
     ),

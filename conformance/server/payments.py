@@ -10,8 +10,8 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, checksum
 from x402sim.protocol.eip3009 import Domain
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, Payment
 from x402sim.suite.server.play import Play

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, required_in
 from x402sim.suite.server.play import Headers, Play
@@ -177,7 +177,7 @@ ROWS = [
         _wrong(_elsewhere),
         Demand(
             title="A signature for another site does not let in",
-            ground=texts.explicit(texts.DOMAIN, texts.URI),
+            ground=texts.explicit(texts.SIGN_IN_DOMAIN, texts.URI),
             test=_is_not_let_in,
         ),
     ),
@@ -196,7 +196,8 @@ ROWS = [
         Demand(
             title="A proof lets in once",
             ground=texts.ours(
-                texts.NONCE, because="who has read a proof gets in by it as long as it lives"
+                texts.SIGN_IN_NONCE,
+                because="who has read a proof gets in by it as long as it lives",
             ),
             test=_is_not_let_in,
         ),

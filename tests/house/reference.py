@@ -105,6 +105,11 @@ def errors() -> str:
     return page.replace("(payment-flow.md)", "(x402.md)")
 
 
+def states() -> str:
+    """Return the page of states that a service shows, under our decisions."""
+    return pages.page("states", Decisions(), TESTNET, "") or ""
+
+
 def events() -> str:
     """Return every event of a journal with its fields."""
     return as_markdown(GROUPS)
@@ -189,6 +194,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "control": control,
     "errors": errors,
+    "states": states,
     "events": events,
     "frames": columns,
     "clauses": clauses,

@@ -17,7 +17,6 @@ TABLE = PACKAGE / "protocol" / "refusals.py"
 ERRORS = [*Refusal, *RequestError]
 OTHERS_WORDS = {
     PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py",
-    *(PACKAGE / "suite" / subject / "texts.py" for subject in ("facilitator", "server")),
     *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
 }  # fmt: skip
 """Quotes of the specification and of other public texts, the errors of a facilitator that are worded

@@ -9,8 +9,8 @@ from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import PAY, QUOTE
 from tests.mutants.wrapper import overriding
 from x402sim import World
+from x402sim.protocol.states import PaymentState
 from x402sim.service.state import Entitlement
-from x402sim.service.store.payment_records import Submission
 
 gate = Kind("gate")
 
@@ -93,7 +93,7 @@ def pending_opens(it: Any, payment_id: str, resource: str) -> bool:
     stored = it.inner.get(payment_id)
     if stored is None or stored.resource_url != resource:
         return False
-    is_unknown = stored.status == "pending" and stored.submission is not Submission.NOT_SUBMITTED
+    is_unknown = stored.status == "pending" and stored.state is not PaymentState.NOT_SUBMITTED
     return is_unknown or stored.status == "settled"
 
 

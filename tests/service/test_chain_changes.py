@@ -12,7 +12,7 @@ from tests.service.standard import settled
 from tests.service.test_adversary import lose_settlement
 from tests.service.test_payments import submit
 from x402sim.chain.base import Call
-from x402sim.protocol import abi, states
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
@@ -353,28 +353,6 @@ async def test_many_hopeless_headers_delay_no_other(
         rig.now[0] += 15
     assert resolved == [1, 0, 2], "first of all the one whose money may have moved"
     assert await is_served(rig, lost)
-
-
-@pytest.mark.parametrize("status", ["pending", "settled", "failed"])
-@scene
-async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str) -> None:
-    stored, store = rig.service.store.payments.get(await rig.buy()), rig.service.store
-    assert stored is not None
-    copy, payments, attempt = store.copy(), store.payments, stored.number
-    made: dict[str | None, Callable[[], object]] = {
-        "settled": lambda: payments.mark_settled(attempt, "0x1", None),
-        "pending": lambda: payments.mark_reorged(attempt),
-        "failed": lambda: payments.fail(attempt, 1),
-        None: lambda: payments.drop_claim(attempt),
-    }
-    for then, move in made.items():
-        store.restore(copy)
-        store.execute("UPDATE payments SET status = ?", status)
-        move()
-        now = payments.attempt(attempt)
-        is_legal = status in states.before(states.PAYMENT, then)
-        assert (now and now.status) == (then if is_legal else status)
-    copy.close()
 
 
 @scene

@@ -23,8 +23,8 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.states import PaymentState
 from x402sim.service import payments
-from x402sim.service.store.payment_records import Submission
 
 
 async def pending(rig: ServiceRig, required: httpx.Response) -> bool:
@@ -210,19 +210,19 @@ async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: Servi
     sent: SettlementRequest = convert(rig.settlement(await rig.ask()), SettlementRequest)
     request, stored = await payments.validate(rig.service, sent), rig.service.store.payments
     claimed = payments.claim(rig.service, request, is_unused=True)
-    assert claimed.submission is Submission.IN_FLIGHT
+    assert claimed.state is PaymentState.IN_FLIGHT
     assert stored.reload(claimed) == claimed
 
     stored.mark_not_submitted(claimed.number)
     refused = stored.reload(claimed)
     assert refused is not None
-    assert refused.submission is Submission.NOT_SUBMITTED
+    assert refused.state is PaymentState.NOT_SUBMITTED
 
     resumed = payments.resume(rig.service, request, refused)
-    assert resumed.submission is Submission.IN_FLIGHT
+    assert resumed.state is PaymentState.IN_FLIGHT
     assert stored.reload(claimed) == resumed
 
     others = payments.resume(rig.service, request, resumed)  # as if another process sent it, too
-    assert others.submission is Submission.MAYBE_SUBMITTED
+    assert others.state is PaymentState.MAYBE_SUBMITTED
     stored.mark_not_submitted(claimed.number)
     assert stored.reload(claimed) == others

@@ -93,9 +93,9 @@ def insert_settled(
 ) -> None:
     store.execute(
         "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
-        "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
-        "is_authorized, nonce_confirmed_unused, submission) "
-        "VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0, 'maybe submitted')",
+        "resource_url, state, block_number, timestamp, header, payer, nonce, duration, "
+        "is_authorized, nonce_confirmed_unused) "
+        "VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0)",
         f"pay_{number}", f"0x{number}", resource, block_number, number, b"payer",
         number.to_bytes(32),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def waiting(rows: int) -> Store:
     store = Store()
     for number in range(3 * rows):
         insert_settled(store, number, block_number=1)
-    store.execute("UPDATE payments SET status = 'pending' WHERE attempt <= ?", rows)
+    store.execute("UPDATE payments SET state = 'maybe submitted' WHERE attempt <= ?", rows)
     store.execute(
         "INSERT INTO sessions SELECT payment_id, payment_id, '', 5, 0, "
         "iif(attempt % 2, 'active', 'expired'), 0, 0, attempt FROM payments "

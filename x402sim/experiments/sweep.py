@@ -190,7 +190,11 @@ def play(
             folder.write(file_of(task), parquet)
 
     def so_far(points: int, total: int) -> str:
-        return _so_far(points, total, kept, is_command=replay is not None)
+        again, option = ("command", "--out DIR") if replay is not None else ("call", "out=")
+        if kept is None:
+            return f"interrupted: {points} of {total} points played, none saved: give {option}"
+        saved = f"{points} of {total} points saved in {kept.path}"
+        return f"interrupted: {saved}; the same {again} resumes"
 
     def left() -> list[tuple[Cell, list[int]]]:
         return [
@@ -286,14 +290,6 @@ def play_points(
             bar.close()
             pool.close(at_once=not has_ended)
     return tables
-
-
-def _so_far(points: int, total: int, kept: Kept | None, *, is_command: bool) -> str:
-    """Return what an interrupted sweep has, and how it goes on."""
-    again, option = ("command", "--out DIR") if is_command else ("call", "out=")
-    if kept is None:
-        return f"interrupted: {points} of {total} points played, none saved: give {option}"
-    return f"interrupted: {points} of {total} points saved in {kept.path}; the same {again} resumes"
 
 
 @contextmanager

@@ -1,56 +1,139 @@
-"""The states of payments and sessions, and the legal moves between them.
+"""The states of payments and sessions, the events that move them, and what the service does then.
 
-Each machine is a table of moves. The store makes no move that is not in it, and the documentation
-draws its diagrams from it. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
+Each machine is a table, a row for each state and event. What is in no row changes nothing. The
+store writes its updates from the rows of `PAYMENT`: each update names the states that it expects.
+The documentation prints both tables. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 SessionStatus = Literal["active", "expired", "refunded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One legal move; `before` None is the beginning, `after` None is the deletion of the record.
+class PaymentState(StrEnum):
+    """The state of one attempt to pay a payment id, as the database stores it.
 
-    `cause` completes "when ...".
+    Payers see its `status`: the first three are "pending".
     """
 
-    before: str | None
-    after: str | None
-    cause: str
+    NEW = "new"
+    """There is no record of it."""
+    NOT_SUBMITTED = "not submitted"
+    """Claimed, and no facilitator has it: another header may be presented for the payment id."""
+    IN_FLIGHT = "in flight"
+    """Claimed, and a request sends it now, for the first time. If its process dies, nobody knows
+    what was sent, and this stays: the next request takes it for `MAYBE_SUBMITTED`."""
+    MAYBE_SUBMITTED = "maybe submitted"
+    """Claimed, and a facilitator got it: it may be paid until the chain says that it cannot."""
+    SETTLED = "settled"
+    """Paid: it grants access. The only state that does."""
+    FAILED = "failed"
+    """It can never be paid, unless a reorganisation of the chain makes its transfer after all."""
 
+
+class PaymentEvent(StrEnum):
+    """What can happen to an attempt; the value completes "when ..."."""
+
+    PRESENTED = "a request presents its payment header"
+    NOT_TAKEN = "the facilitator was not called, or has refused without taking it"
+    MAYBE_TAKEN = "the facilitator may submit it, as its answer is lost or does not deny it"
+    PAID = "the facilitator or the chain reports that its money has moved"
+    NOT_YET = "the chain reports that its nonce is unused, and still valid"
+    NEVER = "the chain proves that it can never pay (too late, cancelled, or used otherwise)"
+    SILENT = "the chain's node does not answer"
+    IN_BLOCK = "the block of its transfer is found"
+    DEEP = "so many blocks are on top that no reorganisation is expected"
+    DROPPED = "its header cannot pay and was not sent, or the policy forgets it"
+    RESTARTED = "the process of the service ends, and starts again"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One row: in the state `before`, `event` leads to `after`, and the service `does` this."""
+
+    before: str
+    event: str
+    after: str
+    does: str
+
+
+HANDLED_BY: dict[str, str] = {
+    PaymentEvent.PRESENTED: "service.payments:resume_or_admit",
+    PaymentEvent.NOT_TAKEN: "service.payments:recover_or_refuse",
+    PaymentEvent.MAYBE_TAKEN: "service.payments:recover_or_refuse",
+    PaymentEvent.PAID: "service.reconcile:grant",
+    PaymentEvent.NOT_YET: "service.reconcile:follow",
+    PaymentEvent.NEVER: "service.reconcile:revoke",
+    PaymentEvent.SILENT: "service.reconcile:ask_chain",
+    PaymentEvent.IN_BLOCK: "service.reconcile:set_block",
+    PaymentEvent.DEEP: "service.indexer:run",
+    PaymentEvent.DROPPED: "service.reconcile:PendingPaymentHandle.forget",
+    PaymentEvent.RESTARTED: "service.background:run_background",
+}
+"""The code that handles each event, as `module:name` below x402sim."""
+
+_NEW, _NOT, _FLIGHT, _MAYBE, _SETTLED, _FAILED = PaymentState
+_E = PaymentEvent
 
 PAYMENT: tuple[Move, ...] = (
-    Move(None, "pending", "a payment header is presented for a payment id"),
-    Move("pending", "settled", "the facilitator or the chain says that money has moved"),
-    Move("pending", "failed", "the chain proves that the authorization can never pay"),
-    Move("pending", None, "the header cannot pay (wrong signature, recipient or amount)"),
-    Move("settled", "pending", "the chain has undone the transfer, and may still make it"),
-    Move("settled", "failed", "the chain has undone the transfer, and can never make it"),
-    Move("failed", "settled", "a reorganisation of the chain made the transfer after all"),
+    Move(_NEW, _E.PRESENTED, _FLIGHT, "claims its nonce and the payment id; verifies, settles"),
+    Move(_NOT, _E.PRESENTED, _FLIGHT, "sends it, if no other header may pay for the same 402"),
+    Move(_NOT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
+    Move(_NOT, _E.PAID, _SETTLED, "grants access: somebody else has submitted it"),
+    Move(_NOT, _E.NOT_YET, _NOT, "notes that its nonce is unused: a later use is its own"),
+    Move(_NOT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
+    Move(_NOT, _E.DROPPED, _NEW, "deletes the record"),
+    Move(_NOT, _E.RESTARTED, _NOT, "asks the chain at once, and then less and less often"),
+    Move(_FLIGHT, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again: its process died"),
+    Move(_FLIGHT, _E.NOT_TAKEN, _NOT, "answers that nothing was charged; another may be signed"),
+    Move(_FLIGHT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
+    Move(_FLIGHT, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
+    Move(_FLIGHT, _E.NOT_YET, _FLIGHT, "notes that its nonce is unused: a later use is its own"),
+    Move(_FLIGHT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
+    Move(_FLIGHT, _E.DROPPED, _NEW, "deletes the record"),
+    Move(_FLIGHT, _E.RESTARTED, _FLIGHT, "asks the chain at once, and then less and less often"),
+    Move(_MAYBE, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again"),
+    Move(_MAYBE, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
+    Move(_MAYBE, _E.NOT_YET, _MAYBE, "notes that its nonce is unused: a later use is its own"),
+    Move(_MAYBE, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged any more"),
+    Move(_MAYBE, _E.DROPPED, _NEW, "deletes the record: only a naive policy does this"),
+    Move(_MAYBE, _E.RESTARTED, _MAYBE, "asks the chain at once, and then less and less often"),
+    Move(_SETTLED, _E.PRESENTED, _SETTLED, "refuses it: already settled"),
+    Move(_SETTLED, _E.PAID, _SETTLED, "stores the block, and a transaction that has replaced it"),
+    Move(_SETTLED, _E.NOT_YET, _MAYBE, "ends the access: a reorganisation has undone the transfer"),
+    Move(_SETTLED, _E.NEVER, _FAILED, "ends the access and the session: undone, and now too late"),
+    Move(_SETTLED, _E.IN_BLOCK, _SETTLED, "stores the block"),
+    Move(_SETTLED, _E.DEEP, _SETTLED, "looks at it no more"),
+    Move(_FAILED, _E.PRESENTED, _FAILED, "asks the chain, and admits it as a new attempt or not"),
+    Move(_FAILED, _E.PAID, _SETTLED, "grants access: a reorganisation has made the transfer"),
+    Move(_FAILED, _E.DEEP, _FAILED, "looks at it no more"),
 )
-"""The moves of one attempt to pay a payment id. Only a settled one grants access."""
+"""The moves of one attempt to pay a payment id: at most one attempt for an id is settled."""
 
 SESSION: tuple[Move, ...] = (
-    Move(None, "active", "its deposit settles"),
-    Move("active", "expired", "its time is over, or its deposit has failed"),
-    Move("expired", "refunded", "its unspent balance is paid back"),
-    Move("refunded", "expired", "the chain has undone the refund, which is then due again"),
-    Move("expired", "active", "its failed deposit has settled after all"),
+    Move("new", "its deposit settles", "active", "adds the deposit to its budget"),
+    Move("active", "its time is over", "expired", "records what is unspent as a due refund"),
+    Move("active", "its deposit has failed", "expired", "cancels it: nothing is owed"),
+    Move("expired", "its unspent balance is paid back", "refunded", "stores the transaction"),
+    Move("expired", "its failed deposit settles after all", "active", "keeps its budget"),
+    Move("refunded", "the chain has undone the refund", "expired", "pays it back again"),
 )
 """The moves of a session. Only an active one whose deposit is settled can pay."""
 
 
-def before(machine: tuple[Move, ...], after: str) -> tuple[str | None, ...]:
-    """Return the states from which a state is reached."""
-    return tuple(move.before for move in machine if move.after == after)
+def moves(event: PaymentEvent) -> dict[str, str]:
+    """Return where an event moves a payment, by the states in which it does something."""
+    return {move.before: move.after for move in PAYMENT if move.event == event}
 
 
 def mermaid(machine: tuple[Move, ...]) -> str:
     """Return the state diagram of a machine, as Mermaid text."""
+    names = {move.before: move.before.replace(" ", "_") for move in machine} | {"new": "[*]"}
     lines = (
-        f"    {move.before or '[*]'} --> {move.after or '[*]'}: {move.cause}" for move in machine
+        f"    {names[move.before]} --> {names.get(move.after, move.after)}: {move.event}"
+        for move in machine
+        if move.before != move.after
     )
     return "\n".join(("stateDiagram-v2", *lines))

@@ -264,7 +264,7 @@ _WRITES = ("w", "a", "x")
 
 def readings(place: str, text: bytes) -> Iterator[str]:
     """Yield a sentence for each call in a file that seems to read what is not carried."""
-    source = _code_of(place, text)
+    source = "\n".join(cells_in(text)).encode() if place == NOTEBOOK else text
     nodes: list[Any] = [each for each in ast.walk(ast.parse(source)) if hasattr(each, "lineno")]
     for node in sorted(nodes, key=lambda each: (each.lineno, each.col_offset)):
         where = f"{place}, line {node.lineno}"
@@ -279,10 +279,6 @@ def readings(place: str, text: bytes) -> Iterator[str]:
                 yield f"{where}, reads data ({name}): no data are carried"
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
             yield f"{where}, reads the environment, which is not carried"
-
-
-def _code_of(place: str, text: bytes) -> bytes:
-    return "\n".join(cells_in(text)).encode() if place == NOTEBOOK else text
 
 
 def cells_in(notebook: bytes) -> list[str]:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import accumulate
 from pathlib import Path
 
 from x402sim.version import VERSION
@@ -93,12 +94,8 @@ def imports(source: bytes, package: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             base = absolute(node.module or "", node.level, package)
             found += [base, *(f"{base}.{each.name}" for each in node.names)]
-    return [name for each in dict.fromkeys(found) for name in _parents(each)]
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+    parts = (each.split(".") for each in dict.fromkeys(found))
+    return [name for each in parts for name in accumulate(each, "{}.{}".format)]
 
 
 def absolute(name: str, level: int, package: str) -> str:

@@ -5,7 +5,7 @@ before the facilitator gets any request, because from then on anybody may submit
 it pays for one payment id only. The claim stays until the chain proves that it can never be used:
 so neither a crash, a lost answer nor a third party can charge twice or lose a payment. By default;
 of `Settings.policy`, `claim` says when the claim is written, and `verify` whether the facilitator
-verifies.
+verifies. What can happen to a payment in which state is the table `PAYMENT` of `protocol.states`.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
@@ -44,10 +44,11 @@ from x402sim.protocol.rules import (
     first_broken,
     without,
 )
+from x402sim.protocol.states import PaymentState
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import PendingPaymentHandle, follow_chain, grant
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Attempt, Submission
+from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.served import IdempotencyKey
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved
@@ -164,7 +165,7 @@ async def accept(
         attempt, is_unused = await resume_or_admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return
-        if attempt is not None and attempt.submission is Submission.IN_FLIGHT:
+        if attempt is not None and attempt.state is PaymentState.IN_FLIGHT:
             # nothing is sent before the endpoint has worked
             payments.mark_not_submitted(attempt.number)
         try:
@@ -172,7 +173,7 @@ async def accept(
             if policy.verify.verifies(request.terms.amount_base):
                 await verify(service, request)
         except NotSettled as cause:  # what was sent before may still be paid
-            is_sent = attempt is not None and attempt.submission is Submission.MAYBE_SUBMITTED
+            is_sent = attempt is not None and attempt.state is PaymentState.MAYBE_SUBMITTED
             refusal = Refusal.PENDING if is_sent else cause.refusal
             final = None if attempt is None else False
             raise SettlementRefused(refusal, cause.reason, final=final) from cause
@@ -289,7 +290,7 @@ def earlier_attempt(
         if is_same:
             same = attempt
         else:
-            may_settle |= attempt.submission is not Submission.NOT_SUBMITTED
+            may_settle |= attempt.state is not PaymentState.NOT_SUBMITTED
     if may_settle:
         raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
     if same is None and len(presented) >= MAX_ATTEMPTS:
@@ -301,20 +302,22 @@ def earlier_attempt(
 def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
     """Write that an earlier attempt is to be sent again, unless it is settled; return it as it is.
 
-    Raises `SettlementRefused` if its 402 was paid otherwise since, and `Refused` 409 if another
-    payment has its key.
+    Raises `SettlementRefused` if its 402 was paid otherwise since or its authorization pays for
+    another payment id, and `Refused` 409 if another payment has its key.
     """
     payments = service.store.payments
     if (now := payments.reload(earlier)) is None:
         raise _record_missing()
-    if now.status == "settled":
+    if now.state is PaymentState.SETTLED:
         return now
+    if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
+        raise _claim_conflict(service, request)
     if request.key is not None:
         reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
-    submission = payments.resume(now, request.offered_id)
-    if submission is None:
+    state = payments.resume(now, request.offered_id)
+    if state is None:
         raise _claim_conflict(service, request)
-    return msgspec.structs.replace(now, submission=submission)
+    return msgspec.structs.replace(now, state=state)
 
 
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
@@ -419,7 +422,7 @@ def claim(service: Service, request: ValidRequest, *, is_unused: bool) -> Attemp
         offered_id=request.offered_id,
         is_authorized=request.is_authorized,
         nonce_confirmed_unused=is_unused,
-        submission=Submission.IN_FLIGHT,
+        state=PaymentState.IN_FLIGHT,
     )
     if request.key is None:
         attempt = service.store.payments.insert_pending(new)
@@ -538,8 +541,8 @@ async def recover_or_refuse(
     if attempt is None:  # not claimed, so there is nothing to look up
         # a policy that claims last has forgotten what is lost, and never serves it
         raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
-    payments, was = service.store.payments, attempt.submission
-    maybe_submitted = was is Submission.MAYBE_SUBMITTED or cause.maybe_submitted
+    payments, was = service.store.payments, attempt.state
+    maybe_submitted = was is PaymentState.MAYBE_SUBMITTED or cause.maybe_submitted
     if not request.is_authorized and not maybe_submitted:
         payments.drop_claim(attempt.number)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)

@@ -19,9 +19,10 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
+from x402sim.protocol.states import PaymentState
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store.database import Backoff, after_failure
-from x402sim.service.store.payment_records import Attempt, Submission
+from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import NonceUse, OnChain
@@ -163,7 +164,7 @@ class PendingPaymentHandle:
         terms = service.issuer.read(attempt.payment_id) if attempt else None
         if attempt is None or terms is None:
             return self.finding
-        if attempt.submission is Submission.NOT_SUBMITTED:
+        if attempt.state is PaymentState.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
@@ -205,7 +206,9 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
     payment_id, payments = attempt.payment_id, service.store.payments
-    if attempt.status == "failed" and payments.is_claimed_otherwise(attempt):
+    if attempt.status == "failed" and payments.is_claimed(
+        attempt.payer, attempt.nonce, but=attempt.number
+    ):
         return  # it was presented again meanwhile: that attempt gets the payment
     if attempt.status != "settled":
         if not payments.is_paid_otherwise(attempt):

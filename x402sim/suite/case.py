@@ -91,9 +91,9 @@ def by_ground(cases: Iterable[AnyCase]) -> list[tuple[Ground, list[AnyCase]]]:
 
 
 def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) -> list[AnyCase]:
-    """Return the cases whose id starts with `prefix`, in which the document may be left out.
+    """Return the cases whose id starts with `prefix`.
 
-    Without it, they are those of the first document that has any.
+    The document may be left out of it: then it is the first document that has such a case.
     """
     cases = list(cases)
     for begin in (prefix, *(f"{document}/{prefix}" for document in documents)):
@@ -221,10 +221,10 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
 
 
 def place(case: AnyCase, done: Mapping[AnyCase, CaseResult]) -> tuple[int, int, int]:
-    """Return where a case stands among those of its id: the worst outcome first.
+    """Return the key by which the cases of an id are sorted: the worst outcome first.
 
-    Of several failures, the clearest is the one that needs least, and then the shortest; of
-    several cases that were skipped, the one that needs least.
+    Of failures, the one that needs least comes first, and then the one whose text is shortest; of
+    cases that were skipped, the one that needs least.
     """
     result = done[case]
     if result.outcome is Outcome.SKIPPED:
@@ -279,7 +279,7 @@ def doubted(
 ) -> Result:
     """Return a result that holds as inconclusive, if a control that it depends on is `broken`.
 
-    `broken` says of each control that did not work what came of it. What has failed stays so.
+    `broken` has what came of each control that failed, by its id. A failure stays a failure.
     """
     met = [f"{name}: {broken[name]}" for name in sorted(controls) if broken.get(name)]
     if result.outcome not in HOLDS or result.is_control or not met:

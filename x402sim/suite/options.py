@@ -105,12 +105,9 @@ def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
             variable = each.variable
             is_there = variable and os.environ.get(variable) == value
             named = variable if variable and is_there else each.option
-            raise ValueError(_named(named, str(wrong))) from None
+            text = str(wrong)
+            raise ValueError(text if text.startswith(named) else f"{named}: {text}") from None
     return found
-
-
-def _named(option: str, text: str) -> str:
-    return text if text.startswith(option) else f"{option}: {text}"
 
 
 def above_zero(what: str, option: str) -> Callable[[float], float]:
@@ -149,9 +146,9 @@ def command_like(example: str) -> Callable[[str], tuple[str, ...]]:
 
 
 def port_for(what: str, so: str) -> Callable[[str], int]:
-    """Return what reads a URL of this computer at which the judge is to serve something of its own.
+    """Return what reads a URL of this computer at which the judge is to serve something itself.
 
-    `what` it is, and what its user does `so` that it is used, stand in the `ValueError`.
+    For its `ValueError`, `what` says what that is, and `so` what the user does with it.
     """
 
     def read(text: str) -> int:

@@ -5,9 +5,10 @@ The cases of payers, facilitators and servers are such: one play, at which one o
 
 import asyncio
 import runpy
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from x402sim.report.results import CaseResult, Demand, Evidence, Loss, Outcome
 from x402sim.spec.clauses import Level
@@ -54,30 +55,18 @@ class PlayedCase:
 AnyPlayed = TypeVar("AnyPlayed", bound=PlayedCase)
 
 
-AnyCase = TypeVar("AnyCase", bound=PlayedCase, covariant=True)
-
-
-class DeclaresCases(Protocol[AnyCase]):
-    """A row of a table, which declares the cases of one play in several dialects."""
-
-    @property
-    def section(self) -> str:
-        """The section of its ids."""
-
-    def cases(self) -> Iterator[AnyCase]:
-        """Yield a case for each demand and dialect."""
-
-
-def rows_of(subject: str, sections: Mapping[str, str]) -> tuple[Any, ...]:
+@cache
+def rows_of(subject: str, *sections: str) -> tuple[Any, ...]:
     """Return the rows that the files of a subject declare, in the order of the sections."""
     files = sorted(folder(subject).glob("*.py"))
     found = [row for file in files for row in runpy.run_path(str(file), run_name=file.stem)["ROWS"]]
-    return tuple(sorted(found, key=lambda row: [*sections].index(row.section)))
+    return tuple(sorted(found, key=lambda row: sections.index(row.section)))
 
 
-def table(rows: Iterable[DeclaresCases[AnyPlayed]]) -> tuple[AnyPlayed, ...]:
-    """Return the cases of rows; raises `ValueError` for an id that is there twice."""
-    found = tuple(case for row in rows for case in row.cases())
+@cache
+def cases_of(subject: str, *sections: str) -> tuple[Any, ...]:
+    """Return the cases of a subject's rows; raises `ValueError` for an id that is there twice."""
+    found = tuple(case for row in rows_of(subject, *sections) for case in row.cases())
     ids = [case.id for case in found]
     if twice := sorted({each for each in ids if ids.count(each) > 1}):
         raise ValueError(f"declared twice: {', '.join(twice)}")
@@ -96,9 +85,9 @@ Each = TypeVar("Each")
 
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, list[Each]]]) -> AsyncIterator[Each]:
-    """Work at once, and yield what each work returns as soon as it is there.
+    """Run works at once, and yield each result as soon as it is there.
 
-    What one of them raises is raised, and ends the others, as leaving early does.
+    An exception of one of them is raised here and cancels the others, as does leaving the loop.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:

@@ -3,6 +3,7 @@
 Each subject that is judged in rooms adds its world to `Room`, and to `Play` what it can do.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -77,6 +78,15 @@ class Room(ABC):
         starting = self.subject.start(self.given(), folder)
         self.running = await self._subject.enter_async_context(starting)
         self.start_s = elapsed()
+
+    async def started(self) -> Self:
+        """Return it with the subject started; raises `NotReady`, and closes it then."""
+        try:
+            await self.start()
+        except BaseException:
+            await asyncio.shield(self.close())
+            raise
+        return self
 
     async def stop(self) -> None:
         """Stop the subject, as a supervisor does: SIGTERM, and then SIGKILL.

@@ -143,8 +143,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     async def room(self, floor: Floor | None = None) -> AnyRoom:
         """Return a room of this kind that nobody is in; raises `NotReady` and `ChainError`.
 
-        One that runs already has one room, in which everything is played; for a room that has what
-        its world lacks it raises `Lacking`.
+        A subject that runs already has one room, in which everything is played. `Lacking` is raised
+        for a kind of room that its world cannot be.
         """
         floor = floor or self.plain
         if self.is_fixed and floor.lacks:
@@ -231,9 +231,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
             await self.close()
 
     async def _judged(self, batch: list[list[RoomCase]]) -> Outcomes:
-        """Play some plays in one room and a good payment after them; what fails, once more.
+        """Play some plays in one room, and a good payment then; what fails is played once more.
 
-        If the good payment fails, they are played again with one after each, to see who it is.
+        If the good payment fails, they are played again, each with a good payment behind it, to
+        find the one that broke it.
         """
         floor = batch[0][0].floor
         results: Outcomes = []
@@ -271,8 +272,8 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
     ) -> tuple[list[tuple[list[RoomCase], Played]], str]:
         """Play plays in a room until a good payment fails there; return them, and why it failed.
 
-        One is made at the end, after an answer that did not come, and if it `is_careful` after
-        each play.
+        A good payment is made after the last one, after each one with a request that was not
+        answered, and, if it `is_careful`, after every one.
         """
         done = []
         for group in groups:
@@ -287,9 +288,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played) -> Outcomes:
-        """Return the results of a play; one that failed is played again in another room.
+        """Return the results of a play; if it failed, it is played again in another room before.
 
-        Of jams, a few are; after them, one that is found again has repeated.
+        The first `JAMS` plays that jam the subject are played again, too; a later one is believed
+        at once.
         """
         has_repeated = bool(self.lost) or (first.jams and self.jams >= JAMS)
         if has_repeated or not (first.has_fault or first.unclear):
@@ -312,8 +314,10 @@ class Judge(ABC, Generic[AnyRoom, AnyPlay]):
         return results
 
     def _jammed(self, played: Played, group: Sequence[RoomCase], broken: str) -> Played:
-        """Return a play after which a good payment fails: a MUST has this fault, of its cases,
-        unless one is broken already, or else what is demanded besides.
+        """Return a play after which a good payment fails, which is the fault of one of its cases.
+
+        It is a case that has held until now: a MUST, or else a SHOULD. If a MUST of it has failed
+        already, no other is blamed.
         """
         found, fault = dict(played.found), replace(self.after, actual=f"after this, {broken}")
         levels = {case.level for case in group if isinstance(found.get(case), Violation)}
@@ -340,8 +344,9 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
 
 
 def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
-    """Return the results of plays one of which has jammed it, as so many others have: whatever
-    they found may follow from that.
+    """Return inconclusive results of plays one of which has jammed the subject.
+
+    So many others have that nobody looks for it, and whatever these found may follow from it.
     """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]

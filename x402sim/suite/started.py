@@ -15,6 +15,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.process import end_group, inherited, last_line
 from x402sim.suite.subject import Tell
@@ -71,6 +73,17 @@ class Running:
     def log(self) -> str:
         """Return the end of what it wrote; empty for one that is no command."""
         return self.file.read_bytes()[-100_000:].decode("utf-8", "replace") if self.file else ""
+
+
+def variables(network: Network) -> dict[str, str]:
+    """Return the variables that tell a command which network and token it is to use."""
+    return {
+        "X402SIM_NETWORK": network.caip2,
+        "X402SIM_NETWORK_NAME": network.name,
+        "X402SIM_ASSET": checksum(network.asset),
+        "X402SIM_ASSET_NAME": network.token_name,
+        "X402SIM_ASSET_VERSION": network.token_version,
+    }
 
 
 AnyGiven = TypeVar("AnyGiven", bound="Given")

@@ -17,7 +17,8 @@ async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = N
     wanted = read_object(options or {}, "options")
     if wanted.get("tracer") != CALL_TRACER:
         raise ChainError(NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
-    has_logs = read_bool(_config(wanted).get("withLog", False), "withLog")
+    config = read_object(wanted.get("tracerConfig", {}), "tracerConfig")
+    has_logs = read_bool(config.get("withLog", False), "withLog")
     key = read_hash(tx_hash)
     tx, receipt = await rpc.chain.transaction(key), await rpc.chain.receipt(key)
     if tx is None or receipt is None:
@@ -49,7 +50,3 @@ async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = N
             for log in receipt.logs
         ]
     return trace
-
-
-def _config(options: Json) -> Json:
-    return read_object(options.get("tracerConfig", {}), "tracerConfig")

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
+from x402sim.protocol.states import PaymentState
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
@@ -129,9 +130,18 @@ def _errors(decisions: Decisions) -> dict[str, object]:
 def _states(_: Decisions) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, machine in (("payment", states.PAYMENT), ("session", states.SESSION)):
-        rows = [(move.before or "", move.after or "", move.cause) for move in machine]
+        rows = [(move.before, f"when {move.event}", move.after, move.does) for move in machine]
         found[f"{name}_diagram"] = states.mermaid(machine)
-        found[f"{name}_moves"] = table(("From", "To", "When"), rows).rstrip()
+        found[f"{name}_moves"] = table(("In state", "", "It is then", "The service"), rows).rstrip()
+    shown = {
+        (move.event, move.before): "stays" if move.after == move.before else f"**{move.after}**"
+        for move in states.PAYMENT
+    }
+    every = [
+        (event, *(shown.get((event, state), "-") for state in PaymentState), f"`{by}`")
+        for event, by in states.HANDLED_BY.items()
+    ]
+    found["payment_matrix"] = table(("When", *PaymentState, "Handled by"), every).rstrip()
     return found
 
 

@@ -15,7 +15,7 @@ from weakref import finalize
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 

@@ -1,12 +1,13 @@
 """The payment records: claimed, then settled or failed, and later completed with a block.
 
 Each authorization presented for a payment id is one attempt with a record of its own, and at most
-one of them is settled. The status moves only as `protocol.states.PAYMENT` allows.
+one of them is settled. `protocol.states.PAYMENT` is the table of its states and moves; the updates
+below are written from it.
 Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
-from enum import StrEnum
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import fields, replace
@@ -14,34 +15,10 @@ from msgspec.structs import fields, replace
 from x402sim.protocol import states
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRecord
+from x402sim.protocol.states import PaymentEvent, PaymentState
 from x402sim.service.policies import Reputation, Track
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
-
-
-class Submission(StrEnum):
-    """Whether the facilitator may submit the authorization of an attempt to the chain.
-
-    Stored as it is held in memory, and before the facilitator gets any request. It moves beside the
-    status, whose moves are `protocol.states.PAYMENT`:
-
-        (new)          -> in flight        the request that claims is about to send it
-        in flight      -> not submitted    nothing was sent, or the facilitator did not take it
-        not submitted  -> in flight        the same header comes again
-        in flight      -> maybe submitted  the facilitator got it, or its request did not end
-        any            -> maybe submitted  the attempt is settled, whoever has submitted it
-
-    So what is settled was submitted, and what is pending or failed may have any of the three. Only
-    what `is_authorized` can pay. As long as not `nonce_confirmed_unused`, nothing of it is sent.
-    """
-
-    NOT_SUBMITTED = "not submitted"
-    """No facilitator has it: another header may be presented for the payment id."""
-    IN_FLIGHT = "in flight"
-    """A request sends it now, for the first time. If its process dies, nobody knows what was sent,
-    and this stays: from then on it means `MAYBE_SUBMITTED`, which the next request makes of it."""
-    MAYBE_SUBMITTED = "maybe submitted"
-    """A facilitator got it, and nothing since has shown that it will not submit it."""
 
 
 class Attempt(PaymentRecord, frozen=True, kw_only=True):
@@ -52,7 +29,8 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     once only. `nonce_confirmed_unused`: the chain has reported that it was not used yet.
     `offered_id` is the payment id of the 402 that a payment in one step answers, if its payer has
     sent it. `wait_s` are the seconds that it has waited, while it is pending, since the last look
-    (0 if nobody has looked), and `failed_at` is the height of the chain that failed it.
+    (0 if nobody has looked), and `failed_at` is the height of the chain that failed it. Only what
+    `is_authorized` can pay. As long as not `nonce_confirmed_unused`, nothing of it is sent.
     """
 
     payer: Address | None
@@ -63,7 +41,7 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     offered_id: str | None
     is_authorized: bool
     nonce_confirmed_unused: bool
-    submission: Submission
+    state: PaymentState
     number: int = 0
     """Its number in the database, or 0 before it is there."""
     wait_s: float = 0.0
@@ -72,14 +50,15 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
 _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
-_CLAIM = tuple(each.name for each in fields(Attempt) if each.required)
-"""The columns that a claim writes."""
-_OFFERED = _CLAIM.index("offered_id") + 1
+_REQUIRED = (each.name for each in fields(Attempt) if each.required and each.name != "status")
+_CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED)))
+"""The columns that a claim writes, `_RIVAL`'s first; the database derives the status."""
 _RIVAL = (
-    "(payment_id IN (?1, ?{offered}) OR offered_id = ?1) AND is_authorized "
-    "AND (status = 'settled' OR status = 'pending' AND submission != 'not submitted')"
+    "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
+    "AND state IN ('settled', 'in flight', 'maybe submitted')"
 )
-"""Another payment for the same 402, in the same way or the other: in one step, or in two.
+"""Another payment for the same 402, in the same way or the other: in one step, or in two; ?1 is the
+payment id, and ?2 the offered one.
 
 Within one process a lock keeps requests for one payment id apart, and `resume_earlier` looks.
 Between processes on one database only the statement that claims can: of two headers for one id,
@@ -89,13 +68,40 @@ _NO_RIVAL = f"NOT EXISTS(SELECT 1 FROM payments WHERE {_RIVAL})"
 _INSERT = (
     f"INSERT INTO payments({', '.join(_CLAIM)}) "
     f"SELECT {', '.join(f'?{n}' for n in range(1, len(_CLAIM) + 1))} "
-    f"WHERE {_NO_RIVAL.format(offered=_OFFERED)} ON CONFLICT DO NOTHING"
+    f"WHERE {_NO_RIVAL} ON CONFLICT DO NOTHING"
 )
-_SETTLE = (
-    "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, is_deep = 0, "
-    "submission = 'maybe submitted' "
-    f"WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
+
+
+def _in(before: Iterable[str]) -> str:
+    """Return the condition that an attempt is in one of these states.
+
+    Each update has it, although its caller has just read the state: several processes may work on
+    one database, and no lock but the database's own keeps them apart.
+    """
+    return "attempt = ?1 AND state IN ('" + "', '".join(before) + "')"
+
+
+def _update(event: PaymentEvent, others: str = "") -> str:
+    """Return the statement that moves an attempt as an event does, and sets other columns."""
+    moved = {before: after for before, after in states.moves(event).items() if before != after}
+    cases = " ".join(f"WHEN '{before}' THEN '{after}'" for before, after in moved.items())
+    return f"UPDATE payments SET state = CASE state {cases} END{others} WHERE {_in(moved)}"
+
+
+_NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
+_RESUME = (
+    "UPDATE payments SET state = 'in flight' "
+    f"WHERE attempt = ?3 AND state = 'not submitted' AND {_NO_RIVAL}"
 )
+_SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
+_UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
+_FAIL = _update(PaymentEvent.NEVER, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
+_DROP = f"DELETE FROM payments WHERE {_in(states.moves(PaymentEvent.DROPPED))}"
+_SET_BLOCK = (
+    "UPDATE payments SET tx_hash = ?2, block_number = ?3, is_deep = ?4 "
+    f"WHERE {_in(states.moves(PaymentEvent.IN_BLOCK))}"
+)
+_SET_DEEP = f"UPDATE payments SET is_deep = 1 WHERE {_in(states.moves(PaymentEvent.DEEP))}"
 _SELECT = f"SELECT {_COLUMNS} FROM payments WHERE "
 
 
@@ -114,7 +120,7 @@ class PaymentRecords:
         found = []
         for row in self._db.execute(_SELECT + where, *values):
             values_of = dict(zip(_READ, row, strict=True))
-            values_of["submission"] = Submission(values_of["submission"])
+            values_of["state"] = PaymentState(values_of["state"])
             for flag in ("is_authorized", "nonce_confirmed_unused"):
                 values_of[flag] = bool(values_of[flag])  # SQLite has integers
             found.append(Attempt(**values_of))
@@ -177,7 +183,7 @@ class PaymentRecords:
         that have waited longest. It costs the same however many there are.
         """
         due = (
-            "status = 'pending' AND (submission != 'not submitted') = ? AND look_s <= ? "
+            "status = 'pending' AND (state != 'not submitted') = ? AND look_s <= ? "
             "ORDER BY look_s, timestamp, attempt LIMIT ?"
         )
         return self._found(due, 1, now_s, limit) + self._found(due, 0, now_s, limit)
@@ -215,49 +221,43 @@ class PaymentRecords:
 
     def rival(self, payment_id: str, offered_id: str | None) -> Attempt | None:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
-        return next(iter(self._found(_RIVAL.format(offered=2), payment_id, offered_id)), None)
+        return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
-    def resume(self, attempt: Attempt, offered_id: str | None) -> Submission | None:
+    def resume(self, attempt: Attempt, offered_id: str | None) -> PaymentState | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
         Another process that sends it at this moment is one, too: one statement looks and writes.
         """
-        if attempt.submission is not Submission.NOT_SUBMITTED:
-            if attempt.submission is Submission.IN_FLIGHT:
-                self.mark_maybe_submitted(attempt.number)
-            return Submission.MAYBE_SUBMITTED
-        sql = (
-            "UPDATE payments SET submission = 'in flight' "
-            f"WHERE attempt = ?3 AND {_NO_RIVAL.format(offered=2)}"
-        )
-        is_free = self._db.changed(sql, attempt.payment_id, offered_id, attempt.number)
-        return Submission.IN_FLIGHT if is_free else None
+        after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
+        if attempt.state is PaymentState.NOT_SUBMITTED:
+            is_free = self._db.changed(_RESUME, attempt.payment_id, offered_id, attempt.number)
+            return after if is_free else None
+        if attempt.state is PaymentState.IN_FLIGHT:
+            self.mark_maybe_submitted(attempt.number)
+        return after
 
     def confirm_unused(self, number: int) -> None:
         """Record that the chain reports of a claimed authorization that it is not used yet."""
-        sql = "UPDATE payments SET nonce_confirmed_unused = 1 WHERE attempt = ?"
-        self._db.execute(sql, number)
+        self._db.execute(
+            "UPDATE payments SET nonce_confirmed_unused = 1 "
+            "WHERE attempt = ? AND status = 'pending'",
+            number,
+        )
 
     def mark_maybe_submitted(self, number: int) -> None:
         """Record that the facilitator got an attempt, and may submit it."""
-        sql = "UPDATE payments SET submission = 'maybe submitted' WHERE attempt = ?"
-        self._db.execute(sql, number)
+        self._db.execute(_MAYBE_TAKEN, number)
 
     def mark_not_submitted(self, number: int) -> None:
         """Record that no facilitator has an attempt: another header may be presented for its id.
 
         Not if another process has sent it meanwhile.
         """
-        self._db.execute(
-            "UPDATE payments SET submission = 'not submitted' "
-            "WHERE attempt = ? AND submission = 'in flight'",
-            number,
-        )
+        self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
         """Delete a pending attempt whose header cannot pay; its authorization is free again."""
-        sql = "DELETE FROM payments WHERE attempt = ? AND status = 'pending'"
-        self._db.execute(sql, number)
+        self._db.execute(_DROP, number)
 
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled).
@@ -267,9 +267,9 @@ class PaymentRecords:
         another process on this database has settled it.
         """
         if session is None:
-            return self._db.changed(_SETTLE, tx_hash, number)
+            return self._db.changed(_SETTLE, number, tx_hash)
         with self._db.transaction():
-            is_news = self._db.changed(_SETTLE, tx_hash, number)
+            is_news = self._db.changed(_SETTLE, number, tx_hash)
             if is_news:
                 self._sessions.open(number, session)
         return is_news
@@ -280,11 +280,7 @@ class PaymentRecords:
         Meanwhile neither it nor a session that it paid for grants anything. False if it is not
         settled, as another process on this database was faster.
         """
-        return self._db.changed(
-            "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
-            "look_s = 0, wait_s = 0 WHERE attempt = ? AND status = 'settled'",
-            number,
-        )
+        return self._db.changed(_UNDO, number)
 
     def fail(self, number: int, height: int) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
@@ -293,12 +289,7 @@ class PaymentRecords:
         a reorganisation may make its transfer after all. False if it has failed already.
         """
         with self._db.transaction():
-            failed = self._db.one(
-                "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
-                "WHERE attempt = ? AND status != 'failed' RETURNING payment_id",
-                height,
-                number,
-            )
+            failed = self._db.one(_FAIL, number, height)
             if failed is not None and self._settled(failed[0]) is None:
                 self._sessions.cancel(failed[0])
         return failed is not None
@@ -308,21 +299,16 @@ class PaymentRecords:
         settled = self._settled(attempt.payment_id)
         return settled is not None and settled != attempt.number
 
-    def is_claimed_otherwise(self, attempt: Attempt) -> bool:
-        """Tell whether another attempt, for this payment id or another, has the authorization."""
+    def is_claimed(self, payer: Address | None, nonce: bytes | None, but: int = 0) -> bool:
+        """Tell whether any attempt `but` this one claims an authorization, and may still be paid.
+
+        For whatever payment id.
+        """
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
             "AND status != 'failed' AND is_authorized"
         )
-        return self._db.one(sql, attempt.payer, attempt.nonce, attempt.number) is not None
-
-    def is_claimed(self, payer: Address, nonce: bytes) -> bool:
-        """Tell whether an authorization is claimed for any payment id, and may still be paid."""
-        sql = (
-            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND status != 'failed' "
-            "AND is_authorized"
-        )
-        return self._db.one(sql, payer, nonce) is not None
+        return self._db.one(sql, payer, nonce, but) is not None
 
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
@@ -357,7 +343,7 @@ class PaymentRecords:
 
     def set_deep(self, number: int) -> None:
         """Record that no reorganisation is expected to change an attempt any more."""
-        self._db.execute("UPDATE payments SET is_deep = 1 WHERE attempt = ?", number)
+        self._db.execute(_SET_DEEP, number)
 
     def backlog(self) -> int:
         """Return how many settled records have no block yet."""
@@ -371,14 +357,7 @@ class PaymentRecords:
 
         One whose block `is_deep` is not looked at again.
         """
-        self._db.execute(
-            "UPDATE payments SET tx_hash = ?, block_number = ?, is_deep = ? "
-            "WHERE attempt = ? AND status = 'settled'",
-            tx_hash,
-            block_number,
-            is_deep,
-            number,
-        )
+        self._db.execute(_SET_BLOCK, number, tx_hash, block_number, is_deep)
 
     def update_reputation(self, reputation: Reputation) -> None:
         """Set the reputation of each resource from its payments that are in a block (6/reputation).

@@ -1,14 +1,17 @@
 -- The tables of one service's database, and their indexes. Every change of them is a new
 -- SCHEMA_VERSION (database.py).
+-- The states of payments are those of protocol/states.py; their status is what payers see of them.
 
 CREATE TABLE payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
     to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'failed')),
+    state TEXT NOT NULL
+        CHECK (state IN ('not submitted', 'in flight', 'maybe submitted', 'settled', 'failed')),
+    status TEXT AS (iif(state IN ('settled', 'failed'), state, 'pending')),
     block_number INTEGER, timestamp INTEGER NOT NULL,
     header TEXT NOT NULL, payer BLOB, nonce BLOB, valid_before_s INTEGER,
     duration INTEGER NOT NULL, is_authorized INTEGER NOT NULL,
-    nonce_confirmed_unused INTEGER NOT NULL, submission TEXT NOT NULL,
+    nonce_confirmed_unused INTEGER NOT NULL,
     failed_at INTEGER, is_deep INTEGER NOT NULL DEFAULT 0,
     offered_id TEXT,
     look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,
@@ -19,7 +22,7 @@ CREATE INDEX shallow ON payments(timestamp)
     WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep;
 CREATE INDEX shallow_failures ON payments(timestamp)
     WHERE status = 'failed' AND NOT is_deep;
-CREATE INDEX unresolved ON payments(submission != 'not submitted', look_s, timestamp)
+CREATE INDEX unresolved ON payments(state != 'not submitted', look_s, timestamp)
     WHERE status = 'pending';
 CREATE INDEX attempts ON payments(payment_id);
 CREATE INDEX offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
@@ -64,14 +67,14 @@ CREATE INDEX answers_ending ON answers(until_s);
 CREATE TABLE served(payment_id TEXT PRIMARY KEY, resource_url TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE matched(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL,
     served INTEGER NOT NULL);
-CREATE TRIGGER payment_matched AFTER UPDATE OF status, block_number ON payments
+CREATE TRIGGER payment_matched AFTER UPDATE OF state, block_number ON payments
     WHEN (new.status = 'settled' AND new.block_number IS NOT NULL)
     AND NOT (old.status = 'settled' AND old.block_number IS NOT NULL)
     BEGIN INSERT INTO matched VALUES (new.resource_url, 1,
         EXISTS(SELECT 1 FROM served WHERE payment_id = new.payment_id))
     ON CONFLICT(resource_url) DO UPDATE
     SET payments = payments + 1, served = served + excluded.served; END;
-CREATE TRIGGER payment_unmatched AFTER UPDATE OF status, block_number ON payments
+CREATE TRIGGER payment_unmatched AFTER UPDATE OF state, block_number ON payments
     WHEN (old.status = 'settled' AND old.block_number IS NOT NULL)
     AND NOT (new.status = 'settled' AND new.block_number IS NOT NULL)
     BEGIN UPDATE matched SET payments = payments - 1,

@@ -55,8 +55,8 @@ class NewSession(msgspec.Struct, frozen=True):
 class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
-    `deposited` and `expires_ms` are the session's. Its place in the queue is at `look_s` and, of
-    equal ones, at `timestamp`.
+    `deposited` and `expires_ms` are the session's. Refunds are paid in the order of `look_s` and
+    then of `timestamp`.
     """
 
     session_id: str

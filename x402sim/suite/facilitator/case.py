@@ -7,14 +7,13 @@ from typing import Any, ClassVar
 from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
-from x402sim.suite import row
-from x402sim.suite.facilitator import texts
+from x402sim.suite import row, texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.payment import Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.row import Demand as Demand
+from x402sim.suite.played import Violation
+from x402sim.suite.row import Demand as Demand, only as only
 
 
 def tokens(play: Play, base: int, why: str) -> Loss | None:
@@ -32,11 +31,8 @@ def gas(wei: int, why: str) -> Loss | None:
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
 
 
-EVERY = tuple(Dialect)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.Row):
+class Row(row.RoomRow):
     """A row of the table of facilitators.
 
     asks_only
@@ -62,24 +58,15 @@ class Row(row.Row):
         return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
-def _nothing(_: Play, __: Any) -> None:
-    return None
-
-
 _NEXT = Demand(
     title="After this, a good payment settles",
     ground=texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),
-    test=_nothing,
+    test=lambda *_: None,
     suffix="next",
 )
 """Is broken where the good payment fails that the judge makes after a play."""
-
-
-def only(dialects: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
-    """Return the reason for every dialect but these."""
-    return {dialect: reason for dialect in EVERY if dialect not in dialects}
 
 
 # --- what is true of a payment ---------------------------------------------------------------
@@ -109,10 +96,11 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """What came of a payment that must be refused: verify, then settle, then the chain.
+class Tried:
+    """What came of a payment that was verified, and settled whatever verify said.
 
-    `about` says what is wrong with it, where a play has several.
+    `money` is what the chain shows. `about` says what is particular to it, where a play has
+    several.
     """
 
     draft: Draft
@@ -122,28 +110,50 @@ class Refusal:
     about: str = ""
 
 
-async def refusal(play: Play, draft: Draft, about: str = "") -> Refusal:
-    """Let a payment be verified, and settled all the same; return what came of it."""
+async def tried(play: Play, draft: Draft, about: str = "") -> Tried:
+    """Let a payment be verified, and settled whatever verify says; return what came of it."""
     since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
     if about:
         play.say(f"{about}:")
     verified, settled = await play.verify(draft), await play.settle(draft)
     money = await play.room.money(since, sent_before)
     play.say(money.summary)
-    return Refusal(draft=draft, verified=verified, settled=settled, money=money, about=about)
+    return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)
 
 
-Refusals = Refusal | Sequence[Refusal]
-"""What a play of payments that must be refused returns: of one, or of several."""
+Change = Callable[[Draft], Draft]
+
+
+def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tried]]:
+    """Return the play of a good payment with a change."""
+
+    async def play(it: Play) -> Tried:
+        return await tried(it, change(await it.draft()))
+
+    return play
+
+
+def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Tried]]]:
+    """Return the play of several good payments of one payer, each with one change."""
+
+    async def play(it: Play) -> list[Tried]:
+        payer, found = await it.room.payer(), []
+        for about, change in changes.items():
+            found.append(await tried(it, change(await it.draft(payer)), about))
+            if it.is_silent:  # the rest would wait, too
+                break
+        return found
+
+    return play
 
 
 def _of_each(
-    test: Callable[[Play, Refusal], Violation | None],
-) -> Callable[[Play, Refusals], Found]:
+    test: Callable[[Play, Tried], Violation | None],
+) -> Callable[[Play, Tried | Sequence[Tried]], Violation | None]:
     """Return the test of every payment of a play: it reports the first that fails."""
 
-    def of_each(play: Play, observed: Refusals) -> Found:
-        for each in [observed] if isinstance(observed, Refusal) else observed:
+    def of_each(play: Play, observed: Tried | Sequence[Tried]) -> Violation | None:
+        for each in [observed] if isinstance(observed, Tried) else observed:
             if (fault := test(play, each)) is not None:
                 about = f"{each.about}: " if each.about else ""
                 return replace(fault, actual=about + fault.actual)
@@ -152,7 +162,7 @@ def _of_each(
     return of_each
 
 
-def _refused(play: Play, observed: Refusal) -> Violation | None:
+def _refused(play: Play, observed: Tried) -> Violation | None:
     if observed.money.moved:
         base = sum(each.amount_base for each in observed.money.moved)
         return Violation(
@@ -177,13 +187,13 @@ def _refused(play: Play, observed: Refusal) -> Violation | None:
     return None
 
 
-def _unsettled(play: Play, observed: Refusal) -> Violation | None:
+def _unsettled(play: Play, observed: Tried) -> Violation | None:
     if play.dialect is not Dialect.CRONOS:
         return _refused(play, observed)
     return _refused(play, replace(observed, verified=observed.settled))
 
 
-def _without_gas(_: Play, observed: Refusal) -> Violation | None:
+def _without_gas(_: Play, observed: Tried) -> Violation | None:
     if not observed.money.sent or observed.money.moved:  # then it is worse than a waste
         return None
     wei = observed.money.gas_wei
@@ -195,7 +205,7 @@ def _without_gas(_: Play, observed: Refusal) -> Violation | None:
     )
 
 
-def _answered(_: Play, observed: Refusal) -> Violation | None:
+def _answered(_: Play, observed: Tried) -> Violation | None:
     for name, answer in (("verify", observed.verified), ("settle", observed.settled)):
         if fault := no_server_error(answer, name):
             return fault
@@ -205,8 +215,8 @@ def _answered(_: Play, observed: Refusal) -> Violation | None:
 refused = _of_each(_refused)
 """Tells whether nobody called it valid or settled, and nothing moved."""
 unsettled = _of_each(_unsettled)
-"""Tells the same, but of the dialect of Cronos only what settle says: its verify does not look at
-the chain, nor at the time, as it is documented.
+"""Tells the same, but asks only settle in the dialect of Cronos: its verify is documented to look
+neither at the chain nor at the time.
 """
 costs_no_gas = _of_each(_without_gas)
 """Tells whether the relayer sent nothing for it."""
@@ -227,10 +237,10 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
 
 
 def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = False) -> list[Demand]:
-    """Return the demands on a payment that must be refused: by a text, without gas, in order.
+    """Return the demands on a payment that must be refused: it is, without gas, and without a 5xx.
 
-    For a play that returns a `Refusal`, or several. `by_chain` says that the chain or the time
-    makes it wrong, of which verify tells nothing in the dialect of Cronos.
+    For a play that returns a `Tried`, or several. `by_chain`: only the chain or the time makes it
+    wrong, and in the dialect of Cronos verify looks at neither.
     """
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
     return [
@@ -258,69 +268,13 @@ def must_refuse(title: str, *sentences: Any, so: str = "", by_chain: bool = Fals
     ]
 
 
-Change = Callable[[Draft], Draft]
-
-
-def refuses(change: Change) -> Callable[[Play], Awaitable[Refusal]]:
-    """Return the play of a good payment with a change, which must be refused."""
-
-    async def play(it: Play) -> Refusal:
-        return await refusal(it, change(await it.draft()))
-
-    return play
-
-
-def refuses_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Refusal]]]:
-    """Return the play of several good payments, each with one change, which must be refused."""
-
-    async def play(it: Play) -> list[Refusal]:
-        payer, found = await it.room.payer(), []
-        for about, change in changes.items():
-            found.append(await refusal(it, change(await it.draft(payer)), about))
-            if it.is_silent:  # the rest would wait, too
-                break
-        return found
-
-    return play
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What came of a payment that should be settled."""
-
-    draft: Draft
-    verified: Answer
-    settled: Answer
-    money: Money
-
-
-async def settlement(play: Play, draft: Draft) -> Settled:
-    """Let a payment be verified and settled; return what came of it."""
-    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
-    verified, done = await play.verify(draft), await play.settle(draft)
-    money = await play.room.money(since, sent_before)
-    play.say(money.summary)
-    return Settled(draft=draft, verified=verified, settled=done, money=money)
-
-
-def settles(change: Callable[[Draft], Draft] = lambda draft: draft) -> Callable[[Play], Any]:
-    """Return the play of a good payment with a change that changes nothing of its meaning."""
-
-    async def play(it: Play) -> Settled:
-        return await settlement(it, change(await it.draft()))
-
-    return play
-
-
-def is_paid(_: Play, observed: Settled) -> Violation | None:
-    """Tell whether it was called valid, and settled, once."""
+def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
         return Violation(expected="isValid true", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 
-def agrees(_: Play, observed: Settled) -> Found:
-    """Tell whether verify and settle say the same, and the chain with them: both are legal."""
+def _agrees(_: Play, observed: Tried) -> Violation | None:
     if observed.verified.is_valid:
         fault = is_settled(observed.money, observed.draft, observed.settled)
         if fault is not None:
@@ -340,14 +294,20 @@ def agrees(_: Play, observed: Settled) -> Found:
     return None
 
 
-def as_observed(_: Play, observed: Settled | Sequence[tuple[str, Settled]]) -> str:
+is_paid = _of_each(_is_paid)
+"""Tells whether it was called valid, and settled, once."""
+agrees = _of_each(_agrees)
+"""Tells whether verify and settle say the same, and the chain with them: both are legal."""
+
+
+def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
     """Tell what is made of a payment of which the texts do not say what is to be made."""
-    if isinstance(observed, Settled):
+    if isinstance(observed, Tried):
         return _taken(observed)
-    return "; ".join(f"{about}: {_taken(each)}" for about, each in observed)
+    return "; ".join(f"{each.about}: {_taken(each)}" for each in observed)
 
 
-def _taken(observed: Settled) -> str:
+def _taken(observed: Tried) -> str:
     verified, done = observed.verified, observed.settled
     no = verified.reason or str(verified.status), done.reason or str(done.status)
     match verified.is_valid, done.succeeded:
@@ -359,34 +319,3 @@ def _taken(observed: Settled) -> str:
             return f"invalid ({no[0]}), and settled"
         case _:
             return f"refused ({' and '.join(dict.fromkeys(no))})"
-
-
-def looks_at(changes: Mapping[str, Change]) -> Callable[[Play], Any]:
-    """Return the play of several payments, each with one change, of which each answer is legal."""
-
-    async def play(it: Play) -> list[tuple[str, Settled]]:
-        payer, found = await it.room.payer(), []
-        for about, change in changes.items():
-            it.say(f"{about}:")
-            found.append((about, await settlement(it, change(await it.draft(payer)))))
-            if it.is_silent:
-                break
-        return found
-
-    return play
-
-
-def each_agrees(play: Play, observed: Sequence[tuple[str, Settled]]) -> Found:
-    """Tell whether verify, settle and the chain say the same of each of several payments."""
-    for about, each in observed:
-        if isinstance(fault := agrees(play, each), Violation):
-            return replace(fault, actual=f"{about}: {fault.actual}")
-    return None
-
-
-def each_is_paid(play: Play, observed: Sequence[tuple[str, Settled]]) -> Found:
-    """Tell whether each of several payments was called valid, and settled, once."""
-    for about, each in observed:
-        if (fault := is_paid(play, each)) is not None:
-            return replace(fault, actual=f"{about}: {fault.actual}")
-    return None

@@ -7,7 +7,7 @@ from typing import ClassVar
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.suite import rooms
-from x402sim.suite.facilitator.case import is_paid, settlement
+from x402sim.suite.facilitator.case import is_paid, tried
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Room, opened
@@ -60,7 +60,7 @@ class Judge(rooms.Judge[Room, Play]):
                 most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
             most_s += room.floor.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
-            wrong = is_paid(play, await settlement(play, await play.draft()))
+            wrong = is_paid(play, await tried(play, await play.draft()))
             if wrong is not None:
                 return f"a good payment ({dialect}): {wrong.actual}"
             self.control_s = self.control_s or elapsed()

@@ -143,15 +143,6 @@ def on(*methods: str, do: Twist) -> Twist:
     return twist
 
 
-def says(value: Any) -> Twist:
-    """Return a twist with this result, whatever the chain says."""
-
-    async def twist(call: Call, _: Go) -> dict[str, Any]:
-        return call.result(value)
-
-    return twist
-
-
 def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
     """Return a twist that is an error of JSON-RPC, perhaps `after` the work is done."""
 
@@ -192,18 +183,3 @@ def hangs() -> Twist:
         await asyncio.Event().wait()
 
     return twist
-
-
-def times(count: int, twist: Twist) -> Twist:
-    """Return a twist that happens so often, and then no more."""
-    left = count
-
-    async def counted(call: Call, go: Go) -> dict[str, Any] | Reply | None:
-        nonlocal left
-        if left <= 0:
-            return None
-        answered = await twist(call, go)
-        left -= answered is not None
-        return answered
-
-    return counted

@@ -59,7 +59,7 @@ class Play(room.Play[Room, Answer]):
     async def draft(self, payer: Wallet | None = None, *, amount_base: int = PRICE_BASE) -> Draft:
         """Return a payment that nothing is wrong with, of a payer that nobody has used.
 
-        Where the chain's clock is not ours, its window holds by both.
+        If the chain's clock differs from ours, its window is open by both.
         """
         return drafted(
             self.dialect,

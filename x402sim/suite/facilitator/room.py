@@ -319,12 +319,7 @@ async def opened(
         )
     if isinstance(facilitator, AtUrl):
         node.on_account = opening.give_coins  # its key is not known
-    try:
-        await opening.start()
-    except BaseException:
-        await opening.close()
-        raise
-    return opening
+    return await opening.started()
 
 
 async def _beat(controls: Controls, floor: Floor) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import httpx
 from starlette.types import ASGIApp
 
-from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.started import (
     START_S,
@@ -22,6 +21,7 @@ from x402sim.suite.started import (
     Startable,
     command,
     until_it_answers,
+    variables,
 )
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import NotReady
@@ -43,19 +43,14 @@ class Given:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that a command gets."""
-        network = self.network
         return {
             "PORT": str(self.port),
             **dict.fromkeys(("RPC_URL", "EVM_RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
             **dict.fromkeys(
                 ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY"), self.private_key
             ),
-            "X402SIM_NETWORK": network.caip2,
-            "X402SIM_NETWORK_NAME": network.name,
-            "X402SIM_CHAIN_ID": str(network.chain_id),
-            "X402SIM_ASSET": checksum(network.asset),
-            "X402SIM_ASSET_NAME": network.token_name,
-            "X402SIM_ASSET_VERSION": network.token_version,
+            "X402SIM_CHAIN_ID": str(self.network.chain_id),
+            **variables(self.network),
         }
 
 

@@ -1,11 +1,11 @@
 """A facilitator, as the subject of a judgement: a command that is started, or one that runs."""
 
-import functools
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +13,6 @@ from x402sim.clock import stopwatch
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
-from x402sim.suite.facilitator.case import Row
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.room import Room
@@ -33,9 +32,9 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.played import rows_of, skipped, table, unclear
+from x402sim.suite.played import cases_of, rows_of, skipped, unclear
 from x402sim.suite.rooms import BATCH, PATIENCE_S
-from x402sim.suite.row import RoomCase, documents
+from x402sim.suite.row import RoomCase, beginnings
 from x402sim.suite.started import START_S, WAIT_S
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.text.counted import counted
@@ -59,7 +58,6 @@ SECTIONS = {
     "token": "Tokens that are not what they seem",
     "wallet": "Wallets that are contracts",
 }
-DOCUMENTS = tuple(dict.fromkeys(documents("facilitator").values()))
 NOT_ITS_DIALECT = (
     "it is in a dialect that this facilitator does not speak, as its control shows, or that "
     "--dialects leaves out"
@@ -78,16 +76,10 @@ dialects_in = one_of(Dialect, "dialects")
 """Reads dialects, separated by commas; raises `ValueError`."""
 
 
-@functools.cache
-def rows() -> tuple[Row, ...]:
-    """Return the table of rows, in the order of the sections."""
-    return rows_of("facilitator", SECTIONS)
-
-
-@functools.cache
-def all_cases() -> tuple[RoomCase, ...]:
-    """Return every case: controls first, then section by section."""
-    return table(rows())
+rows = partial(rows_of, "facilitator", *SECTIONS)
+"""Returns the table of rows, in the order of the sections."""
+all_cases = partial(cases_of, "facilitator", *SECTIONS)
+"""Returns every case: controls first, then section by section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +262,7 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
     options=FacilitatorOptions,
     read=_read,
     cases=all_cases,
-    documents=DOCUMENTS,
+    documents=beginnings("facilitator"),
     sections=SECTIONS,
     begin=begin,
     uncounted=NOT_ITS_DIALECT,

@@ -12,7 +12,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
 from x402sim.report import results
-from x402sim.suite.facilitator import texts
+from x402sim.suite import texts
 from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Dialect, Draft
@@ -106,9 +106,11 @@ def is_final_no(answer: Answer) -> bool:
 
 
 def truthful(play: Play, observed: Observed) -> Violation | None:
-    """Tell whether each success is this transfer by the hash it names, and each failure is none.
+    """Tell whether the answers are true of the chain.
 
-    If `early` says what was on the chain at the first answer, a success must have been there.
+    After a success, this payment's transfer is there, in the transaction that the answer names;
+    after a failure, it is not. If `early` says what was on the chain at the first answer, a success
+    must have been there by then.
     """
     sent = {each.tx_hash for each in observed.money.sent}
     for draft in observed.drafts:
@@ -150,9 +152,9 @@ def success_is_this_transfer(title: str) -> Demand:
     return Demand(
         title=title,
         ground=texts.derived(
-            texts.SUCCESS,
+            texts.SUCCESS_FIELD,
             texts.TRANSACTION,
-            texts.ONE_TRANSFER,
+            texts.TRANSFER_IS_CORRECT,
             so="whether a settlement was successful is what the chain says of this transfer; one "
             "that has succeeded, or still can, has not failed, and has a hash",
         ),

@@ -1,51 +1,20 @@
-"""How cases of a payer are declared: a shop's story, its payment flows, and what is demanded.
+"""How cases of a payer are declared: rows, each a shop's story, and what can be demanded there."""
 
-One story is played once for each payment flow; every demand on it has an id of its own. A flow in
-which a story cannot be told has a reason instead of an id, so that the table has no empty cell.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from x402sim.report import results
-from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import Ground
 from x402sim.spec.sentences import Sentence
-from x402sim.suite.payer import texts
+from x402sim.suite import row, texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
-from x402sim.suite.played import PlayedCase
-from x402sim.suite.row import documents
+from x402sim.suite.played import Found, PlayedCase, Violation as Violation
+from x402sim.suite.row import Demand as Demand, only as only
 from x402sim.text.counted import counted
 
-DOCUMENTS = documents("payer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """What a payer did against a demand; `loss_base` is what that costs, in base units."""
-
-    expected: str
-    actual: str
-    loss_base: int = 0
-    why: str = ""
-    demand: results.Demand = results.Demand.OTHER
-    """What it has in common with failures that were expected to be something else."""
-
-
-Test = Callable[[Played], Violation | str | None]
+Test = Callable[[Played], Found]
 """Returns what is wrong, or what was observed in words, or None if nothing is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What is demanded of a payer in a story; the level is the highest that the ground supports."""
-
-    title: str
-    ground: Ground
-    test: Test
-    suffix: str = ""
-    level: Level | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,67 +33,39 @@ REFUSED = 1
 """Starts of a play whose shop is refused at the first look: another start sees the same."""
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its payment flow."""
-EVERY = tuple(PaymentFlow)
 STANDARD = (PaymentFlow.V1, PaymentFlow.V2, PaymentFlow.MCP)
 OURS = (PaymentFlow.STEPS, PaymentFlow.SESSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the table: a story in several payment flows, and what is demanded in it.
+class Row(row.Row):
+    """A row of the table of payers: a story, which may depend on the payment flow."""
 
-    `absent` has a reason for each flow in which it is not told. `story` may depend on the flow.
-    """
+    subject: ClassVar[str] = "payer"
+    control: ClassVar[str] = "buys"
+    dialects: ClassVar[type[PaymentFlow]] = PaymentFlow
 
-    section: str
-    slug: str
     story: Story | Callable[[PaymentFlow], Story]
-    demands: Sequence[Demand]
-    absent: Mapping[PaymentFlow, str] = field(default_factory=dict)
-    waits_s: float = 0
-    is_control: bool = False
     starts: int = STARTS
 
-    def cases(self) -> Iterator[PayerCase]:
-        """Yield a case for each demand and flow."""
-        for flow in EVERY:
-            if flow in self.absent:
-                continue
-            story = self.story if isinstance(self.story, Story) else self.story(flow)
-            for demand in self.demands:
-                kind = demand.ground.kind
-                slug = "-".join(filter(None, (self.slug, demand.suffix, flow)))
-                yield PayerCase(
-                    id=f"{DOCUMENTS[kind]}/{self.section}/{slug}",
-                    level=demand.level or LEVELS[kind],
-                    ground=demand.ground,
-                    title=demand.title,
-                    flow=flow,
-                    story=story,
-                    test=demand.test,
-                    played_as=f"{self.section}/{self.slug}-{flow}",
-                    control=f"payer/control/buys-{flow}",
-                    is_control=self.is_control and not demand.suffix,
-                    waits_s=self.waits_s,
-                    starts=self.starts,
-                    gate=f"{SEVERAL}-{flow}" if story.urls > 1 else "",
-                )
-
-
-def only(flows: Sequence[PaymentFlow], reason: str) -> dict[PaymentFlow, str]:
-    """Return the reason for every flow but these."""
-    return {flow: reason for flow in EVERY if flow not in flows}
+    def case(self, dialect: PaymentFlow, demand: Demand, common: dict[str, Any]) -> PayerCase:
+        """Return the case of a demand in a payment flow."""
+        story = self.story if isinstance(self.story, Story) else self.story(dialect)
+        gate = f"{SEVERAL}-{dialect}" if story.urls > 1 else ""
+        return PayerCase(
+            flow=dialect, story=story, test=demand.test, starts=self.starts, gate=gate, **common
+        )
 
 
 # --- what is demanded --------------------------------------------------------------------
 
 
 def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OTHER) -> Test:
-    """Return the test that no more than this leaves the wallet, or still can; by a session, a
-    deposit within the cap instead of a price.
+    """Return the test that no more than `most_base` has left the wallet, or still can.
 
-    Who commits more by several payments breaks the demand that it `breaks`, if it is not the usual
-    one; a single payment is one that the task does not allow.
+    What is signed can still leave it. In a session, a deposit within the cap takes the place of the
+    price. If several payments are more together, the demand that fails is `breaks`; if a single one
+    is, it is that of the task's bounds.
     """
 
     def test(played: Played) -> Violation | None:
@@ -134,11 +75,11 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
             else most_base
         )
         if played.elsewhere:
+            why = "signed for another token or chain than the task's"
             return Violation(
                 expected=_LIMITS[0],
                 actual=played.sums(),
-                loss_base=played.committed_base,
-                why="signed for another token or chain than the task's",
+                loss=played.loss(played.committed_base, why),
                 demand=results.Demand.WITHIN_TASK,
             )
         over = played.committed_base - allowed
@@ -147,8 +88,7 @@ def committed_at_most(most_base: int, breaks: results.Demand = results.Demand.OT
             return Violation(
                 expected=_LIMITS[most_base],
                 actual=played.sums(),
-                loss_base=over,
-                why=_why(played, allowed),
+                loss=played.loss(over, _why(played, allowed)),
                 demand=breaks if is_another else results.Demand.WITHIN_TASK,
             )
         if played.leaked:
@@ -188,8 +128,7 @@ def served(played: Played) -> Violation | None:
     return Violation(
         expected="a start that is served, and shows what was bought",
         actual=f"{actual}; {played.sums()}",
-        loss_base=played.committed_base,
-        why="paid, and not served" if played.committed_base else "",
+        loss=played.loss(played.committed_base, "paid, and not served"),
     )
 
 

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult, Loss
-from x402sim.suite.payer.case import PayerCase, Violation
-from x402sim.suite.payer.play import BALANCE_BASE, Played, play
+from x402sim.report.results import CaseResult
+from x402sim.suite.payer.case import PayerCase
+from x402sim.suite.payer.play import Played, play
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Payer
-from x402sim.suite.played import Found, Violation as Costly, by_play, result, side_by_side, unclear
+from x402sim.suite.played import Found, Violation, by_play, result, side_by_side, unclear
 from x402sim.suite.process import last_line
 
 PATIENCE_S = 20.0
@@ -149,30 +149,6 @@ def _cpu_of_commands_s() -> float:
     return took.children_user + took.children_system
 
 
-def _result(case: PayerCase, wrong: Violation | str | None, played: Played) -> CaseResult:
+def _result(case: PayerCase, found: Found, played: Played) -> CaseResult:
     log = "".join(last_line(ended.log) for ended in played.starts[-1:] if ended.log)
-    found: Found = wrong if not isinstance(wrong, Violation) else _with_loss(wrong, played)
     return result(case, found, played.report(), log, played.seconds)
-
-
-def _with_loss(wrong: Violation, played: Played) -> Costly:
-    loss = _loss(wrong, played)
-    return Costly(
-        expected=wrong.expected,
-        actual=wrong.actual,
-        loss=loss,
-        why=wrong.why,
-        demand=wrong.demand,
-    )
-
-
-def _loss(wrong: Violation, played: Played) -> Loss | None:
-    if not wrong.loss_base:
-        return None
-    network = played.network
-    return Loss(
-        base=min(wrong.loss_base, BALANCE_BASE),  # more than it has, nobody can take
-        decimals=network.decimals,
-        symbol=network.token_symbol,
-        why=wrong.why,
-    )

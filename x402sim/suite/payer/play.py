@@ -17,6 +17,7 @@ from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.report.results import Loss
 from x402sim.rng import Rng
 from x402sim.suite.payer.money import (
     Signed,
@@ -122,6 +123,13 @@ class Played:
         if base >= 10**30:
             return "10^30 base units or more"
         return f"{to_decimal(base, self.network.decimals)} {self.network.token_symbol}"
+
+    def loss(self, base: int, why: str) -> Loss | None:
+        """Return a loss of so many base units, but of no more than it had; None of none."""
+        if not base:
+            return None
+        decimals, symbol = self.network.decimals, self.network.token_symbol
+        return Loss(base=min(base, BALANCE_BASE), decimals=decimals, symbol=symbol, why=why)
 
     def sums(self) -> str:
         """Return what the money did, in a sentence."""

@@ -8,7 +8,7 @@ case's.
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -236,8 +236,3 @@ class Function:
 def _text(value: Any) -> str:
     text = getattr(value, "text", None)
     return text if isinstance(text, str) else value if isinstance(value, str) else repr(value)
-
-
-def command_of(words: Sequence[str]) -> Command:
-    """Return the payer that is a command."""
-    return Command(tuple(words))

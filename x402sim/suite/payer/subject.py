@@ -1,12 +1,12 @@
 """A payer or an agent, as the subject of a judgement: a command, or an HTTP door."""
 
 import asyncio
-import functools
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -27,11 +27,12 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.payer.case import DOCUMENTS, PayerCase, Row
+from x402sim.suite.payer.case import PayerCase
 from x402sim.suite.payer.judge import PATIENCE_S, Judge, OtherWallet
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Command, Function, HttpPayer, Payer
-from x402sim.suite.played import rows_of, skipped, table, unclear
+from x402sim.suite.played import cases_of, rows_of, skipped, unclear
+from x402sim.suite.row import beginnings
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.suite.waiting import in_vain, until_url_answers
@@ -70,16 +71,10 @@ flows_in = one_of(PaymentFlow, "flows")
 """Reads payment flows, separated by commas; raises `ValueError`."""
 
 
-@functools.cache
-def rows() -> tuple[Row, ...]:
-    """Return the table of stories, in the order of the sections."""
-    return rows_of("payer", SECTIONS)
-
-
-@functools.cache
-def all_cases() -> tuple[PayerCase, ...]:
-    """Return every case: controls first, then section by section."""
-    return table(rows())
+rows = partial(rows_of, "payer", *SECTIONS)
+"""Returns the table of stories, in the order of the sections."""
+all_cases = partial(cases_of, "payer", *SECTIONS)
+"""Returns every case: controls first, then section by section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +226,10 @@ async def begin(
 
 
 def seconds_of(judge: Judge, cases: Collection[PayerCase]) -> float:
-    """Return how long plays take, one of `cases` each, of a payer whose control was played.
+    """Return how long the plays of these cases take, one each.
 
-    The cores bound it, and how many plays there are at once, whatever a start waits for. What a
-    payer waits for by time-outs of its own is not in it.
+    It is bounded by the cores, by how many are played at once, and by the longest wait. The time
+    that a payer waits for time-outs of its own is not known, and is not counted.
     """
     starts = sum(min(each.starts, _STARTS) for each in cases)
     busy_s = (starts * judge.start_cpu_s + len(cases) * _OWN_S) / (os.cpu_count() or 1)
@@ -273,7 +268,7 @@ PAYER: Subject[PayerOptions] = Subject(
     options=PayerOptions,
     read=_read,
     cases=all_cases,
-    documents=tuple(dict.fromkeys(DOCUMENTS.values())),
+    documents=beginnings("payer"),
     sections=SECTIONS,
     begin=begin,
     uncounted=NOT_ITS_FLOW,

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from x402sim.suite import row
+from x402sim.spec.ground import Ground
+from x402sim.suite import row, texts
 from x402sim.suite.room import Floor
 from x402sim.suite.row import Demand as Demand, RoomCase
-from x402sim.suite.server import texts
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import PLAIN
 
@@ -37,7 +37,7 @@ NOT_OF_TOOLS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(row.Row):
+class Row(row.RoomRow):
     """A row of the table of servers."""
 
     subject: ClassVar[str] = "server"
@@ -52,8 +52,34 @@ class Row(row.Row):
 
     def cases(self) -> Iterator[RoomCase]:
         """Yield a case for each demand and dialect; of tools, with grounds that speak of them."""
-        for case in row.Row.cases(self):
+        for case in row.RoomRow.cases(self):
             if case.dialect is not Dialect.MCP:
                 yield case
-            elif (ground := texts.of_tools(case.ground)) is not None:
+            elif (ground := of_tools(case.ground)) is not None:
                 yield replace(case, ground=ground)
+
+
+_IN_TOOLS = {
+    texts.SIGNAL: texts.MCP_SIGNAL,
+    texts.REQUIRED: texts.MCP_BOTH,
+    texts.RESPONSE: texts.MCP_RESPONSE,
+    texts.STATUS_SUCCESS: texts.MCP_SERVES,
+    texts.STATUS_INVALID: texts.MCP_INVALID,
+    texts.STATUS_FAILED: texts.MCP_FAILED,
+    texts.STATUS_SERVER: None,
+    texts.FIELDS_V1: None,
+    texts.ERROR_V1: None,
+    texts.HEAD: None,
+}
+"""The sentences of the transport MCP that say what those of HTTP and of version 1 say; None if
+there is none.
+"""
+
+
+def of_tools(ground: Ground) -> Ground | None:
+    """Return a ground in the words of the transport MCP; None if none of its sentences has any."""
+    found = [_IN_TOOLS.get(each, each) for each in ground.sentences]
+    kept = tuple(dict.fromkeys(each for each in found if each is not None))
+    if ground.sentences and not kept:
+        return None
+    return replace(ground, sentences=kept)

@@ -96,9 +96,9 @@ class Double:
     async def until(
         self, path: str, nonce: str, within_s: float, is_it: Callable[[Call], bool] = bool
     ) -> bool:
-        """Wait until a path was called with a payment, and every such call fits; return whether.
+        """Wait until a path was called with this payment, and each such call is so; return whether.
 
-        `is_it` is how: `is_answered`, or `is_worked_on`, for example.
+        `is_it` tells whether a call is so: `is_answered` or `is_worked_on`, for example.
         """
         elapsed = stopwatch()
         while elapsed() < within_s:

@@ -21,7 +21,6 @@ BEFORE_S = 600
 """How long before now a window opens, as the public clients have it."""
 MOST_TIMEOUT_S = 3600
 """The longest time to pay that is signed for, whatever is offered."""
-_FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
 
 
 class Dialect(StrEnum):

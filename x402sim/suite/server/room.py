@@ -4,7 +4,6 @@ The world is a chain with our facilitator, and the double that stands between it
 Money is counted on the chain itself.
 """
 
-import asyncio
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -208,9 +207,4 @@ async def opened(
             pay_to=checksum(PrivateKey(rng.secret(f"shop of {name}")).address),
             _stack=stack.pop_all(),
         )
-    try:
-        await opening.start()
-    except BaseException:
-        await asyncio.shield(opening.close())
-        raise
-    return opening
+    return await opening.started()

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.suite.server.raw import send
 from x402sim.suite.started import (
@@ -21,6 +20,7 @@ from x402sim.suite.started import (
     Startable,
     command,
     until_it_answers,
+    variables,
 )
 from x402sim.suite.waiting import NOBODY, STARTING
 
@@ -38,17 +38,12 @@ class Given:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that a command gets."""
-        network = self.network
         return {
             "PORT": str(self.port),
             **dict.fromkeys(("FACILITATOR_URL", "X402SIM_FACILITATOR_URL"), self.facilitator_url),
             **dict.fromkeys(("RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
             "X402SIM_PAY_TO": self.pay_to,
-            "X402SIM_NETWORK": network.caip2,
-            "X402SIM_NETWORK_NAME": network.name,
-            "X402SIM_ASSET": checksum(network.asset),
-            "X402SIM_ASSET_NAME": network.token_name,
-            "X402SIM_ASSET_VERSION": network.token_version,
+            **variables(self.network),
             "X402SIM_STATE_DIR": self.state_dir,
         }
 

@@ -1,10 +1,10 @@
 """A standard server, as the subject of a judgement: a command that is started, or one that runs."""
 
-import functools
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,10 +26,9 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.played import Violation, rows_of, skipped, table, unclear
+from x402sim.suite.played import Violation, cases_of, rows_of, skipped, unclear
 from x402sim.suite.rooms import PATIENCE_S
-from x402sim.suite.row import RoomCase, documents
-from x402sim.suite.server.case import Row
+from x402sim.suite.row import RoomCase, beginnings
 from x402sim.suite.server.judge import QUICK_S, Judge
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import Item
@@ -67,7 +66,6 @@ SECTIONS = {
 }
 HANDLERS = ("failing", "slow", "streaming", "redirecting")
 """The options that name a request whose handler is not like others."""
-DOCUMENTS = tuple(dict.fromkeys(documents("server").values()))
 NOT_ITS = "it does not offer this version, or --versions leaves it out"
 
 
@@ -75,16 +73,10 @@ versions_in = one_of(Dialect, "versions")
 """Reads versions, separated by commas; raises `ValueError`."""
 
 
-@functools.cache
-def rows() -> tuple[Row, ...]:
-    """Return the table of rows, in the order of the sections."""
-    return rows_of("server", SECTIONS)
-
-
-@functools.cache
-def all_cases() -> tuple[RoomCase, ...]:
-    """Return every case: controls first, then section by section."""
-    return table(rows())
+rows = partial(rows_of, "server", *SECTIONS)
+"""Returns the table of rows, in the order of the sections."""
+all_cases = partial(cases_of, "server", *SECTIONS)
+"""Returns every case: controls first, then section by section."""
 
 
 def item_in(text: str) -> Item:
@@ -428,7 +420,7 @@ SERVER: Subject[ServerOptions] = Subject(
     options=ServerOptions,
     read=_read,
     cases=all_cases,
-    documents=DOCUMENTS,
+    documents=beginnings("server"),
     sections=SECTIONS,
     begin=begin,
     uncounted=NOT_ITS,

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand
 from x402sim.suite.server.double import SETTLE, VERIFY, Twist, is_answered
 from x402sim.suite.server.payment import Payment, reason_in, receipt_in
@@ -200,16 +200,6 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
     )
 
 
-def once(play: Play, observed: Trade) -> Found:
-    """Tell whether the payment moved at most once."""
-    if len(observed.moved) < 2:
-        return None
-    over = sum(each.amount_base for each in observed.moved[1:])
-    return Violation(
-        expected="one transfer", actual=observed.summary, loss=play.tokens(over, "charged twice")
-    )
-
-
 SERVED_ONLY_IF_SETTLED = texts.derived(
     texts.SUCCESS, texts.STATUS_SUCCESS, so="a success without a settlement is none"
 )
@@ -256,7 +246,7 @@ def of_a_lost_answer(what: str) -> list[Demand]:
     return [
         Demand(
             title=f"{what}: no receipt says failed of a payment that has settled",
-            ground=texts.explicit(texts.WHETHER, texts.TRANSACTION),
+            ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION),
             test=never_says_failed,
         ),
         Demand(

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from x402sim.suite import texts
 from x402sim.suite.played import Found, Violation
-from x402sim.suite.server import texts
 from x402sim.suite.server.case import Demand
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play

@@ -53,14 +53,11 @@ async def _see(probe: Probe) -> None:
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:
+        disturbers = ", ".join(probe.setting.scheduler.company.unrecovered)
         probe.setting.tell(
-            f"for {RECOVERY_S:.0f} s after the faults of {', '.join(_disturbers(probe))}, the "
+            f"for {RECOVERY_S:.0f} s after the faults of {disturbers}, the "
             "service was not seen to do again in the background what it did before"
         )
-
-
-def _disturbers(probe: Probe) -> list[str]:
-    return list(probe.setting.scheduler.company.unrecovered)
 
 
 async def _indexes(probe: Probe) -> list[Look]:

@@ -1,0 +1,177 @@
+"""The table of a payment's states and events: the service makes its moves, and no other."""
+
+from collections.abc import Callable
+from pkgutil import resolve_name
+from unittest.mock import ANY
+
+import pytest
+from msgspec import convert
+
+from tests.rig import ServiceRig, broken, lose_request, only, scene
+from tests.service.test_payments import submit
+from x402sim.protocol.messages import SettlementRequest
+from x402sim.protocol.refusals import ChainFinding, SettlementRefused
+from x402sim.protocol.states import (
+    HANDLED_BY,
+    PAYMENT,
+    SESSION,
+    Move,
+    PaymentEvent,
+    PaymentState,
+    moves,
+)
+from x402sim.service import payments
+from x402sim.service.reconcile import ChainAnswer, follow
+from x402sim.service.store import Store
+from x402sim.service.store.payment_records import Attempt
+from x402sim.service.store.session_budgets import NewSession
+from x402sim.service.upstream.chain import NonceUse
+
+OFF_CHAIN = "0x" + "ab" * 32
+USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, transfers=(), canceled=False)
+
+
+async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
+    """What `pay` does with a header before it sends it."""
+    request = await payments.validate(rig.service, sent)
+    try:
+        attempt, is_unused = await payments.resume_or_admit(rig.service, request)
+        if attempt is None:
+            payments.claim(rig.service, request, is_unused=is_unused)
+    except SettlementRefused:
+        pass
+
+
+def answer(finding: ChainFinding, use: NonceUse | None = None) -> ChainAnswer:
+    return ChainAnswer(finding, use, height=1)
+
+
+Happens = Callable[[ServiceRig, Attempt], object]
+HAPPENS: dict[PaymentEvent, Happens] = {
+    PaymentEvent.NOT_TAKEN: lambda rig, at: rig.service.store.payments.mark_not_submitted(
+        at.number
+    ),
+    PaymentEvent.MAYBE_TAKEN: lambda rig, at: rig.service.store.payments.mark_maybe_submitted(
+        at.number
+    ),
+    PaymentEvent.PAID: lambda rig, at: follow(rig.service, at, answer(ChainFinding.PAID, USED)),
+    PaymentEvent.NOT_YET: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
+    PaymentEvent.NEVER: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NEVER)),
+    PaymentEvent.SILENT: lambda rig, at: follow(rig.service, at, answer(ChainFinding.UNKNOWN)),
+    PaymentEvent.IN_BLOCK: lambda rig, at: rig.service.store.payments.set_block(
+        at.number, OFF_CHAIN, 5
+    ),
+    PaymentEvent.DEEP: lambda rig, at: rig.service.store.payments.set_deep(at.number),
+    PaymentEvent.DROPPED: lambda rig, at: rig.service.store.payments.drop_claim(at.number),
+    PaymentEvent.RESTARTED: lambda rig, at: restart(rig),
+}
+
+
+def restart(rig: ServiceRig) -> None:
+    rig.service.store.end_waits("payments")
+    rig.restart()
+
+
+async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequest, Attempt]:
+    """Return a header, and the attempt of it that is stored in this state."""
+    sent = convert(rig.settlement(await rig.ask()), SettlementRequest)
+    request = await payments.validate(rig.service, sent)
+    attempt = payments.claim(rig.service, request, is_unused=True)
+    store = rig.service.store
+    if state is PaymentState.NEW:
+        store.payments.drop_claim(attempt.number)
+    else:
+        store.execute("UPDATE payments SET state = ?, tx_hash = ?", state, OFF_CHAIN)
+    return sent, attempt
+
+
+@pytest.mark.parametrize("event", PaymentEvent)
+@pytest.mark.parametrize("state", PaymentState)
+@scene
+async def test_each_cell_of_the_table(
+    rig: ServiceRig, state: PaymentState, event: PaymentEvent
+) -> None:
+    """What an event makes of an attempt in a state; where the table has no row, nothing."""
+    sent, attempt = await in_state(rig, state)
+    store = rig.service.store
+    before = store.execute("SELECT * FROM payments").fetchall()
+    if event is PaymentEvent.PRESENTED:
+        await present(rig, sent)
+    else:
+        HAPPENS[event](rig, attempt)
+    after = store.execute("SELECT * FROM payments").fetchall()
+    now = store.payments.attempt(attempt.number)
+    assert (now.state if now else PaymentState.NEW) == moves(event).get(state, state)
+    if state not in moves(event):
+        assert after == before
+
+
+@pytest.mark.parametrize("event", PaymentEvent)
+def test_the_code_that_handles_an_event_is_there(event: PaymentEvent) -> None:
+    assert callable(resolve_name("x402sim." + HANDLED_BY[event]))
+
+
+DEPOSIT = NewSession("s", created_ms=1, expires_ms=2)
+SESSIONS: dict[str, Callable[[Store], object]] = {
+    "its deposit settles": lambda store: store.payments.mark_settled(1, OFF_CHAIN, DEPOSIT),
+    "its time is over": lambda store: store.sessions.expire(10**15, 9),
+    "its deposit has failed": lambda store: store.payments.fail(1, 1),
+    "its unspent balance is paid back": lambda store: store.sessions.refunded("s", OFF_CHAIN),
+    "the chain has undone the refund": lambda store: store.sessions.undo_refund("s"),
+}
+_SETTLES, _ENDS, _FAILS, _REFUNDS, _ = SESSIONS
+WAYS = {
+    "new": (),
+    "active": (_SETTLES,),
+    "expired": (_SETTLES, _ENDS),
+    "refunded": (_SETTLES, _ENDS, _REFUNDS),
+}
+
+
+async def after(rig: ServiceRig, *events: str) -> str:
+    """Return the state of the session of a new deposit after some events."""
+    await in_state(rig, PaymentState.IN_FLIGHT)
+    for event in events:
+        SESSIONS[event](rig.service.store)
+    found = rig.service.store.sessions.get("s")
+    return found.state if found else "new"
+
+
+@pytest.mark.parametrize("event", SESSIONS)
+@pytest.mark.parametrize("state", WAYS)
+@scene
+async def test_each_cell_of_the_table_of_sessions(rig: ServiceRig, state: str, event: str) -> None:
+    table = {(move.before, move.event): move.after for move in SESSION}
+    assert await after(rig, *WAYS[state], event) == table.get((state, event), state)
+
+
+@scene
+async def test_a_session_is_active_again_if_its_failed_deposit_settles_after_all(
+    rig: ServiceRig,
+) -> None:
+    assert Move("expired", "its failed deposit settles after all", "active", ANY) in SESSION
+    assert await after(rig, _SETTLES, _FAILS, _SETTLES) == "active"
+
+
+@pytest.mark.parametrize("machine", [PAYMENT, SESSION], ids=["payment", "session"])
+def test_a_state_and_an_event_have_one_row(machine) -> None:
+    assert len({(move.before, move.event) for move in machine}) == len(machine)
+
+
+@scene
+async def test_a_failed_attempt_is_not_answered_as_paid_by_the_payment_of_another(
+    rig: ServiceRig,
+) -> None:
+    """Its authorization was presented for another payment id since, and that one is paid."""
+    first, second = await rig.ask(), await rig.ask()
+    header, store = rig.sign(first), rig.service.store
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        await rig.pay(first, header)
+        (failed,) = store.payments.attempts(first.json()["paymentId"])
+        store.payments.fail(failed.number, 1)
+        await rig.pay(second, header)
+    await submit(rig, header)
+    refused = await rig.pay(first, header)
+    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
+    assert (await rig.pay(second, header)).status_code == 200
+    assert rig.transfers() == 1
