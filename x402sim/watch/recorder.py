@@ -186,14 +186,13 @@ class Recorder:
                 self._says_no_fault = True
                 self._say("no fault strikes any more: a main network, or an unknown one, was named")
             return None
-        target = exchange.path.encode() + b"?" + exchange.query.encode("latin-1")
-        paid = b"".join(
-            b"%b: %b\n" % (name.lower(), value)
-            for name, value in exchange.headers
-            if name.lower() in _PROOFS
+        fault = self.faults.next_for(
+            to,
+            exchange.path,
+            found.sent.body,
+            query=exchange.query.encode("latin-1"),
+            headers=exchange.headers,
         )
-        sent = target + b"\n" + found.sent.body
-        fault = self.faults.next_for(to, exchange.path, sent, paid)
         if fault is not None:
             data = {"victim": to, "does": fault.does, "path": exchange.path}
             self._struck[exchange.number] = self._journal.length
@@ -525,7 +524,6 @@ class Side:
             return None
 
 
-_PROOFS = frozenset({b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature"})
 _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 

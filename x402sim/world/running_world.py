@@ -63,7 +63,7 @@ from x402sim.world.chain_models import dropped, gas_price_wei
 from x402sim.world.chain_recorder import ChainRecorder
 from x402sim.world.chains import CHAIN, Accounts, ChainRequest, OpenChain
 from x402sim.world.transport.cache import cached
-from x402sim.world.transport.faults import ABORT, Caller, Faults, faulty
+from x402sim.world.transport.faults import ABORT, Caller, Faults, cannot_crash, faulty
 from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.queue import Queue
 from x402sim.world.world import Hooks, World
@@ -399,7 +399,7 @@ class RunningWorld:
         name: Part,
         app: ASGIApp,
         paths: Sequence[str],
-        crash: Callable[[], None] | None = None,
+        crash: Callable[[], None] = cannot_crash,
         caller: Caller = "service",
     ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
@@ -408,9 +408,8 @@ class RunningWorld:
         that is asked or asks. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
-        kill = crash or _cannot_crash
         return faulty(
-            app, name, self.faults, self.journal, self.clock, kill, self.report_bug, caller
+            app, name, self.faults, self.journal, self.clock, crash, self.report_bug, caller
         )
 
     # --- services --------------------------------------------------------------------------
@@ -665,10 +664,6 @@ class _PartTransport(Transport):
 def host_of(part: Part) -> str:
     """Return the host at which the services of a world call a part, by HTTP."""
     return f"{part}.local"
-
-
-def _cannot_crash() -> None:
-    raise AssertionError("a fault of a facilitator's calls cannot be a crash")
 
 
 _no_service = web.error(

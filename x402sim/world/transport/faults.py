@@ -10,9 +10,9 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, assert_never, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, assert_never, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -29,6 +29,7 @@ from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.transport.periods import Period, When
+from x402sim.world.transport.requests import PROOFS
 
 _WITHOUT_BODY = (204, 205, 304)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -419,16 +420,21 @@ class Faults:
         self,
         victim: Part,
         path: str,
-        request: bytes,
-        payment_headers: bytes = b"",
+        body: bytes,
+        *,
+        query: bytes = b"",
+        headers: Iterable[tuple[bytes, bytes]] = (),
         caller: Caller = "service",
     ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        `payment_headers` are those that pay or prove a payment. No `FaultRule` gets requests of
+        Of its `headers` count those that pay or prove a payment. No `FaultRule` gets requests of
         facilitators.
         """
-        sent = payment_headers + request
+        request = path.encode() + b"?" + query + b"\n" + body
+        named = ((name.lower(), value) for name, value in headers)
+        paid = (b"%b: %b\n" % each for each in named if each[0] in PROOFS)
+        sent = b"".join(paid) + request
         for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
@@ -557,8 +563,6 @@ ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
 once, or "cut" when what was written of the answer has left."""
 
-_PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
-
 
 def faulty(
     app: ASGIApp,
@@ -600,18 +604,21 @@ def faulty(
         if body is None:
             await app(scope, replay(messages, receive), send)
             return
-        sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        payment_headers = b"".join(
-            b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS
+        fault = faults.next_for(
+            victim,
+            scope["path"],
+            body,
+            query=scope["query_string"],
+            headers=scope["headers"],
+            caller=caller,
         )
-        fault = faults.next_for(victim, scope["path"], sent, payment_headers, caller)
         if fault is None:
             await app(scope, replay(messages, receive), send)
         else:
             for listener in faults.on_inject:
                 listener(victim, fault, scope["path"])
             request = _Request(app, scope, body, receive, send)
-            await _inject(fault, crash, clock, request)
+            await strike(fault, clock, request, crash)
 
     return middleware
 
@@ -627,42 +634,61 @@ class _Buffered(Connection):
         return self.is_received
 
 
+def cannot_crash() -> None:
+    """Stand for the crash of what no fault may crash."""
+    raise AssertionError("no fault of these requests can be a crash")
+
+
+class Struck(Protocol):
+    """A whole request that a fault strikes; its answers are the messages of ASGI."""
+
+    method: str
+
+    async def work(self, *, is_received: bool = True) -> list[Message]:
+        """Pass it to the victim, as often as this is called, and return the whole answer.
+
+        It is empty if the victim is down. `is_received` says whether the client will get it.
+        """
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a part of an answer to the client."""
+
+    async def abort(self, how: str) -> None:
+        """Break the client's connection: "lost", "refused" or "cut"; it is the last call."""
+
+
 class _Request:
-    """A buffered request, which can be passed to the victim more than once."""
+    """A request over ASGI. If its client will not get all of the answer, the victim sees so."""
 
     def __init__(
         self, app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
     ) -> None:
         self._app, self._scope, self._body = app, scope, body
         self._receive, self.send = receive, send
+        self.method = scope["method"]
 
-    async def work(self, *, is_received: bool = True, is_cut: bool = False) -> list[Message]:
-        """Pass the request to the victim, and return its answer.
-
-        If the client will not get all of it, the victim sees a connection without an answer.
-        """
+    async def work(self, *, is_received: bool = True) -> list[Message]:
+        """Pass it to the victim."""
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
             answer.append(message)
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received and not is_cut)}
-        await self._app(scope, replay([body], self._receive if is_received else _gone), keep)
+        scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received)}
+        await self._app(scope, replay([body], self._receive), keep)
         return answer
 
-    @property
-    def method(self) -> str:
-        """Its HTTP method."""
-        return str(self._scope["method"])
-
     async def abort(self, how: str) -> None:
-        """Break the connection: "lost", "refused" or "cut"."""
+        """Break the connection."""
         abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
         await abort(how)
 
 
-async def _inject(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
+async def strike(
+    fault: Fault, clock: Clock, request: Struck, crash: Callable[[], None] = cannot_crash
+) -> None:
+    """Do to a request what each kind of fault does, over ASGI and through a proxy alike."""
     match fault.does:
         case "lose request" | "refuse":
             await request.abort("refused" if fault.does == "refuse" else "lost")
@@ -681,7 +707,7 @@ async def _inject(fault: Fault, crash: Callable[[], None], clock: Clock, request
                 await request.work(is_received=False)
             await _answer(request, answer_messages(*(value_of(fault, name) for name in ANSWERED)))
         case "truncate":
-            await _cut(request, await request.work(is_cut=True))
+            await _cut(request, await request.work(is_received=False))
         case "shorten":
             await _answer(request, _half(await request.work()))
         case "duplicate":
@@ -697,7 +723,7 @@ async def _inject(fault: Fault, crash: Callable[[], None], clock: Clock, request
             assert_never(unknown_kind)
 
 
-async def _answer(request: _Request, messages: list[Message]) -> None:
+async def _answer(request: Struck, messages: list[Message]) -> None:
     for message in messages:
         await request.send(message)
 
@@ -706,7 +732,7 @@ def _body(messages: list[Message]) -> bytes:
     return b"".join(message.get("body", b"") for message in messages[1:])
 
 
-async def _cut(request: _Request, messages: list[Message]) -> None:
+async def _cut(request: Struck, messages: list[Message]) -> None:
     """Send an answer to the middle of its body, and end the connection.
 
     Nothing is sent of an answer without a body: its head alone would be a whole answer. If the
@@ -763,7 +789,3 @@ def replay(messages: list[Message], rest: Receive) -> Receive:
         return await rest() if message is None else message
 
     return receive
-
-
-async def _gone() -> Message:
-    return {"type": "http.disconnect"}
