@@ -47,7 +47,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
-from x402sim.report.page import FILES, alone, of_journal, read, tables
+from x402sim.report.page import FILES, alone, read, tables
 from x402sim.text.program import start
 from x402sim.text.suggest import unknown
 from x402sim.version import VERSION
@@ -556,9 +556,9 @@ def routes_of(
     ]
 
 
-def saved_page(journal: Journal, title: str, feed: PageFeed) -> Starlette:
-    """Return the application that shows a run that was saved."""
-    routes = routes_of(feed, lambda: of_journal(journal, title), lambda _: None)
+def journal_page(words: Callable[[], dict[str, Any]], feed: PageFeed) -> Starlette:
+    """Return the application of a page that steers nothing: of a run, or of what is watched."""
+    routes = routes_of(feed, words, lambda _: None)
     return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
 
 
