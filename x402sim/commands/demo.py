@@ -13,7 +13,7 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands import common
-from x402sim.commands.pay import Local, Purchase
+from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol import routes
@@ -59,7 +59,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         mark, steps = server.journal.length, list[Step]()
         request = http.build_request("POST", routes.QUOTE, json=ORDER)
         here = Local({network.name: network}, [], Clock())
-        served = Purchase(http, payer, here, steps.append, "0.05").buy(request)
+        served = Purchase(http, payer, here, request, steps.append, "0.05").buy()
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps
         yield from _behind(server, mark, before)
