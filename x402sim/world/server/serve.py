@@ -38,7 +38,7 @@ from x402sim.world.control.app import Recorder, control_app, has_token, require_
 from x402sim.world.control.development import Development
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.running_world import RunningWorld, ServiceProcess, build, running
-from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
+from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
 from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
@@ -92,8 +92,7 @@ class Server(uvicorn.Server):
         websocket_at: Callable[[str], Callable[..., Any] | None] = lambda _: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._workers = Workers()
-        shared = Shared(self._workers, deadlines, websocket_at=websocket_at)
+        shared = Shared(deadlines, websocket_at=websocket_at)
 
         def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
             return HttpConnection(config.loaded_app, server_state, shared)
@@ -131,7 +130,6 @@ class Server(uvicorn.Server):
         """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
-        self._workers.stop()
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
