@@ -29,7 +29,6 @@ from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.messages import (
-    Agent,
     AgentList,
     BadMessage,
     PaymentRequirements,
@@ -39,7 +38,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
-from x402sim.protocol.routes import AGENTS, QUOTE, SESSIONS
+from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -108,21 +107,17 @@ class Answer:
         return int(self.requirements["maxAmountRequired"])
 
     def _field(self, name: str, meaning: str) -> Any:
-        if name not in self.body:
-            raise PaymentFailed(f"no {meaning}: {self._outcome}")
-        return self.body[name]
+        if name in self.body:
+            return self.body[name]
+        outcome = f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
+        if self.status is None:
+            outcome = f"the request was not answered ({self.broken})"
+        raise PaymentFailed(f"no {meaning}: {outcome}")
 
     @property
     def standard_offer(self) -> str | None:
         """The header PAYMENT-REQUIRED of a 402: its offers in version 2 of the x402 standard."""
         return self.header(REQUIRED_HEADER) if self.status == 402 else None
-
-    @property
-    def _outcome(self) -> str:
-        """The outcome of the exchange, for an error's text."""
-        if self.status is None:
-            return f"the request was not answered ({self.broken})"
-        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +168,6 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
             task.add_done_callback(running.discard)
 
     parts.chain_recorder.on_block.append(on_new_block)
-
-
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 class Payer:
@@ -354,7 +346,13 @@ class Payer:
         if steps == 1:
             if (spelling, network, receive) != ("hex", None, False):
                 raise ValueError("spelling, network and receive are for steps=2")
-            return self._sign_one_step(required, by, wrong)
+            if required.standard_offer is None:
+                raise PaymentFailed(f"no payment in one step is offered: {required.error}")
+            offer = standard.choose(read_required(required.standard_offer), self.network)
+            _, header = standard.sign(
+                offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
+            )
+            return header
         wanted: PaymentRequirements = decode(
             msgspec.json.encode(required.requirements), PaymentRequirements
         )
@@ -366,15 +364,6 @@ class Payer:
             spelling,
             receive=receive,
         )
-
-    def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
-        if required.standard_offer is None:
-            raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        offer = standard.choose(read_required(required.standard_offer), self.network)
-        _, header = standard.sign(
-            offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
-        )
-        return header
 
     def rewrite_header(
         self,
@@ -448,8 +437,24 @@ class Payer:
 
     async def services(self) -> list[ListedService]:
         """Ask each service for its agents; return those that sell quotes, in a random order."""
-        clients = {name: self.at(name) for name in self.stage.services}
-        return await _list_services(clients, self._listing_order)
+        names = self.stage.services
+        answers = await asyncio.gather(*(self.at(name).send("GET", AGENTS) for name in names))
+        listed = []
+        for name, answer in zip(names, answers, strict=True):
+            found: AgentList | None = decoded(answer.text.encode(), AgentList)
+            agents = found.agents if found is not None and answer.status == 200 else ()
+            agent = next((each for each in agents if each.resource == QUOTE), None)
+            if agent is not None:
+                listed.append(
+                    ListedService(
+                        name=name,
+                        price_base=int(agent.price),
+                        reputation=agent.reputation,
+                        pay_to=agent.pay_to,
+                    )
+                )
+        self._listing_order.shuffle(listed)  # a rule that takes the first of equals prefers none
+        return listed
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
@@ -783,34 +788,6 @@ class Shopper:
         opened = await self.deposit(deposit, duration)
         self._last = opened
         self._session_id = opened.body.get("sessionId")
-
-
-async def _list_services(clients: dict[ServiceName, Payer], order: Stream) -> list[ListedService]:
-    """Request the agents of every service concurrently; return the services that sell quotes.
-
-    They are shuffled, so that a rule that takes the first of equals prefers none.
-    """
-    answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
-    listed = []
-    for name, answer in zip(clients, answers, strict=True):
-        agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
-        if agent is not None:
-            listed.append(
-                ListedService(
-                    name=name,
-                    price_base=int(agent.price),
-                    reputation=agent.reputation,
-                    pay_to=agent.pay_to,
-                )
-            )
-    order.shuffle(listed)
-    return listed
-
-
-def _agents(answer: Answer) -> Sequence[Agent]:
-    """Return the agents that an answer lists; none if it is no list of them."""
-    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
-    return listed.agents if listed is not None and answer.status == 200 else ()
 
 
 def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:

@@ -41,12 +41,10 @@ from x402sim.payer.mistakes import (
     request_of,
 )
 from x402sim.payer.session import SessionAuth
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
-from x402sim.protocol.networks import Network
-from x402sim.protocol.routes import MARKET, PAY, QUOTE
+from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
 from x402sim.text.program import start
 from x402sim.text.suggest import unknown
@@ -330,7 +328,6 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
     return half
 
 
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
 _DEPOSIT = "0.10"
@@ -387,7 +384,10 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         return request_of(wrong, request)
 
     async def buy(change: Change | None) -> httpx.Response:
-        payer = _payer(wanted, wallet, network, clock)
+        here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
+        payer: FlowAuth = PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
+        if wanted.buys == "session":
+            payer = SessionAuth(wallet, deposit=_DEPOSIT, **here)
         flow = ObservedAuth(
             choose=lambda _: payer,
             on_request=on_request,
@@ -409,13 +409,6 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         except (PaymentFailed, httpx.HTTPError) as failed:
             return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
     return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
-
-
-def _payer(wanted: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
-    here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
-    if wanted.buys == "session":
-        return SessionAuth(wallet, deposit=_DEPOSIT, **here)
-    return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
 
 
 LONGEST_S = 300
