@@ -458,17 +458,17 @@ def _options(world: World) -> dict[str, str]:
     first, *also = world.networks
     given["network"] = [first, *also] if also else None if first == TESTNET else first
     given["without"] = world.without
-    named = {name: _python(value) for name, value in given.items() if value and _differs(value)}
+    named = {
+        name: _python(value)
+        for name, value in given.items()
+        if value and not (isinstance(value, _Configuration) and value == type(value)())
+    }
     return named if world.invariants else named | {"invariants": "False"}
 
 
 def _names(given: object) -> tuple[str, ...] | UnsetType:
     """Return the names of what is given by name; nothing of one that has none of its own."""
     return tuple(map(str, given)) if isinstance(given, Mapping) else UNSET
-
-
-def _differs(value: Any) -> bool:
-    return not isinstance(value, _Configuration) or value != type(value)()
 
 
 def _python(value: Any) -> str:

@@ -295,16 +295,13 @@ def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
         "client": request.client,
         "method": request.method,
         "path": request.path + query,
-        "target": _DOTS.sub(_escaped, quote(request.path, safe=_SAFE)) + query,
+        "target": _DOTS.sub(lambda dots: "%2E" * len(dots[0]), quote(request.path, safe=_SAFE))
+        + query,
         "status": request.status,
         "sent": _as_text(request.headers, request.sent),
         "answered": _as_text(request.answer_headers, request.answered),
         "seen": request.entries,
     }
-
-
-def _escaped(dots: re.Match[str]) -> str:
-    return "%2E" * len(dots[0])
 
 
 def _event(name: bytes, lines: Iterable[bytes]) -> bytes:

@@ -61,10 +61,6 @@ class Wire:
             self._poll = _eof_poll(self.transport.get_extra_info("socket").fileno())
         return bool(self._poll())
 
-    def write(self, data: bytes) -> None:
-        """Write; if the client is found gone, `is_closing` is true afterwards."""
-        self.transport.write(data)
-
     def pause(self) -> None:
         """Note that the client does not read what was written."""
         self.is_paused = True
@@ -247,7 +243,7 @@ class Exchange(web.Connection):
         """Return the next part of the body; after it, "http.disconnect" once the client leaves."""
         if self._wants_continue and not self._wire.is_closing:
             self._wants_continue = False
-            self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._wire.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         while not (self.is_gone or self.is_complete) and (
             self._is_read or (self.more_body and not self._body)
         ):
@@ -277,7 +273,7 @@ class Exchange(web.Connection):
         head, data = self._head, self._framed(data, more)
         self._head = b""
         if not self._is_guarded:
-            self._wire.write(head + data)
+            self._wire.transport.write(head + data)
         elif not self._write_checked(head) or not self._write_checked(data):
             self.is_gone = True
             self._wire.transport.close()
@@ -300,7 +296,7 @@ class Exchange(web.Connection):
             return True
         if self._wire.has_ended():
             return False
-        self._wire.write(data)
+        self._wire.transport.write(data)
         return not self._wire.is_closing  # unless the write has met a reset
 
     def _start(self, status: int, headers: Any) -> None:
@@ -324,7 +320,7 @@ class Exchange(web.Connection):
         self.is_started, self._wants_continue = True, False
         self._form, self._head = form, head
         if form.is_streamed:
-            self._wire.write(self._head)
+            self._wire.transport.write(self._head)
             self._head = b""
 
     def _framed(self, data: bytes, more: bool) -> bytes:

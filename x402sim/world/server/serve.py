@@ -156,8 +156,10 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]
-        if path == "/" and listen.has_control and _is_of_a_browser(scope):
-            return first_page(scope, receive, send)
+        if path == "/" and listen.has_control:
+            accepted = (value for name, value in scope["headers"] if name == b"accept")
+            if any(b"text/html" in value for value in accepted):  # programs take what comes
+                return first_page(scope, receive, send)
         first = "/" + path.split("/", 2)[1] if path.startswith("/") else ""
         part = mounted.get(first)
         if part is None:
@@ -194,11 +196,6 @@ def _websocket_at(path: str) -> Callable[..., Any] | None:
 
 
 _HOME = web.Application([Route("/", home)])
-
-
-def _is_of_a_browser(scope: Scope) -> bool:
-    """Tell whether a request asks for HTML: programs take what comes."""
-    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:

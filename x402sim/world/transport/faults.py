@@ -332,7 +332,13 @@ class Faults:
         with the fault's.
         """
         self.require_there(fault)
-        self._active.append(_ActiveFault(fault, self._periods(fault)))
+        periods = None
+        if fault.when is not UNSET:
+            # of a stream that is named by the victim: what else goes wrong does not change them
+            self._outages[fault.victim] += 1
+            stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
+            periods = fault.when.periods_from(self._now(), stream)
+        self._active.append(_ActiveFault(fault, periods))
         self._note_callers()
 
     def require_there(self, fault: Fault) -> None:
@@ -340,17 +346,6 @@ class Faults:
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
-
-    def _periods(self, fault: Fault) -> Iterator[Period] | None:
-        """Return the periods of a fault that is added now, drawn from a stream of their own.
-
-        Its name is that of the victim: what else goes wrong elsewhere does not change them.
-        """
-        if fault.when is UNSET:
-            return None
-        self._outages[fault.victim] += 1
-        stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
-        return fault.when.periods_from(self._now(), stream)
 
     def _look(self, each: "_ActiveFault", now_s: float) -> None:
         """Tell of the fault's periods that have ended by now."""
