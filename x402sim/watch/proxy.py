@@ -23,7 +23,8 @@ import msgspec
 from starlette.types import Message
 
 from x402sim.clock import Clock, real_now
-from x402sim.world.transport.faults import Fault, strike
+from x402sim.world.transport.faults import Fault
+from x402sim.world.transport.strike import strike
 
 MAX_BODY = 64 * 1024
 """The bytes of a body that are kept for the recording."""

@@ -32,8 +32,8 @@ from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, Cont
 from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.transport.faults import ABORT
 from x402sim.world.transport.link import Asgi, Link, PartClient, Watch, is_acting, linking
+from x402sim.world.transport.strike import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
 START_S = 1_800_000_000

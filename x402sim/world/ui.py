@@ -52,7 +52,7 @@ from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import DELAYS, Callers, FaultType
+from x402sim.world.transport.faults import DELAYS, DOES, Callers
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
@@ -456,20 +456,6 @@ async def play(wanted: Play, url: str) -> dict[str, Any]:
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PATH = "/_sim/ui"
 """Where the page is."""
-DOES: dict[FaultType, str] = {
-    "lose answer": "does the work, then the connection breaks",
-    "lose request": "the connection breaks before the work",
-    "refuse": "the connection is refused",
-    "delay request": "waits before the work",
-    "delay answer": "waits after the work",
-    "answer": "answers this status instead of doing the work",
-    "truncate": "does the work, and the connection ends in the middle of the answer",
-    "shorten": "does the work, and half of the answer arrives as if it were all",
-    "duplicate": "gets the request twice",
-    "crash before": "the service dies before the work",
-    "crash after": "the service dies after the work",
-}
-"""What a victim does, or what happens to it, by the kind of fault."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "

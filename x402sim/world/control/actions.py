@@ -47,7 +47,8 @@ from x402sim.world.control.messages import (
     Waiting,
     WorldInfo,
 )
-from x402sim.world.running_world import RunningWorld, ServiceProcess, Snapshot
+from x402sim.world.process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, Snapshot
 from x402sim.world.transport.faults import Fault, read_fault
 
 Read = TypeVar("Read")

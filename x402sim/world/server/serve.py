@@ -37,7 +37,8 @@ from x402sim.world.control.actions import accounts, merchant, named, token_info
 from x402sim.world.control.app import Recorder, control_app, has_token, require_token
 from x402sim.world.control.development import Development
 from x402sim.world.control.messages import OnNetwork, Ready
-from x402sim.world.running_world import RunningWorld, ServiceProcess, build, running
+from x402sim.world.process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog

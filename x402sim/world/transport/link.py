@@ -37,7 +37,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.strike import ABORT
 
 
 class Asgi(Transport):

@@ -20,7 +20,8 @@ from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Stream
 from x402sim.service.settings import Settings
-from x402sim.world.transport.faults import read_request, replay, require_path
+from x402sim.world.transport.faults import require_path
+from x402sim.world.transport.strike import read_request, replay
 
 _full = web.error(503, "Queue full", "as many requests wait as can; try again later")
 
