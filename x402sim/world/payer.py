@@ -1,15 +1,11 @@
 """A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
 
 import asyncio
-import math
-from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache, partial
-from inspect import isawaitable
-from itertools import takewhile
 from sys import intern
 from typing import Any, Literal
 
@@ -17,13 +13,12 @@ import httpx
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.chain.base import Block
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
 from x402sim.payer import core, standard
-from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
+from x402sim.payer.core import Next, PaymentFailed, next_step
+from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -52,8 +47,9 @@ from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.control.messages import Sent, State
-from x402sim.world.running_world import RunningWorld
+from x402sim.world.blocks import NewBlock, newest_block
+from x402sim.world.control.messages import Sent
+from x402sim.world.spending import Signed, Spending
 from x402sim.world.stages import Stage
 from x402sim.world.transport.link import PartClient
 
@@ -120,56 +116,6 @@ class Answer:
         return self.header(REQUIRED_HEADER) if self.status == 402 else None
 
 
-@dataclass(frozen=True, slots=True)
-class NewBlock:
-    """A block: its number, its time in Unix seconds, and the hashes of its transactions."""
-
-    number: int
-    time_s: int
-    tx_hashes: tuple[str, ...] = ()
-
-
-async def newest_block(stage: Stage) -> NewBlock:
-    """Return the chain's newest block, without its transactions."""
-    found: State = await stage.ask("state", kind=State)
-    return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
-
-
-OnBlock = Callable[[NewBlock], Awaitable[None] | None]
-"""A function, or a coroutine function, of a new block."""
-
-
-def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
-    """Call a function with each new block, also with those that replace others.
-
-    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
-    `ValueError` without parts: for a deployment.
-    """
-    if parts is None:
-        raise ValueError("a Python function cannot be sent to a deployment")
-    running: set[asyncio.Task[None]] = set()
-
-    async def finish(started: Awaitable[None]) -> None:
-        try:
-            await started
-        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
-            parts.report_bug(error)
-
-    def on_new_block(block: Block) -> None:
-        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
-        try:
-            started = hook(new)
-        except Exception as error:  # noqa: BLE001 - as above
-            parts.report_bug(error)
-            return
-        if isawaitable(started):
-            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
-            running.add(task)
-            task.add_done_callback(running.discard)
-
-    parts.chain_recorder.on_block.append(on_new_block)
-
-
 class Payer:
     """One payer at one service.
 
@@ -186,7 +132,7 @@ class Payer:
         stage: Stage,
         name: str,
         wallet: Wallet,
-        spending: "Spending",
+        spending: Spending,
         service: ServiceName = "service",
     ) -> None:
         self.stage, self.name, self.wallet = stage, name, wallet
@@ -496,95 +442,6 @@ class _RetriesEnded(Exception):
     """The payer's deadline or its retry budget ends an order; its last answer is what it got."""
 
 
-class RetryTokens:
-    """The tokens of a retry budget in one world: of one payer, or of all that share it."""
-
-    def __init__(self, budget: RetryBudget) -> None:
-        self._budget, self._tokens = budget, min(budget.reserve, budget.most)
-
-    def add(self) -> None:
-        """Add the share of an order."""
-        self._tokens = min(self._budget.most, self._tokens + self._budget.share)
-
-    def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one, and tell whether there was."""
-        is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
-        self._tokens -= is_whole
-        return is_whole
-
-
-@dataclass(slots=True, eq=False)
-class Signed:
-    """An authorization that was signed: for how many tokens, and when it expires."""
-
-    price: Decimal
-    expires_s: float
-
-
-@dataclass(slots=True)
-class Spending:
-    """What one payer has signed for, at all services, oldest first."""
-
-    policy: PayerPolicy
-    moments: "array[float]" = field(default_factory=lambda: array("d"))
-    """When it signed, in Unix seconds."""
-    prices: list[Decimal] = field(default_factory=list)
-    """What for, each time."""
-    total: Decimal = Decimal()
-    paid: Decimal = Decimal()
-    """The amount that answers have reported as paid."""
-    unsure: list[Signed] = field(default_factory=list)
-    """The authorizations that no answer has reported as paid, and that had not expired."""
-    retries: RetryTokens | None = None
-    """The tokens of the policy's retry budget, if it has one."""
-    rng: Stream | None = None
-    """The stream of its policies, once one of them draws."""
-
-    def stream_of(self, payer: "Payer") -> Stream:
-        """Return the random stream of the payer's policies, the same at all services."""
-        if self.rng is None:
-            self.rng = payer.stage.stream(f"retries of {payer.name}")
-        return self.rng
-
-    def until_s(self, clock: Clock) -> float:
-        """Return when an order that begins now is given up, in Unix seconds."""
-        within_s = self.policy.within_s
-        return math.inf if within_s is None else clock.now() + within_s
-
-    def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
-        """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
-
-        def since(seconds: float) -> Decimal:
-            signed = zip(reversed(self.moments), reversed(self.prices), strict=True)
-            newest = takewhile(lambda each: each[0] > now_s - seconds, signed)
-            return sum((price for _, price in newest), Decimal())
-
-        self.unsure = [each for each in self.unsure if each.expires_s > now_s]
-        unsure = sum((each.price for each in self.unsure), Decimal())
-        budget = self.policy.budget
-        bill = Bill(
-            price=price, signed=self.total, signed_since=since, paid=self.paid, unsure=unsure
-        )
-        if not budget.allows(bill):
-            raise SpendingCapExceeded(
-                f"the 402 asks for {price}, {self.total} is signed for ({self.paid} of it paid, "
-                f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
-                "signed"
-            )
-        new = Signed(price, expires_s)
-        self.moments.append(now_s)
-        self.prices.append(price)
-        self.unsure.append(new)
-        self.total = self.total + price if self.total else price  # most payers pay once
-        return new
-
-    def note_paid(self, signed: Signed) -> None:
-        """Count an authorization as paid, as an answer has reported."""
-        if signed in self.unsure:
-            self.unsure.remove(signed)
-            self.paid = self.paid + signed.price if self.paid else signed.price
-
-
 @lru_cache
 def _tokens(amount_base: int, decimals: int) -> Decimal:
     """Return an amount in tokens, the same object each time: a crowd pays one price."""
@@ -626,7 +483,7 @@ class Order:
     @property
     def rng(self) -> Stream:
         """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer)
+        return self._spending.stream_of(self._payer.stage, self._payer.name)
 
     @property
     def retry_after_s(self) -> float | None:
@@ -745,7 +602,7 @@ class Shopper:
     @property
     def rng(self) -> Stream:
         """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer)
+        return self._spending.stream_of(self._payer.stage, self._payer.name)
 
     @property
     def retry_after_s(self) -> float | None:

@@ -24,13 +24,13 @@ from x402sim.http import web
 class Wire:
     """The transport of one connection, with backpressure for the answers on it."""
 
-    __slots__ = ("_poll", "_waiters", "is_lost", "is_paused", "transport")
+    __slots__ = ("_has_ended", "_may_write", "_poll", "is_lost", "is_paused", "transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.is_lost = self.is_paused = False
         self._poll: Any = None
-        self._waiters: list[asyncio.Future[None]] = []
+        self._may_write, self._has_ended = asyncio.Event(), asyncio.Event()
 
     @property
     def is_closing(self) -> bool:
@@ -50,40 +50,34 @@ class Wire:
             self._poll = _eof_poll(self.transport.get_extra_info("socket").fileno())
         return bool(self._poll())
 
+    def write(self, data: bytes) -> None:
+        """Write; if the client is found gone, `is_closing` is true afterwards."""
+        self.transport.write(data)
+
     def pause(self) -> None:
         """Note that the client does not read what was written."""
         self.is_paused = True
+        self._may_write.clear()
 
     def resume(self) -> None:
         """Resume the answers: the client has read."""
         self.is_paused = False
-        self._wake()
+        self._may_write.set()
 
     def lose(self) -> None:
         """Note that the connection has ended."""
-        self.is_lost, self.is_paused = True, False
-        self._wake()
+        self.is_lost = True
+        self._has_ended.set()
+        self.resume()
 
     async def drained(self) -> None:
         """Return when the client has read enough to write more, or is gone."""
         while self.is_paused:
-            await self._wait()
+            await self._may_write.wait()
 
     async def lost(self) -> None:
         """Return when the connection has ended."""
-        while not self.is_lost:
-            await self._wait()
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            if not each.done():
-                each.set_result(None)
+        await self._has_ended.wait()
 
 
 def _eof_poll(number: int) -> Any:
@@ -232,7 +226,7 @@ class Exchange(web.Connection):
         """Return the next part of the body; after it, "http.disconnect" once the client leaves."""
         if self._wants_continue and not self._wire.is_closing:
             self._wants_continue = False
-            self._wire.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         while not (self.is_gone or self.is_complete) and (
             self._is_read or (self.more_body and not self._body)
         ):
@@ -262,7 +256,7 @@ class Exchange(web.Connection):
         head, data = self._head, self._framed(data, more)
         self._head = b""
         if not self._is_guarded:
-            self._wire.transport.write(head + data)
+            self._wire.write(head + data)
         elif not self._write_checked(head) or not self._write_checked(data):
             self.is_gone = True
             self._wire.transport.close()
@@ -285,7 +279,7 @@ class Exchange(web.Connection):
             return True
         if self._wire.has_ended():
             return False
-        self._wire.transport.write(data)
+        self._wire.write(data)
         return not self._wire.is_closing  # unless the write has met a reset
 
     def _start(self, status: int, headers: Any) -> None:
@@ -309,7 +303,7 @@ class Exchange(web.Connection):
         self.is_started, self._wants_continue = True, False
         self._form, self._head = form, head
         if form.is_streamed:
-            self._wire.transport.write(self._head)
+            self._wire.write(self._head)
             self._head = b""
 
     def _framed(self, data: bytes, more: bool) -> bytes:

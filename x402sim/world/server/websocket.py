@@ -155,7 +155,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _write(self) -> None:
         if not self._wire.is_closing:
-            self._wire.transport.write(b"".join(self._frames.data_to_send()))
+            self._wire.write(b"".join(self._frames.data_to_send()))
 
     def _respond(self, response: Response) -> None:
         self._status = response.status_code
