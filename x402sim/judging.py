@@ -77,7 +77,10 @@ def judge(
     )
     if callable(what):
         said = {name: value for name, value in flags.items() if name != "rerun"}
-        results = [_repeating(each, subject, _name(what), said) for each in results]
+        results = [
+            _repeating(each, subject, getattr(what, "__name__", repr(what)), said)
+            for each in results
+        ]
     return Verdict(
         about=About(kind.name, options.shown, started, kind.sections),
         results=tuple(results),
@@ -95,10 +98,6 @@ def _words(what: str | Sequence[str] | Callable[..., Any] | None) -> list[Any]:
     if isinstance(what, str):
         return [what] if "://" in what.split(" ")[0] else shlex.split(what)
     return [*what]
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function))
 
 
 def _repeating(result: Result, subject: str, name: str, flags: dict[str, Any]) -> Result:

@@ -112,9 +112,9 @@ def main() -> None:
         pass_on(log)
         rendered_s += time.thread_time() - before_s
         count += waiting - len(log._waiting)
-        while log._is_writing:  # the other thread
+        while log._thread.is_writing:  # the other thread
             time.sleep(ASLEEP_S)
-        clock = time.pthread_getcpuclockid(log._thread.ident or 0)
+        clock = time.pthread_getcpuclockid(log._thread.thread.ident or 0)
         print(json.dumps([count, rendered_s + time.clock_gettime(clock)]), flush=True)
 
     Requests.around = chosen  # type: ignore[method-assign]

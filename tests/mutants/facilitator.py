@@ -15,7 +15,7 @@ from tests.mutants.wrapper import altered, overriding
 from x402sim.chain.base import Call, ChainClient
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.crypto import Address
-from x402sim.world.running_world import FacilitatorNode
+from x402sim.world.process import FacilitatorNode
 
 facilitator = Kind("facilitator")
 WORD = 32

@@ -13,9 +13,8 @@ from x402sim.events import Note, RequestSent
 from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
-from x402sim.protocol.routes import MARKET, QUOTE
+from x402sim.protocol.routes import MARKET, ORDER, QUOTE
 from x402sim.report import orders
-from x402sim.world.payer import ORDER
 
 
 @cache

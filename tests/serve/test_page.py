@@ -25,9 +25,9 @@ from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
 from x402sim.world.scenario import shipped_names
-from x402sim.world.transport.faults import FaultType
+from x402sim.world.transport.faults import DOES, FaultType
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import DOES, MAX_BODY, MOST_BYTES, PageFeed
+from x402sim.world.ui import MAX_BODY, MOST_BYTES, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"

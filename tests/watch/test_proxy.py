@@ -369,7 +369,9 @@ def test_an_upstream_by_https_is_verified():
 # --- faults --------------------------------------------------------------------------------
 
 
-def struck(fault: Fault, request: bytes = REQUESTS["body"]) -> tuple[Heard, list[Heard], Watcher]:
+def struck(
+    fault: Fault, request: bytes = REQUESTS["body"], method: bytes = b"POST"
+) -> tuple[Heard, list[Heard], Watcher]:
     heard: list[Heard] = []
     watcher = Watcher(fault)
 
@@ -378,7 +380,7 @@ def struck(fault: Fault, request: bytes = REQUESTS["body"]) -> tuple[Heard, list
             upstream(told(lengthy(b"0123456789"), heard)) as port,
             proxied(port, watcher) as between,
         ):
-            return await send(between, request, method=b"POST")
+            return await send(between, request, method=method)
 
     return run(main()), heard, watcher
 
@@ -432,6 +434,13 @@ def test_a_made_up_answer(work_done):
     assert (answer.first[0], answer.body, len(heard)) == (503, b"busy", int(work_done))
     assert (b"retry-after", b"1") in answer.headers
     assert watcher.seen[0].status == 503
+
+
+def test_a_made_up_answer_to_head_has_no_body():
+    fault = Fault(victim="service", does="answer", status=503, body="busy")
+    answer, _, watcher = struck(fault, b"HEAD / HTTP/1.1\r\nHost: shop\r\n\r\n", b"HEAD")
+    assert (answer.first[0], answer.body, answer.ended) == (503, b"", "whole")
+    assert watcher.seen[0].broke == ""
 
 
 @pytest.mark.parametrize("does", DELAYS)

@@ -22,7 +22,7 @@ from x402sim.protocol.header import Spelling
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.world.payer import Payer
-from x402sim.world.running_world import RESTART_S
+from x402sim.world.process import RESTART_S
 from x402sim.world.stages import START_S
 from x402sim.world.transport.faults import FaultedRequest, Faults, FaultType
 

@@ -21,8 +21,9 @@ from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import Server
-from x402sim.world.transport.faults import ABORT, Faults, faulty
+from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.link import Asgi
+from x402sim.world.transport.strike import ABORT, faulty
 
 SCOPE: Scope = {
     "type": "http",

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
+from x402sim.protocol.routes import ORDER
 from x402sim.text.console import console as new_console
 from x402sim.text.program import SHOWN
 from x402sim.world.control.messages import Ready
-from x402sim.world.ui import ORDER
 
 CRONOS_PATH = "/v2/x402"
 OFF = "off: on this host it needs --control-token"

@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -43,23 +43,16 @@ INTRODUCTION = (
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
-_BEGIN = "Only those whose ids begin with one."
+def _beginnings(ids: Callable[[], Iterable[str]]) -> Any:
+    """Return an argument that is beginnings of ids."""
+    help_ = "Only those whose ids begin with one."
+    return typer.Argument(metavar="BEGINNING", help=help_, autocompletion=completing(ids))
+
+
 _Decisions = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="BEGINNING",
-        help=_BEGIN,
-        autocompletion=completing(lambda: (each.id for each in book.decisions())),
-    ),
+    list[str] | None, _beginnings(lambda: (each.id for each in book.decisions()))
 ]
-_Clauses = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="BEGINNING",
-        help=_BEGIN,
-        autocompletion=completing(lambda: (each.id for each in CLAUSES)),
-    ),
-]
+_Clauses = Annotated[list[str] | None, _beginnings(lambda: (each.id for each in CLAUSES))]
 
 
 def decisions(only: _Decisions = None, markdown: Markdown = False, as_json: AsJson = False) -> None:

@@ -121,12 +121,15 @@ BlockTime = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[
-    int,
-    typer.Option(
-        help="Port to listen on; 0 picks a free one.", parser=within(0, 65535), metavar="PORT"
-    ),
-]
+
+
+def port(what: str, variable: str | None = None) -> Any:
+    """Return an option that is a port to listen on; its help says of `what`."""
+    help_ = f"{what}; 0 picks a free one."
+    return typer.Option(help=help_, envvar=variable, parser=within(0, 65535), metavar="PORT")
+
+
+Port = Annotated[int, port("Port to listen on")]
 RandomSeed = Annotated[int, typer.Option(help="Random seed.", parser=whole, metavar="N")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no log.")]
 Verbose = Annotated[

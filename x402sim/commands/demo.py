@@ -13,14 +13,13 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands import common
-from x402sim.commands.pay import Local, Purchase
+from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network
 from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.world.server.local import LocalServer
-from x402sim.world.ui import ORDER
 
 
 def demo(
@@ -57,9 +56,9 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         facts = {"service": server.url, "payer": payer.address}
         yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
-        request = http.build_request("POST", routes.QUOTE, json=ORDER)
+        request = http.build_request("POST", routes.QUOTE, json=routes.ORDER)
         here = Local({network.name: network}, [], Clock())
-        served = Purchase(http, payer, here, steps.append, "0.05").buy(request)
+        served = Purchase(http, payer, here, request, steps.append, "0.05").buy()
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps
         yield from _behind(server, mark, before)

@@ -3,24 +3,16 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import typer
 
 from x402sim.clock import Clock
+from x402sim.commands import request as asking
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
-from x402sim.commands.pay import (
-    Data,
-    Headers,
-    Method,
-    Url,
-    answer_to,
-    client,
-    local_server,
-    no_answer,
-    request_to,
-)
+from x402sim.commands.purchase import local_server
+from x402sim.commands.request import answer_to
 from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
@@ -43,17 +35,17 @@ COLUMNS = (
 
 
 def doctor(
-    url: Url,
-    method: Method = None,
-    data: Data = None,
-    header: Headers = None,
+    url: Annotated[str, asking.url()],
+    method: Annotated[str | None, asking.method()] = None,
+    data: Annotated[str | None, asking.data()] = None,
+    header: asking.Headers = None,
     network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Say who could pay a URL, and what would stop them."""
-    with client() as http:
+    with asking.client() as http:
         with as_misuse():
-            request = request_to(url, method, data, header)
+            request = asking.request_to(url, method, data, header)
             known = known_networks(network_file)
         try:
             response = answer_to(http, request)
@@ -62,7 +54,7 @@ def doctor(
             if any(way.dialect is Dialect.TWO_STEPS for way in ways):
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
-            raise Misuse(no_answer(request.url, error)) from error
+            raise Misuse(asking.no_answer(request.url, error)) from error
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:

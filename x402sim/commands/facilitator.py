@@ -29,15 +29,7 @@ RECEIPT_S = 10.0
 
 def facilitator(
     host: common.Host = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            help="Port to listen on; 0 picks a free one.",
-            envvar="PORT",
-            parser=common.within(0, 65535),
-            metavar="PORT",
-        ),
-    ] = 4022,
+    port: Annotated[int, common.port("Port to listen on", "PORT")] = 4022,
     rpc: Annotated[
         str | None,
         typer.Option(help=f"JSON-RPC of the chain's node; or {', '.join(RPCS)}.", metavar="URL"),

@@ -7,11 +7,11 @@ import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 from x402sim.report.newest import LAST, newest
-from x402sim.report.page import of_run
+from x402sim.report.page import of_journal, of_run
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.origins import own_programs_only
 from x402sim.world.server.serve import Server, run as serve
-from x402sim.world.ui import PATH, PageFeed, one_page, saved_page
+from x402sim.world.ui import PATH, PageFeed, journal_page, one_page
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"
@@ -40,7 +40,7 @@ def open_run(run: Saved = ".", port: Port = 0, every: Every = False) -> None:
     feed = PageFeed(journal)
     try:
         if every or not newest(journal, LAST).older:
-            shown = saved_page(journal, str(file), feed)
+            shown = journal_page(lambda: of_journal(journal, str(file)), feed)
         else:
             shown = one_page(of_run(journal, str(file), LAST))
     except ValueError as error:  # a line of a large file, which is read only now

@@ -56,22 +56,13 @@ def reproduce(
         typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        typer.echo(json.dumps(_document(found)))
+        shown = ("kind", "name", "compared", "differences", "notes")
+        fields = {name: getattr(found, name) for name in shown}
+        typer.echo(json.dumps({"same": found.is_same, **fields}))
     else:
         _print(found)
     if not found.is_same:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _document(found: Repeated) -> dict[str, object]:
-    return {
-        "same": found.is_same,
-        "kind": found.kind,
-        "name": found.name,
-        "compared": found.compared,
-        "differences": found.differences,
-        "notes": found.notes,
-    }
 
 
 def _print(found: Repeated) -> None:

@@ -108,49 +108,6 @@ def choose(names: Sequence[str]) -> list[Chosen]:
     return chosen
 
 
-def where(
-    *,
-    on: str,
-    chain: str,
-    token: str | None,
-    network: str | None,
-    network_file: Path | None,
-    seed: int,
-    latency: Sequence[str],
-    block_time_s: float | None,
-    explorer_lag_s: float,
-) -> tuple[World, str]:
-    """Return the world to play in, and the options that repeat it; raises `Misuse`.
-
-    A node's URL is shown without secrets.
-    """
-    with as_misuse(begin="--chain: "):
-        backend = parse_chain(chain, token=token)
-    with as_misuse(begin="--on: "):
-        build = partial(World, on=parse_where(on), chain=backend, seed=seed)
-        world = build()
-    with as_misuse(begin="--network: "):
-        is_chosen = network is not None or network_file is not None
-        chosen = choose_network(network, network_file) if is_chosen else None
-    with as_misuse():
-        given = dict(map(_latency, latency))
-        explorer = ExplorerSettings(lag_s=explorer_lag_s) if explorer_lag_s else None
-        world = build(network=chosen, latency=given, block_time_s=block_time_s, explorer=explorer)
-    options = (
-        ("on", world.where.name),
-        ("chain", None if backend == DEFAULT_CHAIN else backend.name),
-        ("token", token),
-        ("network", chosen and chosen.name),
-        ("network-file", network_file),
-        ("seed", seed),
-        *(("latency", each) for each in latency),
-        ("block-time", None if block_time_s is None else f"{block_time_s:g}"),
-        ("explorer-lag", f"{explorer_lag_s:g}" if explorer_lag_s else None),
-    )
-    shown = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
-    return world, " ".join(shown)
-
-
 def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
     """Return the part and the latency of an option; raises `ValueError` if it cannot be read."""
     part, _, given = text.partition("=")
@@ -392,48 +349,53 @@ def run(
 ) -> None:
     """Play scenarios, and check them against the specification."""
     with quiet():
-        world, options = where(
-            on=on,
-            chain=chain,
-            token=token,
-            network=network,
-            network_file=network_file,
-            seed=seed,
-            latency=latency or (),
-            block_time_s=block_time,
-            explorer_lag_s=explorer_lag,
+        with as_misuse(begin="--chain: "):
+            backend = parse_chain(chain, token=token)
+        with as_misuse(begin="--on: "):
+            build = partial(World, on=parse_where(on), chain=backend, seed=seed)
+            place = build().where.name
+        with as_misuse(begin="--network: "):
+            is_chosen = network is not None or network_file is not None
+            chosen = choose_network(network, network_file) if is_chosen else None
+        with as_misuse():
+            given = dict(map(_latency, latency or ()))
+            explorer = ExplorerSettings(lag_s=explorer_lag) if explorer_lag else None
+            world = build(network=chosen, latency=given, block_time_s=block_time, explorer=explorer)
+        options = (
+            ("on", place),
+            ("chain", None if backend == DEFAULT_CHAIN else backend.name),
+            ("token", token),
+            ("network", chosen and chosen.name),
+            ("network-file", network_file),
+            ("seed", seed),
+            *(("latency", each) for each in latency or ()),
+            ("block-time", None if block_time is None else f"{block_time:g}"),
+            ("explorer-lag", f"{explorer_lag:g}" if explorer_lag else None),
         )
-        all_hold, unchecked = _run(names or [], world, options, out, as_json, keep_going)
-    raise typer.Exit(0 if all_hold and (allow_no_checks or not unchecked) else NOT_ALL_HELD)
+        again = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
+        scenarios = choose(names or [])
+        if out is not None:
+            _prepare(out)
+        elapsed = stopwatch()
+        all_played = _play(scenarios, world, " ".join(again), as_json, keep_going)
+        if as_json:
+            typer.echo(json.dumps(document(seed, all_played)))
+        else:
+            typer.echo("\n".join(conclusion(seed, all_played, elapsed())))
+        if out is not None:
+            from x402sim.report import save  # with pandas
 
-
-def _run(
-    names: list[str], world: World, options: str, out: Path | None, as_json: bool, keep_going: bool
-) -> tuple[bool, bool]:
-    """Play, print and save; return whether none failed, and whether one has no checks; `Misuse`."""
-    chosen = choose(names)
-    if out is not None:
-        _prepare(out)
-    elapsed = stopwatch()
-    all_played = _play(chosen, world, options, as_json, keep_going)
-    if as_json:
-        typer.echo(json.dumps(document(world.seed or 0, all_played)))
-    else:
-        typer.echo("\n".join(conclusion(world.seed or 0, all_played, elapsed())))
-    if out is not None:
-        from x402sim.report import save  # with pandas
-
-        with nullcontext() if as_json else telling("report", lambda: f"writing {out}"):
-            stories = {each.scenario.name: each.scenario.description for each in chosen}
-            save.save_runs([played.run for played in all_played], out, stories=stories)
-        typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout is for a program
+            with nullcontext() if as_json else telling("report", lambda: f"writing {out}"):
+                stories = {each.scenario.name: each.scenario.description for each in scenarios}
+                save.save_runs([played.run for played in all_played], out, stories=stories)
+            typer.echo(f"report {out / 'report.html'}", err=as_json)  # stdout is for a program
     if ahead_s := max(played.run.ahead_s for played in all_played):
-        typer.echo(f"x402sim: {left_ahead(world.where.name, ahead_s)}", err=True)
+        typer.echo(f"x402sim: {left_ahead(place, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
         raise Misuse("nothing was played: every scenario was skipped")
-    unchecked = any(map(is_unchecked, all_played))
-    return "failed" not in outcomes, unchecked
+    if "failed" in outcomes or (not allow_no_checks and any(map(is_unchecked, all_played))):
+        raise typer.Exit(NOT_ALL_HELD)
 
 
 def _play(

@@ -10,7 +10,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 import httpx
 
@@ -144,14 +144,6 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
         await self._inner.aclose()
 
 
-class _Inflating(Protocol):
-    """What `zlib.decompressobj` returns."""
-
-    @property
-    def eof(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
 class _Meter:
     """Decodes the chunks of one body, and counts them before and after."""
 
@@ -162,7 +154,7 @@ class _Meter:
         self._limits, self._elapsed_s = limits, elapsed_s
         self._received = self._decoded = 0
         self._head = b""
-        self._zlib: _Inflating | None = None
+        self._zlib: Any = None
 
     def decode(self, chunk: bytes) -> bytes:
         """Return a chunk decoded; raises if there is too much of it, or if it came too late."""
@@ -191,9 +183,11 @@ class _Meter:
             chunk, self._head = self._head, b""
             self._zlib = zlib.decompressobj(self._window(chunk))
         try:
-            return self._zlib.decompress(chunk, self._limits.max_answer_bytes - self._decoded + 1)
+            most = self._limits.max_answer_bytes - self._decoded + 1
+            inflated: bytes = self._zlib.decompress(chunk, most)
         except zlib.error as error:
             raise AnswerUnreadable(f"the answer's body is not {self._encoding}: {error}") from error
+        return inflated
 
     def _window(self, head: bytes) -> int:
         """Return zlib's name for the encoding; `deflate` comes with a zlib header or without."""

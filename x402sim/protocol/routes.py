@@ -8,6 +8,8 @@ QUOTE = "/api/perp/quote"
 SESSIONS = "/api/sessions/create"
 AGENTS = "/api/agents"
 MARKET = "/api/perp/market"
+ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+"""An order at `QUOTE`, for whoever wants any."""
 PAYMENTS = "/api/payments/"
 """Before a payment id: the payment's record (2.4)."""
 SESSION = "/api/sessions/"

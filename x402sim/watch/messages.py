@@ -148,6 +148,7 @@ def messages_of(exchange: Exchange, to: Part) -> Messages:
     """Return what an exchange with a service or a facilitator says of a payment."""
     sent = Half.of(exchange.headers, exchange.sent)
     answered = Half.of(exchange.answer_headers, exchange.answered)
+    headers = (*exchange.headers, *exchange.answer_headers)
     found = Messages(
         to=to,
         url=exchange.url,
@@ -157,7 +158,10 @@ def messages_of(exchange: Exchange, to: Part) -> Messages:
         sent=sent,
         answered=answered,
         is_broken=bool(exchange.broke),
-        is_payment=exchange.status == 402 or to == "facilitator" or _is_marked(exchange, sent.body),
+        is_payment=exchange.status == 402
+        or to == "facilitator"
+        or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
+        or any(mark in sent.body for mark in _MARKS),
     )
     call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.body else None
     if call is not None and call.get("method") == "tools/call":
@@ -165,11 +169,6 @@ def messages_of(exchange: Exchange, to: Part) -> Messages:
     if found.is_payment:
         _read(found)
     return found
-
-
-def _is_marked(exchange: Exchange, body: bytes) -> bool:
-    named = (name.lower() for name, _ in (*exchange.headers, *exchange.answer_headers))
-    return not _OF_PAYMENTS.isdisjoint(named) or any(mark in body for mark in _MARKS)
 
 
 def _translate(found: Messages, call: Mapping[str, Any]) -> None:
@@ -258,7 +257,8 @@ def findings_of(
 ) -> list[Finding]:
     """Return what is wrong in an exchange; `offers` are those of the 402 that it pays."""
     in_body = any(mark in found.sent.body for mark in (b'"paymentHeader"', b'"paymentPayload"'))
-    texts = [_text(found.sent)] if in_body else [found.payment] if found.payment else []
+    whole = found.sent.body.decode("utf-8", "replace")
+    texts = [whole] if in_body else [found.payment] if found.payment else []
     receipts = [name for name in RESPONSE_HEADERS.values() if name in found.answered.headers]
     texts += [
         f"{name}: {found.answered.headers[name]}" for name in receipts[-1 if found.tool else 0 :]
@@ -287,10 +287,6 @@ def findings_of_402(found: Messages, known: Mapping[str, Network], now_s: int) -
     wrong = examine(request, response, known, now_s=now_s).findings
     of_http = ("URL", "resource") if found.tool else ()
     return [each for each in wrong if not (each.skipped or each.about.startswith(of_http))]
-
-
-def _text(half: Half) -> str:
-    return half.body.decode("utf-8", "replace")
 
 
 def _paid_way(signed: SignedPayment, offers: list[Way]) -> Way | None:

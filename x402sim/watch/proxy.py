@@ -12,17 +12,19 @@ but no request is ever sent twice: it could pay twice.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import h11
 import msgspec
+from starlette.types import Message
 
 from x402sim.clock import Clock, real_now
-from x402sim.world.transport.faults import Fault, answer_messages, value_of
+from x402sim.world.transport.faults import Fault
+from x402sim.world.transport.strike import strike
 
 MAX_BODY = 64 * 1024
 """The bytes of a body that are kept for the recording."""
@@ -116,7 +118,8 @@ class BadUpstream(ValueError):
 
 
 class _Ended(OSError):
-    """The upstream has ended its connection too early, so the client's is ended, too."""
+    """The client's connection is ended, after what was written: the upstream has ended its own too
+    early, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,18 +309,23 @@ class _Passing:
     def __init__(
         self, proxy: Proxy, client: _Peer, upstream: _Peer | None, request: h11.Request
     ) -> None:
-        self._proxy, self._client, self._before, self._request = proxy, client, upstream, request
+        self._proxy, self._client, self._request = proxy, client, request
+        self._peer = upstream
+        """The connection to the upstream; until this request needs one, the earlier request's."""
         self._observer, self._upstream = proxy._observer, proxy._upstream
+        self.method = request.method.decode("ascii")
         peer = client.writer.get_extra_info("peername")
         self.exchange = Exchange(
             number=proxy._number(),
             client=str(peer[0]) if isinstance(peer, tuple) else "?",
-            method=request.method.decode("ascii"),
+            method=self.method,
             target=request.target.decode("latin-1"),
             url=self._url(request),
             headers=list(request.headers.raw_items()),
             began=real_now(),
         )
+        self._whole: list[Event] = []
+        """The parts of its body and its end, if a fault may look at them before they pass."""
         self._is_reported = False
         self._sending: asyncio.Future[None] | None = None
 
@@ -331,42 +339,46 @@ class _Passing:
     async def run(self) -> _Peer | None:
         """Pass it; return the upstream connection. Raises `OSError` if the client must be left."""
         try:
-            if not self._observer.can_strike:
-                return await self._pass(self._parts())
-            # a fault may look at the body, so the request is read before it is passed on
-            whole: list[Event] = []
-            parts = self._parts()
-            async for part in parts:
-                whole.append(part)
-                if self.exchange.sent.is_cut:  # longer than a fault can look at: it passes
-                    return await self._pass(_each(whole, parts))
-            self._report()
-            self.exchange.struck = fault = self._observer.fault(self.exchange)
-            return await (self._pass(_each(whole)) if fault is None else self._strike(fault, whole))
-        except h11.ProtocolError as error:
-            raise ConnectionAbortedError(str(error)) from error
+            if self._observer.can_strike:
+                await self._pass_or_strike()
+            else:
+                await self._pass(self._parts())
+        except BaseException as error:
+            if self._peer is not None:
+                self._proxy.leave(self._peer)
+                self._peer.abort()
+            if isinstance(error, h11.ProtocolError):
+                raise ConnectionAbortedError(str(error)) from error
+            raise
         finally:
             self._report()
             self.exchange.ended = real_now()
             self._observer.ended(self.exchange)
+        return self._peer
 
-    async def _pass(self, parts: AsyncIterator[Event]) -> _Peer | None:
+    async def _pass_or_strike(self) -> None:
+        """Read the request before it is passed on: a fault may look at its body."""
+        parts = self._parts()
+        async for part in parts:
+            self._whole.append(part)
+            if self.exchange.sent.is_cut:  # longer than a fault can look at: it passes
+                return await self._pass(_each(self._whole, parts))
+        self._report()
+        self.exchange.struck = fault = self._observer.fault(self.exchange)
+        if fault is None:
+            return await self._pass(_each(self._whole))
+        return await strike(fault, self._proxy._clock, self)
+
+    async def _pass(self, parts: AsyncIterator[Event]) -> None:
         """Pass the request and its answer on, as they come."""
         upstream = await self._connect()
-        if upstream is None:
-            return None
         self._sending = asyncio.ensure_future(self._pass_on(upstream, parts))
         try:
             await self._answer(upstream)
             if self._client.http.their_state is h11.SEND_BODY:
                 await asyncio.wait([self._sending], timeout=_LINGER_S)
-        except BaseException:
-            self._proxy.leave(upstream)
-            upstream.abort()
-            raise
         finally:
             await self._stop_sending()
-        return upstream
 
     async def _stop_sending(self) -> None:
         """Pass nothing more of the client's on: what it sends stays in its connection."""
@@ -379,15 +391,16 @@ class _Passing:
             self._is_reported = True
             self._observer.requested(self.exchange)
 
-    async def _connect(self) -> _Peer | None:
-        """Return a connection to the upstream; without one, answer 502 and return None."""
+    async def _connect(self) -> _Peer:
+        """Return a connection to the upstream; without one, answer 502 and raise `_Ended`."""
         try:
-            return await self._proxy.connected(self._before)
+            self._peer = await self._proxy.connected(self._peer)
+            return self._peer
         except OSError as error:
             why = f"cannot connect to {self._upstream.url}: {_in_words(error)}"
             self.exchange.broke, self.exchange.status = why, 502
             await self._proxy.answer(self._client, 502, why)
-            return None
+            raise _Ended(why) from error
 
     # --- the request ---------------------------------------------------------------------
 
@@ -465,17 +478,17 @@ class _Passing:
     async def _answer(self, upstream: _Peer) -> None:
         """Pass the answer on as it comes; raises `OSError` if the client cannot have it whole."""
         while True:
-            try:
-                event = await upstream.next()
-            except (OSError, h11.RemoteProtocolError) as error:
-                raise self._broken(error, upstream) from error
-            match event:
+            match event := await self._next(upstream):
                 case h11.InformationalResponse(status_code=status):
                     self.exchange.interim.append(status)
-                    if status == 101:
-                        await self._tunnel(upstream, event)
-                        return
-                    await self._client.send(_passed(event))
+                    if status != 101:
+                        await self._client.send(_passed(event))
+                        continue
+                    self._report()  # a change of protocol: all bytes pass from now on
+                    self._note_head(event)
+                    await self._client.send(event)
+                    await self._pipe(upstream)
+                    return
                 case h11.Response():
                     self._report()
                     self._note_head(event)
@@ -487,16 +500,24 @@ class _Passing:
                     data = bytes(event.data)
                     self.exchange.answered.add(data)
                     await self._client.send(h11.Data(data=data))
-                case h11.EndOfMessage():
-                    self.exchange.broke = (
-                        ""  # a client that sends no more was answered all the same
-                    )
+                case _:
+                    # a client that sends no more was answered all the same
+                    self.exchange.broke = ""
                     await self._client.send(event)
                     return
-                case _:
-                    raise self._broken(_Ended("it ended the connection"), upstream)
 
-    def _note_head(self, event: h11.Response) -> None:
+    async def _next(self, upstream: _Peer) -> Event:
+        """Return the next part of the answer; raises `OSError` if there is none."""
+        try:
+            event = await upstream.next()
+        except (OSError, h11.RemoteProtocolError) as error:
+            raise self._broken(error, upstream) from error
+        parts = h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage
+        if not isinstance(event, parts):
+            raise self._broken(_Ended("it ended the connection"), upstream)
+        return event
+
+    def _note_head(self, event: h11.Response | h11.InformationalResponse) -> None:
         self.exchange.status = event.status_code
         self.exchange.answer_headers = list(event.headers.raw_items())
 
@@ -512,117 +533,76 @@ class _Passing:
         kind = ConnectionResetError if has_reset else _Ended
         return kind(exchange.broke)
 
-    async def _tunnel(self, upstream: _Peer, event: h11.InformationalResponse) -> None:
-        """Pass a change of protocol on, and then all bytes in both directions."""
-        self._report()
-        self.exchange.status = event.status_code
-        self.exchange.answer_headers = list(event.headers.raw_items())
-        await self._client.send(event)
-        await self._pipe(upstream)
-
     async def _pipe(self, upstream: _Peer) -> None:
         await self._stop_sending()
         one, other = self._client, upstream
         await asyncio.gather(_copy(one, other), _copy(other, one))
         self.exchange.broke = ""
 
-    # --- faults --------------------------------------------------------------------------
+    # --- what a fault does, by `strike` ---------------------------------------------------
 
-    async def _strike(self, fault: Fault, request: list[Event]) -> _Peer | None:
-        """Do what a fault does to this exchange."""
-        does = fault.does
-        if does in ("lose request", "refuse"):
-            raise self._lost(does)
-        if does == "delay request":
-            await self._sleep(fault)
-        if does == "answer" and not value_of(fault, "work_done"):
-            await self._send(_made(fault))
-            return None
+    async def work(self, *, is_received: bool = True) -> list[Message]:
+        """Pass it on, and return the whole answer; one that the client does not get is noted."""
         upstream = await self._connect()
-        if upstream is None:
-            return None
-        try:
-            if does == "duplicate":
-                await self._pass_whole(upstream, request)
-                await self._whole(upstream)
-                self._proxy.leave(upstream)
-                self._before = None
-                upstream = await self._connect()
-                if upstream is None:
-                    return None
-            await self._pass_whole(upstream, request)
-            await self._answer_struck(fault, await self._whole(upstream))
-        except BaseException:
-            if upstream is not None:
-                self._proxy.leave(upstream)
-                upstream.abort()
-            raise
-        return upstream
-
-    async def _answer_struck(self, fault: Fault, answer: list[Event]) -> None:
-        """Pass an answer on as a fault leaves it."""
-        head, *body = answer
-        content = b"".join(part.data for part in body if type(part) is h11.Data)
-        half = content[: len(content) // 2]
-        match fault.does:
-            case "lose answer":
-                self._note_head(head)  # what the service said is known, and that nobody heard it
-                self.exchange.answered.add(content)
-                raise self._lost(fault.does)
-            case "delay answer":
-                await self._sleep(fault)
-                await self._send(answer)
-            case "answer":
-                await self._send(_made(fault))
-            case "truncate":
-                await self._send([head, h11.Data(data=half)] if content else [])
-                self.exchange.broke = f'fault: "{fault.does}"'
-                raise _Ended(self.exchange.broke)
-            case "shorten":
-                await self._send(_with_body(head, half))
-            case "delay request" | "duplicate":  # done before
-                await self._send(answer)
-            case "lose request" | "refuse" | "crash before" | "crash after":
-                raise AssertionError(f"{fault.does!r} has no answer to pass on")
-            case _ as unknown_kind:
-                assert_never(unknown_kind)
-
-    def _lost(self, does: str) -> OSError:
-        self.exchange.status, self.exchange.broke = None, f'fault: "{does}"'
-        return ConnectionAbortedError(self.exchange.broke)
-
-    async def _sleep(self, fault: Fault) -> None:
-        await self._proxy._clock.sleep(value_of(fault, "seconds"))
-
-    async def _pass_whole(self, upstream: _Peer, request: list[Event]) -> None:
-        for part in (self._head(), *request):
+        for part in (self._head(), *self._whole):
             await upstream.send(part)
+        answer: list[Message] = []
+        while not answer or answer[-1]["type"] != "http.response.trailers":
+            event = await self._next(upstream)
+            if not isinstance(event, h11.InformationalResponse):
+                answer.append(_as_message(event))
+        if not is_received:
+            for each in answer:
+                self._note(each)
+            self._proxy.leave(upstream)  # the same request again would not come on a used one
+            self._peer = None
+        return answer
 
-    async def _whole(self, upstream: _Peer) -> list[Event]:
-        """Return the answer, read to its end."""
-        found = list[Event]()
-        while not found or type(found[-1]) is not h11.EndOfMessage:
-            try:
-                event = await upstream.next()
-            except (OSError, h11.RemoteProtocolError) as error:
-                raise self._broken(error, upstream) from error
-            if type(event) is h11.InformationalResponse:
-                continue
-            if not isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
-                raise self._broken(_Ended("it ended the connection"), upstream)
-            found.append(event)
-        return found
+    async def send(self, message: Message) -> None:
+        """Send a part of an answer, and note it."""
+        self._note(message)
+        match message["type"]:
+            case "http.response.start":
+                status, reason = message["status"], message.get("reason", b"")
+                head = h11.Response(status_code=status, headers=message["headers"], reason=reason)
+                await self._client.send(_passed(head))
+            case "http.response.body":
+                body = b"" if self.method == "HEAD" else message["body"]
+                await self._client.send(h11.Data(data=body))
+                if not message.get("more_body"):
+                    await self._client.send(h11.EndOfMessage())
+            case _:
+                await self._client.send(h11.EndOfMessage(headers=message["headers"]))
 
-    async def _send(self, answer: Iterable[Event]) -> None:
-        """Send an answer that is whole, and note it."""
-        for event in answer:
-            if type(event) is h11.Response:
-                self._note_head(event)
-                await self._client.send(_passed(event))
-            else:
-                if type(event) is h11.Data:
-                    self.exchange.answered.add(bytes(event.data))
-                await self._client.send(event)
+    def _note(self, message: Message) -> None:
+        """Note a part of an answer; its head begins another one."""
+        if message["type"] == "http.response.start":
+            self.exchange.status = message["status"]
+            self.exchange.answer_headers = list(message["headers"])
+            self.exchange.answered = Kept()
+        self.exchange.answered.add(message.get("body", b""))
+
+    async def abort(self, how: str) -> None:
+        """Break the client's connection, or end it behind what was sent ("cut")."""
+        assert self.exchange.struck is not None
+        self.exchange.broke = f'fault: "{self.exchange.struck.does}"'
+        if how == "cut":
+            raise _Ended(self.exchange.broke)
+        self.exchange.status = None
+        raise ConnectionAbortedError(self.exchange.broke)
+
+
+def _as_message(event: Event) -> Message:
+    """Return a part of an answer as a message of ASGI; the last one has the trailers."""
+    match event:
+        case h11.Response(status_code=status, reason=reason):
+            raw = list(event.headers.raw_items())
+            kind = "http.response.start"
+            return {"type": kind, "status": status, "headers": raw, "reason": reason}
+        case h11.Data(data=data):
+            return {"type": "http.response.body", "body": bytes(data), "more_body": True}
+        case _:
+            return {"type": "http.response.trailers", "headers": list(event.headers.raw_items())}
 
 
 async def _each(
@@ -657,22 +637,6 @@ def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
     named = _of_connection(event.headers) | _OF_ONE_CONNECTION
     headers = [each for each in event.headers.raw_items() if each[0].lower() not in named]
     return type(event)(status_code=event.status_code, headers=headers, reason=event.reason)
-
-
-def _made(fault: Fault) -> list[Event]:
-    """Return the answer that a fault makes up."""
-    given = (value_of(fault, name) for name in ("status", "body", "content_type", "headers"))
-    start, content = answer_messages(*given)
-    head = h11.Response(status_code=start["status"], headers=start["headers"])
-    return [head, h11.Data(data=content["body"]), h11.EndOfMessage()]
-
-
-def _with_body(head: h11.Response, body: bytes) -> list[Event]:
-    """Return an answer with another body, of which its head tells the length."""
-    length = [(b"Content-Length", b"%d" % len(body))]
-    kept = [each for each in head.headers.raw_items() if each[0].lower() != b"content-length"]
-    changed = h11.Response(status_code=head.status_code, headers=kept + length, reason=head.reason)
-    return [changed, h11.Data(data=body), h11.EndOfMessage()]
 
 
 def _in_words(error: Exception) -> str:

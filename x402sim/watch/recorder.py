@@ -44,6 +44,7 @@ from x402sim.rng import Rng
 from x402sim.text.times import moment
 from x402sim.watch import redaction
 from x402sim.watch.messages import (
+    PROOFS,
     Half,
     Messages,
     findings_of,
@@ -186,14 +187,13 @@ class Recorder:
                 self._says_no_fault = True
                 self._say("no fault strikes any more: a main network, or an unknown one, was named")
             return None
-        target = exchange.path.encode() + b"?" + exchange.query.encode("latin-1")
-        paid = b"".join(
-            b"%b: %b\n" % (name.lower(), value)
-            for name, value in exchange.headers
-            if name.lower() in _PROOFS
+        fault = self.faults.next_for(
+            to,
+            exchange.path,
+            found.sent.body,
+            query=exchange.query.encode("latin-1"),
+            headers=exchange.headers,
         )
-        sent = target + b"\n" + found.sent.body
-        fault = self.faults.next_for(to, exchange.path, sent, paid)
         if fault is not None:
             data = {"victim": to, "does": fault.does, "path": exchange.path}
             self._struck[exchange.number] = self._journal.length
@@ -425,7 +425,8 @@ class Recorder:
         """Tell whether an exchange may only be counted."""
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
-        shows = found.is_paying or found.signed is not None or bool(found.ways) or _has_proof(found)
+        shows = found.is_paying or found.signed is not None or bool(found.ways)
+        shows = shows or any(name in found.sent.headers for name in PROOFS)
         carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 
@@ -448,7 +449,9 @@ class Recorder:
     ) -> None:
         """Record an exchange as the page reads it."""
         sent, answered = found.sent, found.answered
-        halves = [(_raw(sent), sent.body), (_raw(answered), answered.body)]
+        halves: list[tuple[Headers, bytes]] = [
+            (list(each.headers.raw), each.body) for each in (sent, answered)
+        ]
         if is_hidden:
             halves = [([], b""), ([], b"")]
         elif self.is_main is not False:
@@ -525,7 +528,6 @@ class Side:
             return None
 
 
-_PROOFS = frozenset({b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature"})
 _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 
@@ -549,16 +551,8 @@ def _request(found: Messages) -> Request:
     return Request(found.method, url, _lowered(found.sent), found.sent.body)
 
 
-def _raw(half: Half) -> Headers:
-    return list(half.headers.raw)
-
-
 def _lowered(half: Half) -> Headers:
     return [(name.lower(), value) for name, value in half.headers.raw]
-
-
-def _has_proof(found: Messages) -> bool:
-    return any(name in found.sent.headers for name in ("X-Payment-Id", "X-Session-Id"))
 
 
 def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,21 +31,15 @@ from x402sim.text.arguments import (
 )
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
+from x402sim.world.blocks import NewBlock, OnBlock, call_on_block, newest_block
+from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.observing import Act, Observers
-from x402sim.world.payer import (
-    Answer,
-    NewBlock,
-    OnBlock,
-    Payer,
-    RetryTokens,
-    Spending,
-    call_on_block,
-    newest_block,
-)
+from x402sim.world.payer import Answer, Payer
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
+from x402sim.world.spending import RetryTokens, Spending
 from x402sim.world.stages import Stage, path_on
 from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 
@@ -148,16 +142,12 @@ class LiveWorld:
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
         policy = policy or _PLAIN
-        return Payer(self.stage, name, held, Spending(policy, retries=self._retries_of(policy)))
-
-    def _retries_of(self, policy: PayerPolicy) -> RetryTokens | None:
-        """Return the tokens of a payer's retry budget: its own, or those that all share."""
-        budget = policy.retry_budget
-        if budget is None or not budget.shared:
-            return None if budget is None else RetryTokens(budget)
-        if budget not in self._shared_retries:
-            self._shared_retries[budget] = RetryTokens(budget)
-        return self._shared_retries[budget]
+        budget, retries = policy.retry_budget, None
+        if budget is not None:
+            retries = RetryTokens(budget)
+            if budget.shared:
+                retries = self._shared_retries.setdefault(budget, retries)
+        return Payer(self.stage, name, held, Spending(policy, retries=retries))
 
     @explained
     async def population(
@@ -279,6 +269,11 @@ class LiveWorld:
         if self._observers is not None:
             await self._observers.end()
 
+    async def _do(self, path: str, **given: Any) -> None:
+        """Record an action of the control API, by the event that it has there, and do it."""
+        self.stage.record(EVENTS[path](**given))
+        await self.stage.ask(path[1:], given)
+
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
         await self.stage.ask("faults/clear", {})
@@ -289,14 +284,12 @@ class LiveWorld:
 
         Services and facilitators with names have clocks of their own.
         """
-        self.stage.record(events.ClockSkewed(victim=actor, seconds=seconds))
-        await self.stage.ask("clock/skew", {"actor": actor, "seconds": seconds})
+        await self._do("/clock/skew", actor=actor, seconds=seconds)
 
     @explained
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
-        self.stage.record(events.ExplorerLagged(seconds=seconds))
-        await self.stage.ask("explorer/lag", {"seconds": seconds})
+        await self._do("/explorer/lag", seconds=seconds)
 
     @explained
     async def set_facilitator(
@@ -313,16 +306,12 @@ class LiveWorld:
         """
         given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
         given |= {"simulates": simulates, "simulates_verify": simulates_verify}
-        changes = {key: value for key, value in given.items() if value is not None}
-        self.note("facilitator set", **changes)
-        await self.stage.ask("facilitator", changes)
+        await self._do("/facilitator", **{k: each for k, each in given.items() if each is not None})
 
     @explained
     async def crash(self, service: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
-        service = self.stage.first if service == "service" else service
-        self.stage.record(events.ServiceCrashed(victim=service))
-        await self.stage.ask("crash", {"service": service})
+        await self._do("/crash", service=self.stage.first if service == "service" else service)
 
     # --- the chain -------------------------------------------------------------------
 
@@ -335,8 +324,7 @@ class LiveWorld:
     @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
-        self.stage.record(events.MiningSwitched(automine=automine))
-        await self.stage.ask("mining", {"automine": automine})
+        await self._do("/mining", automine=automine)
 
     @explained
     async def mine(self, blocks: int = 1) -> None:
@@ -346,8 +334,7 @@ class LiveWorld:
     @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
-        self.stage.record(events.ChainReorganised(depth=depth))
-        await self.stage.ask("reorg", {"depth": depth, "drop": drop or []})
+        await self._do("/reorg", depth=depth, drop=drop or [])
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block, without its transactions (needs "observe chain")."""
@@ -362,14 +349,12 @@ class LiveWorld:
 
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
-        self.stage.record(events.MempoolDropped())
-        await self.stage.ask("drop", {})
+        await self._do("/drop")
 
     @explained
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when mined."""
-        self.stage.record(events.RevertsForced(calls=calls))
-        await self.stage.ask("force-revert", {"calls": calls})
+        await self._do("/force-revert", calls=calls)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""

@@ -21,7 +21,6 @@ from x402sim.protocol.crypto import checksum, from_hex, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
-from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
 from x402sim.text.printable import described
@@ -91,11 +90,8 @@ class Observers:
         Raises `ValueError` for a part or a path that the world lacks, and for the mempool of an
         existing node, or of a chain that mines at once.
         """
-        context, clock, of = (
-            copy_context(),
-            self.parts.clock,
-            Fault(victim=at, does="refuse", path=path),
-        )
+        context, clock = copy_context(), self.parts.clock
+        of = Fault(victim=at, does="refuse", path=path)
         context.run(is_acting.set, True)
 
         async def run(seen: Observed) -> None:
@@ -172,13 +168,13 @@ class _Pool:
             found = await self._node.ask("eth_getTransactionByHash", tx_hash)
             if is_acting.get() or found is None or found.get("blockNumber") is not None:
                 continue
-            seen = waiting_transaction(found)
+            signed = _signed_in(_data_of(found))
             self._see(
                 Observed(
                     at=MEMPOOL,
                     at_s=self._clock.now(),
-                    payment_header=_header_of(seen, self._network),
-                    transaction=seen,
+                    payment_header=encode_header(*signed, self._network) if signed else None,
+                    transaction=waiting_transaction(found),
                 )
             )
 
@@ -223,8 +219,8 @@ def _signed_in(data: bytes) -> tuple[Authorization, bytes] | None:
 
 def waiting_transaction(found: dict[str, Any]) -> WaitingTransaction:
     """Return a transaction as a node tells of it."""
-    data = from_hex(found["input"], max(0, len(found["input"]) - 2) // 2)
-    signed, to = _signed_in(data), found.get("to")
+    data, to = _data_of(found), found.get("to")
+    signed = _signed_in(data)
     return WaitingTransaction(
         hash=found["hash"],
         sender=checksum(parse_address(found["from"])),
@@ -235,10 +231,8 @@ def waiting_transaction(found: dict[str, Any]) -> WaitingTransaction:
     )
 
 
-def _header_of(transaction: WaitingTransaction, network: Network) -> str | None:
-    data = transaction.data
-    signed = _signed_in(from_hex(data, max(0, len(data) - 2) // 2))
-    return encode_header(*signed, network) if signed else None
+def _data_of(found: dict[str, Any]) -> bytes:
+    return from_hex(found["input"], max(0, len(found["input"]) - 2) // 2)
 
 
 def payment_header(sent: Request) -> str | None:

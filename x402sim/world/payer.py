@@ -1,15 +1,11 @@
 """A payer of a scenario: its requests, signatures, transactions, orders and sessions."""
 
 import asyncio
-import math
-from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache, partial
-from inspect import isawaitable
-from itertools import takewhile
 from sys import intern
 from typing import Any, Literal
 
@@ -17,19 +13,17 @@ import httpx
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.chain.base import Block
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
 from x402sim.payer import core, standard
-from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
+from x402sim.payer.core import Next, PaymentFailed, next_step
+from x402sim.payer.policies import Choose, ListedService
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, routes
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.messages import (
-    Agent,
     AgentList,
     BadMessage,
     PaymentRequirements,
@@ -39,7 +33,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
-from x402sim.protocol.routes import AGENTS, QUOTE, SESSIONS
+from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -53,8 +47,9 @@ from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.control.messages import Sent, State
-from x402sim.world.running_world import RunningWorld
+from x402sim.world.blocks import NewBlock, newest_block
+from x402sim.world.control.messages import Sent
+from x402sim.world.spending import Signed, Spending
 from x402sim.world.stages import Stage
 from x402sim.world.transport.link import PartClient
 
@@ -108,74 +103,17 @@ class Answer:
         return int(self.requirements["maxAmountRequired"])
 
     def _field(self, name: str, meaning: str) -> Any:
-        if name not in self.body:
-            raise PaymentFailed(f"no {meaning}: {self._outcome}")
-        return self.body[name]
+        if name in self.body:
+            return self.body[name]
+        outcome = f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
+        if self.status is None:
+            outcome = f"the request was not answered ({self.broken})"
+        raise PaymentFailed(f"no {meaning}: {outcome}")
 
     @property
     def standard_offer(self) -> str | None:
         """The header PAYMENT-REQUIRED of a 402: its offers in version 2 of the x402 standard."""
         return self.header(REQUIRED_HEADER) if self.status == 402 else None
-
-    @property
-    def _outcome(self) -> str:
-        """The outcome of the exchange, for an error's text."""
-        if self.status is None:
-            return f"the request was not answered ({self.broken})"
-        return f"the answer was {self.status}" + (f" ({self.error})" if self.error else "")
-
-
-@dataclass(frozen=True, slots=True)
-class NewBlock:
-    """A block: its number, its time in Unix seconds, and the hashes of its transactions."""
-
-    number: int
-    time_s: int
-    tx_hashes: tuple[str, ...] = ()
-
-
-async def newest_block(stage: Stage) -> NewBlock:
-    """Return the chain's newest block, without its transactions."""
-    found: State = await stage.ask("state", kind=State)
-    return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
-
-
-OnBlock = Callable[[NewBlock], Awaitable[None] | None]
-"""A function, or a coroutine function, of a new block."""
-
-
-def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
-    """Call a function with each new block, also with those that replace others.
-
-    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
-    `ValueError` without parts: for a deployment.
-    """
-    if parts is None:
-        raise ValueError("a Python function cannot be sent to a deployment")
-    running: set[asyncio.Task[None]] = set()
-
-    async def finish(started: Awaitable[None]) -> None:
-        try:
-            await started
-        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
-            parts.report_bug(error)
-
-    def on_new_block(block: Block) -> None:
-        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
-        try:
-            started = hook(new)
-        except Exception as error:  # noqa: BLE001 - as above
-            parts.report_bug(error)
-            return
-        if isawaitable(started):
-            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
-            running.add(task)
-            task.add_done_callback(running.discard)
-
-    parts.chain_recorder.on_block.append(on_new_block)
-
-
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 class Payer:
@@ -194,7 +132,7 @@ class Payer:
         stage: Stage,
         name: str,
         wallet: Wallet,
-        spending: "Spending",
+        spending: Spending,
         service: ServiceName = "service",
     ) -> None:
         self.stage, self.name, self.wallet = stage, name, wallet
@@ -354,7 +292,13 @@ class Payer:
         if steps == 1:
             if (spelling, network, receive) != ("hex", None, False):
                 raise ValueError("spelling, network and receive are for steps=2")
-            return self._sign_one_step(required, by, wrong)
+            if required.standard_offer is None:
+                raise PaymentFailed(f"no payment in one step is offered: {required.error}")
+            offer = standard.choose(read_required(required.standard_offer), self.network)
+            _, header = standard.sign(
+                offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
+            )
+            return header
         wanted: PaymentRequirements = decode(
             msgspec.json.encode(required.requirements), PaymentRequirements
         )
@@ -366,15 +310,6 @@ class Payer:
             spelling,
             receive=receive,
         )
-
-    def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
-        if required.standard_offer is None:
-            raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        offer = standard.choose(read_required(required.standard_offer), self.network)
-        _, header = standard.sign(
-            offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
-        )
-        return header
 
     def rewrite_header(
         self,
@@ -448,8 +383,24 @@ class Payer:
 
     async def services(self) -> list[ListedService]:
         """Ask each service for its agents; return those that sell quotes, in a random order."""
-        clients = {name: self.at(name) for name in self.stage.services}
-        return await _list_services(clients, self._listing_order)
+        names = self.stage.services
+        answers = await asyncio.gather(*(self.at(name).send("GET", AGENTS) for name in names))
+        listed = []
+        for name, answer in zip(names, answers, strict=True):
+            found: AgentList | None = decoded(answer.text.encode(), AgentList)
+            agents = found.agents if found is not None and answer.status == 200 else ()
+            agent = next((each for each in agents if each.resource == QUOTE), None)
+            if agent is not None:
+                listed.append(
+                    ListedService(
+                        name=name,
+                        price_base=int(agent.price),
+                        reputation=agent.reputation,
+                        pay_to=agent.pay_to,
+                    )
+                )
+        self._listing_order.shuffle(listed)  # a rule that takes the first of equals prefers none
+        return listed
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
@@ -489,95 +440,6 @@ Ask = Callable[[], Awaitable[Answer]]
 
 class _RetriesEnded(Exception):
     """The payer's deadline or its retry budget ends an order; its last answer is what it got."""
-
-
-class RetryTokens:
-    """The tokens of a retry budget in one world: of one payer, or of all that share it."""
-
-    def __init__(self, budget: RetryBudget) -> None:
-        self._budget, self._tokens = budget, min(budget.reserve, budget.most)
-
-    def add(self) -> None:
-        """Add the share of an order."""
-        self._tokens = min(self._budget.most, self._tokens + self._budget.share)
-
-    def take(self) -> bool:
-        """Take the token of a retry, if there is a whole one, and tell whether there was."""
-        is_whole = self._tokens >= 1 - 1e-9  # ten times 0.1 is a little less than one
-        self._tokens -= is_whole
-        return is_whole
-
-
-@dataclass(slots=True, eq=False)
-class Signed:
-    """An authorization that was signed: for how many tokens, and when it expires."""
-
-    price: Decimal
-    expires_s: float
-
-
-@dataclass(slots=True)
-class Spending:
-    """What one payer has signed for, at all services, oldest first."""
-
-    policy: PayerPolicy
-    moments: "array[float]" = field(default_factory=lambda: array("d"))
-    """When it signed, in Unix seconds."""
-    prices: list[Decimal] = field(default_factory=list)
-    """What for, each time."""
-    total: Decimal = Decimal()
-    paid: Decimal = Decimal()
-    """The amount that answers have reported as paid."""
-    unsure: list[Signed] = field(default_factory=list)
-    """The authorizations that no answer has reported as paid, and that had not expired."""
-    retries: RetryTokens | None = None
-    """The tokens of the policy's retry budget, if it has one."""
-    rng: Stream | None = None
-    """The stream of its policies, once one of them draws."""
-
-    def stream_of(self, payer: "Payer") -> Stream:
-        """Return the random stream of the payer's policies, the same at all services."""
-        if self.rng is None:
-            self.rng = payer.stage.stream(f"retries of {payer.name}")
-        return self.rng
-
-    def until_s(self, clock: Clock) -> float:
-        """Return when an order that begins now is given up, in Unix seconds."""
-        within_s = self.policy.within_s
-        return math.inf if within_s is None else clock.now() + within_s
-
-    def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
-        """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
-
-        def since(seconds: float) -> Decimal:
-            signed = zip(reversed(self.moments), reversed(self.prices), strict=True)
-            newest = takewhile(lambda each: each[0] > now_s - seconds, signed)
-            return sum((price for _, price in newest), Decimal())
-
-        self.unsure = [each for each in self.unsure if each.expires_s > now_s]
-        unsure = sum((each.price for each in self.unsure), Decimal())
-        budget = self.policy.budget
-        bill = Bill(
-            price=price, signed=self.total, signed_since=since, paid=self.paid, unsure=unsure
-        )
-        if not budget.allows(bill):
-            raise SpendingCapExceeded(
-                f"the 402 asks for {price}, {self.total} is signed for ({self.paid} of it paid, "
-                f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
-                "signed"
-            )
-        new = Signed(price, expires_s)
-        self.moments.append(now_s)
-        self.prices.append(price)
-        self.unsure.append(new)
-        self.total = self.total + price if self.total else price  # most payers pay once
-        return new
-
-    def note_paid(self, signed: Signed) -> None:
-        """Count an authorization as paid, as an answer has reported."""
-        if signed in self.unsure:
-            self.unsure.remove(signed)
-            self.paid = self.paid + signed.price if self.paid else signed.price
 
 
 @lru_cache
@@ -621,7 +483,7 @@ class Order:
     @property
     def rng(self) -> Stream:
         """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer)
+        return self._spending.stream_of(self._payer.stage, self._payer.name)
 
     @property
     def retry_after_s(self) -> float | None:
@@ -740,7 +602,7 @@ class Shopper:
     @property
     def rng(self) -> Stream:
         """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer)
+        return self._spending.stream_of(self._payer.stage, self._payer.name)
 
     @property
     def retry_after_s(self) -> float | None:
@@ -783,34 +645,6 @@ class Shopper:
         opened = await self.deposit(deposit, duration)
         self._last = opened
         self._session_id = opened.body.get("sessionId")
-
-
-async def _list_services(clients: dict[ServiceName, Payer], order: Stream) -> list[ListedService]:
-    """Request the agents of every service concurrently; return the services that sell quotes.
-
-    They are shuffled, so that a rule that takes the first of equals prefers none.
-    """
-    answers = await asyncio.gather(*(each.send("GET", AGENTS) for each in clients.values()))
-    listed = []
-    for name, answer in zip(clients, answers, strict=True):
-        agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
-        if agent is not None:
-            listed.append(
-                ListedService(
-                    name=name,
-                    price_base=int(agent.price),
-                    reputation=agent.reputation,
-                    pay_to=agent.pay_to,
-                )
-            )
-    order.shuffle(listed)
-    return listed
-
-
-def _agents(answer: Answer) -> Sequence[Agent]:
-    """Return the agents that an answer lists; none if it is no list of them."""
-    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
-    return listed.agents if listed is not None and answer.status == 200 else ()
 
 
 def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:

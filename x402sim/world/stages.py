@@ -32,8 +32,8 @@ from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, Cont
 from x402sim.world.control.messages import Sent, WorldInfo, network_of
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.transport.faults import ABORT
 from x402sim.world.transport.link import Asgi, Link, PartClient, Watch, is_acting, linking
+from x402sim.world.transport.strike import ABORT
 from x402sim.world.world import Deployment, InProcess, Tcp, World
 
 START_S = 1_800_000_000
@@ -397,15 +397,14 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     # here, as few worlds need them: they come with uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
-    from x402sim.world.server.connection import HttpConnection, Shared, Workers
+    from x402sim.world.server.connection import HttpConnection, Shared
     from x402sim.world.server.listen import Listen, listening_socket
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
     state, shown = ServerState(), _tracked_by_loop(app, loop)
-    # no worker waits for the next request: a loop that waits for nothing but the time says so
-    shared = Shared(Workers(most_idle=0), deadlines=None)
+    shared = Shared(deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
     return server, sock.getsockname()[1]
 

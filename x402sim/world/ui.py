@@ -41,20 +41,18 @@ from x402sim.payer.mistakes import (
     request_of,
 )
 from x402sim.payer.session import SessionAuth
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
-from x402sim.protocol.networks import Network
-from x402sim.protocol.routes import MARKET, PAY, QUOTE
-from x402sim.report.page import FILES, alone, of_journal, read, tables
+from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
+from x402sim.report.page import FILES, alone, read, tables
 from x402sim.text.program import start
 from x402sim.text.suggest import unknown
 from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
-from x402sim.world.transport.faults import DELAYS, Callers, FaultType
+from x402sim.world.transport.faults import DELAYS, DOES, Callers
 from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 MOST = 2000
@@ -297,16 +295,13 @@ def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
         "client": request.client,
         "method": request.method,
         "path": request.path + query,
-        "target": _DOTS.sub(_escaped, quote(request.path, safe=_SAFE)) + query,
+        "target": _DOTS.sub(lambda dots: "%2E" * len(dots[0]), quote(request.path, safe=_SAFE))
+        + query,
         "status": request.status,
         "sent": _as_text(request.headers, request.sent),
         "answered": _as_text(request.answer_headers, request.answered),
         "seen": request.entries,
     }
-
-
-def _escaped(dots: re.Match[str]) -> str:
-    return "%2E" * len(dots[0])
 
 
 def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
@@ -330,7 +325,6 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
     return half
 
 
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
 _DEPOSIT = "0.10"
@@ -387,7 +381,10 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         return request_of(wrong, request)
 
     async def buy(change: Change | None) -> httpx.Response:
-        payer = _payer(wanted, wallet, network, clock)
+        here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
+        payer: FlowAuth = PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
+        if wanted.buys == "session":
+            payer = SessionAuth(wallet, deposit=_DEPOSIT, **here)
         flow = ObservedAuth(
             choose=lambda _: payer,
             on_request=on_request,
@@ -409,13 +406,6 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
         except (PaymentFailed, httpx.HTTPError) as failed:
             return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
     return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
-
-
-def _payer(wanted: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
-    here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
-    if wanted.buys == "session":
-        return SessionAuth(wallet, deposit=_DEPOSIT, **here)
-    return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
 
 
 LONGEST_S = 300
@@ -466,20 +456,6 @@ async def play(wanted: Play, url: str) -> dict[str, Any]:
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PATH = "/_sim/ui"
 """Where the page is."""
-DOES: dict[FaultType, str] = {
-    "lose answer": "does the work, then the connection breaks",
-    "lose request": "the connection breaks before the work",
-    "refuse": "the connection is refused",
-    "delay request": "waits before the work",
-    "delay answer": "waits after the work",
-    "answer": "answers this status instead of doing the work",
-    "truncate": "does the work, and the connection ends in the middle of the answer",
-    "shorten": "does the work, and half of the answer arrives as if it were all",
-    "duplicate": "gets the request twice",
-    "crash before": "the service dies before the work",
-    "crash after": "the service dies after the work",
-}
-"""What a victim does, or what happens to it, by the kind of fault."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -556,9 +532,9 @@ def routes_of(
     ]
 
 
-def saved_page(journal: Journal, title: str, feed: PageFeed) -> Starlette:
-    """Return the application that shows a run that was saved."""
-    routes = routes_of(feed, lambda: of_journal(journal, title), lambda _: None)
+def journal_page(words: Callable[[], dict[str, Any]], feed: PageFeed) -> Starlette:
+    """Return the application of a page that steers nothing: of a run, or of what is watched."""
+    routes = routes_of(feed, words, lambda _: None)
     return web.Application([Route("/", _to_page), Mount("/_sim", routes=routes)])
 
 

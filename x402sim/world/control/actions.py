@@ -47,7 +47,8 @@ from x402sim.world.control.messages import (
     Waiting,
     WorldInfo,
 )
-from x402sim.world.running_world import RunningWorld, ServiceProcess, Snapshot
+from x402sim.world.process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, Snapshot
 from x402sim.world.transport.faults import Fault, read_fault
 
 Read = TypeVar("Read")
@@ -85,25 +86,21 @@ def named(world: RunningWorld) -> dict[str, str]:
 
 
 def mining(world: RunningWorld) -> Controls:
-    """Return the chain's mining; raises `ChainError` if it offers none."""
-    offered = world.chain.controls
-    if offered is None:
-        raise ChainError(
-            f"{world.options.backend.name} mines at its own pace and in real time: "
-            "its blocks and its clock cannot be controlled"
-        )
-    return offered
+    """Return what mines the chain; raises `ChainError` if it mines by itself."""
+    why = "mines at its own pace and in real time: its blocks and its clock cannot be controlled"
+    return _controls(world, why)
 
 
 def rewinding(world: RunningWorld) -> Controls:
-    """Return the chain's rewinding; raises `ChainError` if it offers none."""
-    offered = world.chain.controls
-    if offered is None:
-        raise ChainError(
-            f"{world.options.backend.name} is an existing node: it cannot be rewound, and its "
-            "state changes by transactions only"
-        )
-    return offered
+    """Return what rewinds the chain; raises `ChainError` for an existing node."""
+    why = "is an existing node: it cannot be rewound, and its state changes by transactions only"
+    return _controls(world, why)
+
+
+def _controls(world: RunningWorld, why: str) -> Controls:
+    if world.chain.controls is None:
+        raise ChainError(f"{world.options.backend.name} {why}")
+    return world.chain.controls
 
 
 def read(parse: Callable[..., Read], *given: Any) -> Read:
@@ -480,7 +477,6 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
 
     Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
     """
-    chain = world.chain
     world.faults.clear(set(keep) - {""})
     for clock in world.clocks.values():
         clock.skew_s = 0.0
@@ -488,9 +484,9 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
     for name, facilitators in world.facilitators.items():
         for each in facilitators:
             each.settings = world.options.facilitators[name]
-    if chain.controls:
-        await chain.controls.force_revert(0)
-        await chain.controls.set_automine(world.options.block_time_s is None)
+    if controls := world.chain.controls:
+        await controls.force_revert(0)
+        await controls.set_automine(world.options.block_time_s is None)
     return Standing(standing=len(world.faults.active()))
 
 

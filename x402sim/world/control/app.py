@@ -77,7 +77,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
 """Every action, and the kind of message that it takes."""
 
 
-_EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
+EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
     "/clock/skew": lambda actor, seconds: events.ClockSkewed(victim=actor, seconds=seconds),
     "/explorer/lag": lambda seconds: events.ExplorerLagged(seconds=seconds),
@@ -109,8 +109,8 @@ class Recorder:
 
     def done(self, path: str, given: dict[str, Any]) -> None:
         """Record an action that was done, unless the events of the chain show it."""
-        if path in _EVENTS:
-            self._record(_EVENTS[path](**given))
+        if path in EVENTS:
+            self._record(EVENTS[path](**given))
 
     def _fault_injected(self, victim: str, fault: Fault, path: str) -> None:
         data = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}

@@ -12,9 +12,10 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
 
@@ -265,6 +266,42 @@ class Form:
     has_colours: bool = False
     pause_s: float = PAUSE_S
 
+    def text_of(self, line: LogLine) -> str:
+        """Return a line as it is written."""
+        return as_json(line) if self.is_json else as_text(line, colours=self.has_colours)
+
+    def time_of(self, at_s: float) -> str:
+        """Return a moment as a line has it."""
+        return local_time(at_s, is_long=self.is_json)
+
+
+class LogThread:
+    """Writes texts in a thread, one at a time, so that a slow or closed pipe delays no request."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write, self._texts = write, SimpleQueue[bytes]()
+        self.is_writing = self.has_ended = False
+        self.thread = threading.Thread(target=self._run, name="x402sim log", daemon=True)
+        self.thread.start()
+
+    def put(self, text: bytes) -> None:
+        """Write a text, unless nobody reads any more; the empty text ends the thread."""
+        if not self.has_ended:
+            self.is_writing = True
+            self._texts.put(text)
+
+    def close(self) -> None:
+        """Write what is left, in a second at most."""
+        self.put(b"")
+        self.thread.join(1)
+
+    def _run(self) -> None:
+        with suppress(OSError):  # nobody reads the log any more: the server goes on
+            while text := self._texts.get():
+                self._write(text)
+                self.is_writing = False
+        self.has_ended, self.is_writing = True, False
+
 
 class _Answer(msgspec.Struct, rename="camel"):
     """The fields of an answer that the log shows, in any dialect; each is text."""
@@ -290,9 +327,6 @@ class ServerLog:
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
         self._form, self._names = form, names
-        self._format: Callable[[LogLine], str] = (
-            as_json if form.is_json else partial(as_text, colours=form.has_colours)
-        )
         self._ahead_s = ahead_s
         self._describe: Mapping[type, Describe] = {**ALWAYS, events.TimeAdvanced: self._advanced}
         uses = {kind: (self._describe.get(kind), *_reads(kind)) for kind in events.KINDS}
@@ -302,14 +336,10 @@ class ServerLog:
         """The name of who pays for which payment id, or holds which session: of the newest, and
         of those before, which are forgotten all at once, as a dict drops its first key slowly."""
         self._waiting: list[LoggedRequest | _Alone] = []
-        self._most, self._left_out = MAX_WAITING, 0
+        self._left_out = 0
         self._later = asyncio.get_running_loop().call_later
         self._timer: asyncio.TimerHandle | None = None
-        self._texts: SimpleQueue[bytes] = SimpleQueue()
-        """What the thread writes, one at a time; the empty text ends it."""
-        self._is_writing = False
-        self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
-        self._thread.start()
+        self._thread = LogThread(form.write)
         requests.subscribe(
             self._append,
             lambda entry: self._append((real_now(), entry)),
@@ -321,12 +351,11 @@ class ServerLog:
         """Write what is left, in a second at most."""
         if self._timer:
             self._timer.cancel()
-            self._texts.put(self._rendered())
-        self._texts.put(b"")
-        self._thread.join(1)
+            self._thread.put(self._rendered())
+        self._thread.close()
 
     def _append(self, what: LoggedRequest | _Alone) -> None:
-        if len(self._waiting) >= self._most:
+        if len(self._waiting) >= MAX_WAITING or self._thread.has_ended:
             self._left_out += 1
             return
         self._waiting.append(what)
@@ -335,24 +364,12 @@ class ServerLog:
 
     def _pass_on(self) -> None:
         """Pass the lines of what waits to the thread, unless it still writes."""
-        if self._is_writing and self._waiting:  # none waits once nobody reads
+        if self._thread.is_writing:
             self._timer = self._later(self._form.pause_s, self._pass_on)
             return
         self._timer = None
         if text := self._rendered():
-            self._is_writing = True
-            self._texts.put(text)
-
-    def _write(self) -> None:
-        """Write, in the log's thread."""
-        while text := self._texts.get():
-            try:
-                self._form.write(text)
-            except OSError:  # nobody reads the log any more: the server goes on
-                self._most = 0
-                self._waiting.clear()
-                return
-            self._is_writing = False
+            self._thread.put(text)
 
     def _rendered(self) -> bytes:
         lines, waiting = [], self._waiting
@@ -374,18 +391,18 @@ class ServerLog:
 
     def _about_log(self, text: str) -> str:
         """Return a line about the log itself."""
-        return self._format(LogLine(self._time(real_now()), notes=[text]))
+        return self._form.text_of(LogLine(self._form.time_of(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
         kind = type(entry.event)
         describe = OUTSIDE_REQUESTS.get(kind) or self._describe.get(kind)
         text = describe(entry.event, self._names) if describe else ""
-        return self._format(LogLine(self._time(at_s), notes=[text])) if text else ""
+        return self._form.text_of(LogLine(self._form.time_of(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: LoggedRequest) -> str:
         method, path, status, ended = request.method, request.path, request.status, request.ended
         ms = (ended - request.began) * 1000
-        line = LogLine(self._time(ended), request.client, method, path, status, ms)
+        line = LogLine(self._form.time_of(ended), request.client, method, path, status, ms)
         payer, ids, is_verbose = None, list[str](), self._form.is_verbose
         for event in request.read:
             describe, who, named = self._used[type(event)]
@@ -417,10 +434,7 @@ class ServerLog:
         if is_verbose:
             line.sent = _text(request.headers, request.sent)
             line.answered = _text(request.answer_headers, request.answered)
-        return self._format(line)
-
-    def _time(self, at_s: float) -> str:
-        return local_time(at_s, is_long=self._form.is_json)
+        return self._form.text_of(line)
 
     def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
         self._ahead_s += event.seconds

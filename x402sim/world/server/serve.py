@@ -37,8 +37,9 @@ from x402sim.world.control.actions import accounts, merchant, named, token_info
 from x402sim.world.control.app import Recorder, control_app, has_token, require_token
 from x402sim.world.control.development import Development
 from x402sim.world.control.messages import OnNetwork, Ready
-from x402sim.world.running_world import RunningWorld, ServiceProcess, build, running
-from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
+from x402sim.world.process import ServiceProcess
+from x402sim.world.running_world import RunningWorld, build, running
+from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
 from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
@@ -92,8 +93,7 @@ class Server(uvicorn.Server):
         websocket_at: Callable[[str], Callable[..., Any] | None] = lambda _: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._workers = Workers()
-        shared = Shared(self._workers, deadlines, websocket_at=websocket_at)
+        shared = Shared(deadlines, websocket_at=websocket_at)
 
         def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
             return HttpConnection(config.loaded_app, server_state, shared)
@@ -131,7 +131,6 @@ class Server(uvicorn.Server):
         """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
-        self._workers.stop()
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
@@ -158,8 +157,10 @@ def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None)
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]
-        if path == "/" and listen.has_control and _is_of_a_browser(scope):
-            return first_page(scope, receive, send)
+        if path == "/" and listen.has_control:
+            accepted = (value for name, value in scope["headers"] if name == b"accept")
+            if any(b"text/html" in value for value in accepted):  # programs take what comes
+                return first_page(scope, receive, send)
         first = "/" + path.split("/", 2)[1] if path.startswith("/") else ""
         part = mounted.get(first)
         if part is None:
@@ -196,11 +197,6 @@ def _websocket_at(path: str) -> Callable[..., Any] | None:
 
 
 _HOME = web.Application([Route("/", home)])
-
-
-def _is_of_a_browser(scope: Scope) -> bool:
-    """Tell whether a request asks for HTML: programs take what comes."""
-    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _rpc(world: RunningWorld, recorder: Recorder, listen: Listen) -> ASGIApp:

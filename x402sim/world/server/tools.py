@@ -8,6 +8,7 @@ service sends its own, because the service concludes from that what its client h
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import httpx
@@ -43,6 +44,10 @@ class Tool:
     """The message that its arguments are; "" if it takes none."""
 
 
+Answered = Callable[[int, httpx.Headers, bytes], Awaitable[None]]
+"""Is called with an answer of the service, in the moment in which it is sent."""
+Ask = Callable[[Mapping[str, str], Answered], Awaitable[None]]
+"""Asks the service for what a tool sells, with the headers of a payment."""
 TOOLS = {
     "market": Tool("A snapshot of the perpetual market, for a price", MARKET),
     "quote": Tool("A quote for a perpetual position, for a price", QUOTE, "POST", "QuoteRequest"),
@@ -102,7 +107,7 @@ async def _answer(app: ASGIApp, request: Request, send: Send) -> None:
         case "tools/list":
             return await say(result={"tools": _listed()})
         case "tools/call" if (name := str(params.get("name"))) in TOOLS:
-            return await _Call(app, request, number, name, params).answer(send)
+            return await _call(app, request, number, name, params, send)
         case "tools/call":
             unknown = f"there is no tool {str(params.get('name'))[:80]!r}; there are "
             message = f"{unknown}{', '.join(TOOLS)}"
@@ -126,102 +131,83 @@ def _listed() -> list[dict[str, Any]]:
     ]
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call of a tool, as a request to the service."""
+async def _call(
+    app: ASGIApp, request: Request, number: Any, name: str, params: Mapping[str, Any], send: Send
+) -> None:
+    """Let the service answer a call of a tool, and send that as the tool's result."""
+    tool, resource = TOOLS[name], mcp.RESOURCE + name
+    given = params.get("arguments")
+    body = encode({} if given is None else given) if tool.takes else b""
+    ask: Ask = partial(_ask, app, request, name, body)
 
-    app: ASGIApp
-    request: Request
-    number: Any
-    name: str
-    params: Mapping[str, Any]
+    async def answered(status: int, found: httpx.Headers, content: bytes) -> None:
+        result = mcp.result_of(status, found, content, resource)
+        error = decoded(content) if status == 400 else None
+        if isinstance(error, dict) and error.get("error") == RequestError.INVALID_PAYMENT.text:
+            # over MCP that is an offer again
+            result = await _offer(ask, resource, f"invalid_payload: {error.get('reason')}")
+        message = {"jsonrpc": "2.0", "id": number, "result": result}
+        await web.answer(message)(request.scope, request.receive, send)
 
-    @property
-    def tool(self) -> Tool:
-        """The tool that is called."""
-        return TOOLS[self.name]
+    meta = params.get("_meta")
+    paid = meta.get(mcp.PAYMENT) if isinstance(meta, dict) else None
+    about = paid.get("resource") if isinstance(paid, dict) else None
+    if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == resource:
+        # the service knows the tool by the URL at which it sells the same
+        known = {**about, "url": str(request.url.replace(path=tool.path, query=""))}
+        params = {**params, "_meta": {mcp.PAYMENT: {**paid, "resource": known}}}
+    await ask(mcp.payment_in(params), answered)
 
-    @property
-    def resource(self) -> str:
-        """Its URL, which offers and payments name."""
-        return mcp.RESOURCE + self.name
 
-    async def answer(self, send: Send) -> None:
-        """Let the service answer, and send that as the tool's result."""
-        headers = mcp.payment_in(self._translated())
+async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
+    """Return the result that asks for a payment, and says why."""
+    offered: list[dict[str, Any]] = []
 
-        async def answered(status: int, found: httpx.Headers, body: bytes) -> None:
-            result = mcp.result_of(status, found, body, self.resource)
-            error = decoded(body) if status == 400 else None
-            if isinstance(error, dict) and error.get("error") == RequestError.INVALID_PAYMENT.text:
-                # over MCP that is an offer again
-                result = await self._offer(f"invalid_payload: {error.get('reason')}")
-            message = {"jsonrpc": "2.0", "id": self.number, "result": result}
-            await web.answer(message)(self.request.scope, self.request.receive, send)
+    async def answered(status: int, found: httpx.Headers, body: bytes) -> None:
+        required = x402.json_in(found.get(x402.REQUIRED_HEADER), dict[str, Any]) or {}
+        header = {x402.REQUIRED_HEADER: x402.to_base64({**required, "error": error})}
+        offered.append(mcp.result_of(status, header, body, resource))
 
-        await self._ask(headers, answered)
+    await ask({}, answered)
+    return offered[0]
 
-    def _translated(self) -> dict[str, Any]:
-        """Return the parameters with a payment for the URL that the service knows the tool by."""
-        params: dict[str, Any] = dict(self.params)
-        meta = params.get("_meta")
-        paid = meta.get(mcp.PAYMENT) if isinstance(meta, dict) else None
-        about = paid.get("resource") if isinstance(paid, dict) else None
-        if isinstance(paid, dict) and isinstance(about, dict) and about.get("url") == self.resource:
-            params["_meta"] = {mcp.PAYMENT: {**paid, "resource": {**about, "url": self._url}}}
-        return params
 
-    @property
-    def _url(self) -> str:
-        return str(self.request.url.replace(path=self.tool.path, query=""))
+async def _ask(
+    app: ASGIApp,
+    request: Request,
+    name: str,
+    body: bytes,
+    payment: Mapping[str, str],
+    answered: Answered,
+) -> None:
+    """Send the service the request that a tool is, and call `answered` when it has answered."""
+    tool, scope = TOOLS[name], request.scope
+    own = [(mcp.TOOL, name), ("Content-Length", str(len(body))), *payment.items()]
+    if body:
+        own.append(("Content-Type", "application/json"))
+    headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
+    headers += [(name.lower().encode(), text.encode("latin-1")) for name, text in own]
+    inner = {
+        **scope,
+        "method": tool.method,
+        "path": tool.path,
+        "raw_path": tool.path.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    status, parts, heads = 0, bytearray(), httpx.Headers()
 
-    async def _offer(self, error: str) -> dict[str, Any]:
-        """Return the result that asks for a payment, and says why."""
-        offered: list[dict[str, Any]] = []
+    async def receive() -> Message:
+        return left.pop() if left else await request.receive()
 
-        async def answered(status: int, found: httpx.Headers, body: bytes) -> None:
-            required = x402.json_in(found.get(x402.REQUIRED_HEADER), dict[str, Any]) or {}
-            header = {x402.REQUIRED_HEADER: x402.to_base64({**required, "error": error})}
-            offered.append(mcp.result_of(status, header, body, self.resource))
+    async def send(message: Message) -> None:
+        nonlocal status, heads
+        if message["type"] == "http.response.start":
+            status, heads = message["status"], httpx.Headers(message["headers"])
+        else:
+            parts.extend(message.get("body", b""))
+            if not message.get("more_body", False):
+                await answered(status, heads, bytes(parts))
 
-        await self._ask({}, answered)
-        return offered[0]
-
-    async def _ask(
-        self,
-        payment: Mapping[str, str],
-        answered: Callable[[int, httpx.Headers, bytes], Awaitable[None]],
-    ) -> None:
-        """Send the request to the service, and call `answered` when it has sent its answer."""
-        tool, scope = self.tool, self.request.scope
-        given = self.params.get("arguments")
-        body = encode(given if given is not None else {}) if tool.takes else b""
-        own = [(mcp.TOOL, self.name), ("Content-Length", str(len(body))), *payment.items()]
-        if body:
-            own.append(("Content-Type", "application/json"))
-        headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
-        headers += [(name.lower().encode(), text.encode("latin-1")) for name, text in own]
-        inner = {
-            **scope,
-            "method": tool.method,
-            "path": tool.path,
-            "raw_path": tool.path.encode(),
-            "query_string": b"",
-            "headers": headers,
-        }
-        left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-        status, parts, heads = 0, bytearray(), httpx.Headers()
-
-        async def receive() -> Message:
-            return left.pop() if left else await self.request.receive()
-
-        async def send(message: Message) -> None:
-            nonlocal status, heads
-            if message["type"] == "http.response.start":
-                status, heads = message["status"], httpx.Headers(message["headers"])
-            else:
-                parts.extend(message.get("body", b""))
-                if not message.get("more_body", False):
-                    await answered(status, heads, bytes(parts))
-
-        await self.app(inner, receive, send)
+    await app(inner, receive, send)

@@ -1,27 +1,21 @@
-"""Faults as data, or as a function of a request, and the ASGI middleware that injects them.
+"""Faults as data, or as a function of a request, and the choice of the one that strikes.
 
 A fault has a victim, a type and conditions, and perhaps periods (`periods.py`) in which it strikes.
 An unknown victim, type, field or path raises where the fault is made, and so does a field that the
-type does not use. The middleware wraps each part, in-process and over TCP, and records its answers.
-Requests that are cut off, or longer than any part reads, pass without faults.
+type does not use. `strike.py` does what a fault does.
 """
 
-import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, assert_never, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from x402sim.clock import Clock
-from x402sim.events import AnswerSent, FaultPeriodEnded, Part, clipped
-from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
-from x402sim.journal import Journal
+from x402sim.events import FaultPeriodEnded, Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.rng import Rng, Stream
@@ -29,6 +23,7 @@ from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.transport.periods import Period, When
+from x402sim.world.transport.requests import PROOFS
 
 _WITHOUT_BODY = (204, 205, 304)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -64,21 +59,6 @@ def require_writable(status: int, body: str, content_type: str, headers: dict[st
         names.add(name.lower())
 
 
-def answer_messages(
-    status: int, body: str, content_type: str, headers: dict[str, str]
-) -> list[Message]:
-    """Return an answer as the messages of ASGI."""
-    content = body.encode()
-    named = {"content-type": content_type, **headers}
-    if status not in (204, 304):  # they have no length (RFC 9110, 8.6)
-        named["content-length"] = str(len(content))
-    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
-    return [
-        {"type": "http.response.start", "status": status, "headers": raw},
-        {"type": "http.response.body", "body": content},
-    ]
-
-
 FaultType = Literal[
     "lose request",
     "lose answer",
@@ -93,6 +73,20 @@ FaultType = Literal[
     "crash after",
 ]
 """What a fault does; the docstring of `Fault` explains each."""
+DOES: dict[FaultType, str] = {
+    "lose answer": "does the work, then the connection breaks",
+    "lose request": "the connection breaks before the work",
+    "refuse": "the connection is refused",
+    "delay request": "waits before the work",
+    "delay answer": "waits after the work",
+    "answer": "answers this status instead of doing the work",
+    "truncate": "does the work, and the connection ends in the middle of the answer",
+    "shorten": "does the work, and half of the answer arrives as if it were all",
+    "duplicate": "gets the request twice",
+    "crash before": "the service dies before the work",
+    "crash after": "the service dies after the work",
+}
+"""What a victim does, or what happens to it, by the kind of fault."""
 
 
 Caller = Literal["service", "facilitator"]
@@ -331,7 +325,13 @@ class Faults:
         with the fault's.
         """
         self.require_there(fault)
-        self._active.append(_ActiveFault(fault, self._periods(fault)))
+        periods = None
+        if fault.when is not UNSET:
+            # of a stream that is named by the victim: what else goes wrong does not change them
+            self._outages[fault.victim] += 1
+            stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
+            periods = fault.when.periods_from(self._now(), stream)
+        self._active.append(_ActiveFault(fault, periods))
         self._note_callers()
 
     def require_there(self, fault: Fault) -> None:
@@ -339,17 +339,6 @@ class Faults:
         if self.paths:
             _require_known("victim", fault.victim, list(self.paths))
         require_path(fault.victim, fault.path, self.paths.get(fault.victim, ()))
-
-    def _periods(self, fault: Fault) -> Iterator[Period] | None:
-        """Return the periods of a fault that is added now, drawn from a stream of their own.
-
-        Its name is that of the victim: what else goes wrong elsewhere does not change them.
-        """
-        if fault.when is UNSET:
-            return None
-        self._outages[fault.victim] += 1
-        stream = self._streams(f"outages of {fault.victim} {self._outages[fault.victim]}")
-        return fault.when.periods_from(self._now(), stream)
 
     def _look(self, each: "_ActiveFault", now_s: float) -> None:
         """Tell of the fault's periods that have ended by now."""
@@ -419,16 +408,21 @@ class Faults:
         self,
         victim: Part,
         path: str,
-        request: bytes,
-        payment_headers: bytes = b"",
+        body: bytes,
+        *,
+        query: bytes = b"",
+        headers: Iterable[tuple[bytes, bytes]] = (),
         caller: Caller = "service",
     ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        `payment_headers` are those that pay or prove a payment. No `FaultRule` gets requests of
+        Of its `headers` count those that pay or prove a payment. No `FaultRule` gets requests of
         facilitators.
         """
-        sent = payment_headers + request
+        request = path.encode() + b"?" + query + b"\n" + body
+        named = ((name.lower(), value) for name, value in headers)
+        paid = (b"%b: %b\n" % each for each in named if each[0] in PROOFS)
+        sent = b"".join(paid) + request
         for each in self._active:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
@@ -551,219 +545,3 @@ def _ending(part: Part, route: str, end: str) -> list[str]:
 def _is_segment(segment: str, wanted: str) -> bool:
     parts = map(re.escape, re.split(r"\{[^}]*\}", segment))
     return re.fullmatch("[^/]+".join(parts), wanted) is not None
-
-
-ABORT = "x402sim.abort"
-"""The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
-once, or "cut" when what was written of the answer has left."""
-
-_PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
-
-
-def faulty(
-    app: ASGIApp,
-    victim: Part,
-    faults: Faults,
-    journal: Journal,
-    clock: Clock,
-    crash: Callable[[], None],
-    on_bug: Callable[[Exception], None],
-    caller: Caller = "service",
-) -> ASGIApp:
-    """Return `app` with faults, which records each answer: method, path and status.
-
-    `caller` sends the requests: some faults are for one caller only. `crash` kills the service
-    that the application is for. `on_bug` is called with what the application raises, after it has
-    answered 500.
-    """
-
-    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
-
-        def send_and_record(message: Message) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                method, path, status = scope["method"], clipped(scope["path"]), message["status"]
-                answer = AnswerSent(actor=victim, method=method, path=path, status=status)
-                journal.record(clock.now_ms(), answer)
-            return send(message)
-
-        try:
-            await (app if faults.is_empty else inject)(scope, receive, send_and_record)
-        except Exception as bug:
-            on_bug(bug)
-            raise
-
-    async def inject(scope: Scope, receive: Receive, send: Send) -> None:
-        messages, body = await read_request(receive)
-        if body is None:
-            await app(scope, replay(messages, receive), send)
-            return
-        sent = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        payment_headers = b"".join(
-            b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS
-        )
-        fault = faults.next_for(victim, scope["path"], sent, payment_headers, caller)
-        if fault is None:
-            await app(scope, replay(messages, receive), send)
-        else:
-            for listener in faults.on_inject:
-                listener(victim, fault, scope["path"])
-            request = _Request(app, scope, body, receive, send)
-            await _inject(fault, crash, clock, request)
-
-    return middleware
-
-
-@dataclass(frozen=True, slots=True)
-class _Buffered(Connection):
-    """The connection that a victim sees while a fault buffers its answer."""
-
-    is_received: bool
-
-    def is_answered(self) -> bool:
-        """Tell whether the client gets the whole answer."""
-        return self.is_received
-
-
-class _Request:
-    """A buffered request, which can be passed to the victim more than once."""
-
-    def __init__(
-        self, app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
-    ) -> None:
-        self._app, self._scope, self._body = app, scope, body
-        self._receive, self.send = receive, send
-
-    async def work(self, *, is_received: bool = True, is_cut: bool = False) -> list[Message]:
-        """Pass the request to the victim, and return its answer.
-
-        If the client will not get all of it, the victim sees a connection without an answer.
-        """
-        answer: list[Message] = []
-
-        async def keep(message: Message) -> None:
-            answer.append(message)
-
-        body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received and not is_cut)}
-        await self._app(scope, replay([body], self._receive if is_received else _gone), keep)
-        return answer
-
-    @property
-    def method(self) -> str:
-        """Its HTTP method."""
-        return str(self._scope["method"])
-
-    async def abort(self, how: str) -> None:
-        """Break the connection: "lost", "refused" or "cut"."""
-        abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
-        await abort(how)
-
-
-async def _inject(fault: Fault, crash: Callable[[], None], clock: Clock, request: _Request) -> None:
-    match fault.does:
-        case "lose request" | "refuse":
-            await request.abort("refused" if fault.does == "refuse" else "lost")
-        case "lose answer":
-            await request.work(is_received=False)
-            await request.abort("lost")
-        case "delay request":
-            await clock.sleep(value_of(fault, "seconds"))
-            await _answer(request, await request.work())
-        case "delay answer":
-            answer = await request.work()
-            await clock.sleep(value_of(fault, "seconds"))
-            await _answer(request, answer)
-        case "answer":
-            if value_of(fault, "work_done"):
-                await request.work(is_received=False)
-            await _answer(request, answer_messages(*(value_of(fault, name) for name in ANSWERED)))
-        case "truncate":
-            await _cut(request, await request.work(is_cut=True))
-        case "shorten":
-            await _answer(request, _half(await request.work()))
-        case "duplicate":
-            await request.work(is_received=False)
-            await _answer(request, await request.work())
-        case "crash before" | "crash after":
-            if fault.does == "crash after":
-                await request.work(is_received=False)
-            await asyncio.sleep(0)  # noqa: TID251 - the caller must wait already when it crashes
-            crash()
-            await request.abort("lost")
-        case _ as unknown_kind:
-            assert_never(unknown_kind)
-
-
-async def _answer(request: _Request, messages: list[Message]) -> None:
-    for message in messages:
-        await request.send(message)
-
-
-def _body(messages: list[Message]) -> bytes:
-    return b"".join(message.get("body", b"") for message in messages[1:])
-
-
-async def _cut(request: _Request, messages: list[Message]) -> None:
-    """Send an answer to the middle of its body, and end the connection.
-
-    Nothing is sent of an answer without a body: its head alone would be a whole answer. If the
-    victim is down, there is no answer, and the connection is broken already.
-    """
-    if not messages:
-        return
-    body = _body(messages)
-    if not body or request.method == "HEAD":
-        await request.abort("lost")
-        return
-    await request.send(messages[0])
-    half = body[: len(body) // 2]
-    await request.send({"type": "http.response.body", "body": half, "more_body": True})
-    await request.abort("cut")
-
-
-def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose whole body is half of it; nothing, if the victim is down."""
-    if not messages:
-        return []
-    start, body = messages[0], _body(messages)
-    half = body[: len(body) // 2]
-    headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
-    return [
-        {**start, "headers": [*headers, (b"content-length", b"%d" % len(half))]},
-        {"type": "http.response.body", "body": half},
-    ]
-
-
-async def read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
-    """Return the messages of a request until its end, a cut, or more than any part reads.
-
-    And its body; None if it did not arrive to its end.
-    """
-    messages: list[Message] = []
-    body = b""
-    while len(body) <= MAX_BODY_BYTES:
-        messages.append(await receive())
-        body += messages[-1].get("body", b"")
-        if not messages[-1].get("more_body"):
-            break
-    last = messages[-1]
-    is_whole = last["type"] == "http.request" and not last.get("more_body")
-    return messages, body if is_whole else None
-
-
-def replay(messages: list[Message], rest: Receive) -> Receive:
-    """Return a `receive` that gives messages again, and then the rest."""
-    again = iter(messages)
-
-    async def receive() -> Message:
-        message = next(again, None)
-        return await rest() if message is None else message
-
-    return receive
-
-
-async def _gone() -> Message:
-    return {"type": "http.disconnect"}

@@ -33,11 +33,11 @@ from x402sim.http.exchange import (
 from x402sim.http.web import CONNECTION, Connection
 from x402sim.journal import Journal
 from x402sim.protocol.header import read_versioned
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
-from x402sim.world.transport.faults import ABORT
+from x402sim.world.transport.strike import ABORT
 
 
 class Asgi(Transport):
@@ -250,7 +250,7 @@ class Link(Transport):
 
 def request_event(caller: str, to: Part, request: Request, exchange: int) -> RequestSent:
     """Return the event of a request, with the ids that it carries."""
-    fields = _read(request.body) if request.body else _EMPTY
+    fields = (request.body and decoded(request.body, _Body)) or _EMPTY
     headers = _recorded(request.headers)
     paid = _in_one_step(headers)
     return RequestSent(
@@ -267,7 +267,7 @@ def request_event(caller: str, to: Part, request: Request, exchange: int) -> Req
 
 def answer_event(caller: str, to: Part, response: Response, exchange: int) -> AnswerReceived:
     """Return the event of an answer, with its status and the recorded fields of its body."""
-    fields = _read(response.content)
+    fields = decoded(response.content, _Body) or _EMPTY
     headers = _recorded(response.headers)
     error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
     return AnswerReceived(
@@ -299,6 +299,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _EMPTY = _Body()
+"""Of a message that is no JSON object."""
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 _RECORDED = {b"x-payment-id", b"x-session-id"} | {
     name.lower().encode() for name in PAYMENT_HEADERS.values()
@@ -309,14 +310,6 @@ def _recorded(headers: Headers) -> Mapping[str, str]:
     """Return the headers that the journal records."""
     found = [pair for pair in headers if pair[0] in _RECORDED]
     return httpx.Headers(found) if found else {}
-
-
-def _read(body: bytes) -> _Body:
-    try:
-        read: _Body = decode(body, _Body)
-    except BadMessage:
-        return _EMPTY
-    return read
 
 
 def _path(request: Request, to: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.durations import Duration, service_times
+from x402sim.durations import service_times
 from x402sim.events import Part, RequestArrived, RequestEnded, RequestStarted, clipped
 from x402sim.explorer.index import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
@@ -20,7 +20,8 @@ from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Stream
 from x402sim.service.settings import Settings
-from x402sim.world.transport.faults import read_request, replay, require_path
+from x402sim.world.transport.faults import require_path
+from x402sim.world.transport.strike import read_request, replay
 
 _full = web.error(503, "Queue full", "as many requests wait as can; try again later")
 
@@ -61,8 +62,9 @@ class Queue:
         """Return an application whose requests queue here."""
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            duration = self._duration(scope["path"]) if scope["type"] == "http" else None
-            if duration is None:
+            path = scope["path"] if scope["type"] == "http" else None
+            times = (each for end, each in self._times.items() if path and path.endswith(end))
+            if (duration := next(times, None)) is None:  # it takes no server
                 await app(scope, receive, send)
             else:  # a whole request has arrived: no bytes of it are on their way while it waits
                 messages, _ = await read_request(receive)
@@ -76,10 +78,6 @@ class Queue:
         for request in sorted(self._inside):
             self._record(RequestEnded(self._part, request, "lost"))
         self._inside.clear()
-
-    def _duration(self, path: str) -> Duration | None:
-        """Return how long a request to a path is served; None if it takes no server."""
-        return next((each for end, each in self._times.items() if path.endswith(end)), None)
 
     async def _serve(
         self, app: ASGIApp, service_s: float, scope: Scope, receive: Receive, send: Send

@@ -23,8 +23,10 @@ MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 MAX_402_BODY = 256
 """The bytes that are kept of a 402 without a reason: enough for its payment id."""
-_PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
-_PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
+PROOFS = frozenset(
+    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
+)
+"""The headers that pay, or prove a payment."""
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["LoggedRequest | None"] = ContextVar("the request that runs now", default=None)
 
@@ -118,7 +120,7 @@ class Requests:
                 return app(scope, receive, send)
             proofs: tuple[tuple[bytes, bytes], ...] = ()
             for header in scope["headers"]:  # a comprehension would be one more call
-                if header[0] in _PAYMENTS:
+                if header[0] in PROOFS:
                     proofs += (header,)
             is_payment = self._wants_payments and (bool(proofs) or settles(scope["path"]))
             is_whole = is_payment or self._wants_bodies or self.readers > 0

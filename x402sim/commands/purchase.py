@@ -1,0 +1,496 @@
+"""A purchase as `pay` and `demo` make it: one request, paid as its 402 asks, each step told.
+
+`Outcome` is what is known of the payment, and no more: signed, seen to be paid, and how long it is
+usable.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import httpx
+
+from x402sim.clock import Clock, SkewedClock
+from x402sim.commands.kept import Kept
+from x402sim.commands.request import answer_to
+from x402sim.commands.steps import Step
+from x402sim.http.bounded import Limits
+from x402sim.payer.auth import DEADLINE_S, PaymentAuth
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
+from x402sim.payer.flow import FlowAuth, origin_of
+from x402sim.payer.mistakes import (
+    Draft,
+    Mistake,
+    ObservedAuth,
+    copy_of,
+    draft_of,
+    paid_in,
+    request_of,
+)
+from x402sim.payer.pick import Picked, pick
+from x402sim.payer.purchases import Unfinished
+from x402sim.payer.session import SessionAuth
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import mcp
+from x402sim.protocol.abi import authorization_state
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.findings import is_paid, is_pending
+from x402sim.protocol.messages import decode
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.protocol.phrase import KNOWN, keys_of
+from x402sim.protocol.values import Fact, amount_in, amount_of, answer, data_of, window
+from x402sim.protocol.ways import Dialect, Way, foreign_in, object_in, ways_in
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    RESPONSE_HEADERS,
+    VERSIONS,
+    Version,
+    json_in,
+)
+from x402sim.text.times import moment, readable
+from x402sim.world.control.messages import Account, WorldInfo, network_of
+from x402sim.world.server.origins import LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of the last payment."""
+
+    sent: Draft
+    """What was signed."""
+    transaction: str = ""
+    """The transaction of a receipt that says that it was paid; "" if there was none."""
+    pending: str = ""
+    """The transaction of a receipt that says that it may still be paid."""
+    receipt: str = ""
+    """What is to say of any other receipt."""
+    is_used: bool | None = None
+    """What the chain says of the authorization; None if it is not known."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a receipt or the chain says that it was paid."""
+        return bool(self.transaction) or self.is_used is True
+
+    def described(self) -> str:
+        """Return what is known of the payment, in words."""
+        if self.transaction:
+            return f"paid (transaction {self.transaction})"
+        if self.is_used:
+            return "paid (the chain has used its authorization)"
+        sent, receipt = self.sent, self.receipt or "no receipt came"
+        if self.pending:
+            receipt = f"the receipt says that transaction {self.pending} is not mined yet"
+        if self.is_used is False:
+            receipt += ", and the chain has not used it"
+        until = moment(sent.auth.valid_before, sent.now_s)
+        return f"signed, not seen to be paid: {receipt}; it can be used until {until}"
+
+    def question(self) -> str:
+        """Return whom to ask whether the payment was made."""
+        sent = self.sent
+        asks = "the token"
+        if sent.payment_id:
+            asks = f"GET /api/payments/{sent.payment_id}, or the token"
+        state = f"authorizationState({checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
+        return f"whoever pays again before may pay twice. Whether it was used, ask {asks}: {state}"
+
+    def data(self) -> dict[str, Any]:
+        """Return it for JSON: amounts in base units and decimals, times in Unix seconds."""
+        auth, network = self.sent.auth, self.sent.named
+        return {
+            "signed": True,
+            "seen_paid": self.is_confirmed,
+            "used_on_chain": self.is_used,
+            "transaction": self.transaction or self.pending or None,
+            "pending": bool(self.pending),
+            "network": network.name,
+            "chain_id": network.chain_id,
+            "amount": data_of(amount_in(str(auth.value), network)),
+            "from": checksum(auth.from_),
+            "to": checksum(auth.to),
+            "nonce": to_hex(auth.nonce),
+            "valid_after": auth.valid_after,
+            "valid_before": auth.valid_before,
+        }
+
+
+def outcome_of(sent: Draft, receipts: list[dict[str, Any]]) -> Outcome:
+    """Return what is known of a payment by the receipts that were answered to it."""
+    paid = next((each for each in receipts if is_paid(each)), {})
+    pending = next((each for each in receipts if is_pending(each)), {})
+    transaction = paid.get("transaction", paid.get("txHash", ""))
+    receipt = ""
+    for each in receipts:
+        why = each.get("errorReason") or "it failed"
+        receipt = f"the receipt says that {str(why)[:100]}"
+        if each.get("success") is True:
+            receipt = "the receipt names no hash of a transaction"
+    return Outcome(sent, str(transaction), str(pending.get("transaction", "")), receipt)
+
+
+def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
+    """Return the receipts in an answer, of any dialect: in its headers, and in its body."""
+    found = [_in_header(response, RESPONSE_HEADERS[each]) for each in VERSIONS]
+    body = body_of(response)
+    return [each for each in (*found, body if "txHash" in body else {}) if "success" in each]
+
+
+def refusal_in(response: httpx.Response) -> Fact:
+    """Return what an answer says of a refusal: its status, error, reason and `final`."""
+    body, words = body_of(response), []
+    if body.get("isError") is True and isinstance(told := mcp.text_in(body), dict):  # of a tool
+        body = told
+    read = response.content if response.is_stream_consumed else b""
+    words += [body.get("error"), body.get("reason")]
+    for name in (REQUIRED_HEADER, *RESPONSE_HEADERS.values()):
+        header = _in_header(response, name)
+        words += [header.get(each) for each in ("error", "errorReason", "errorMessage")]
+    texts = dict.fromkeys(each[:400] for each in words if isinstance(each, str) and each)
+    final = f" (final: {str(body['final']).lower()})" if "final" in body else ""
+    kept = [each for each in texts if not any(each in other and each != other for other in texts)]
+    text = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
+    return answer(response.status_code, f"{readable(text)}{final}".strip())
+
+
+def body_of(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer; an empty one for any other, and for one not read."""
+    return object_in(response.content if response.is_stream_consumed else b"") or {}
+
+
+def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
+    return json_in(response.headers.get(name), dict[str, Any]) or {}
+
+
+ASK_S = 5.0
+"""How long a local server may take to tell its time and its accounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a local server of x402sim tells: the networks that are known, its accounts and clock."""
+
+    known: Mapping[str, Network]
+    keys: list[str]
+    clock: Clock
+    rpc: str = ""
+    """The URL of its chains' JSON-RPC, by the name of a network; "" if there is no such server."""
+
+
+def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
+    """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
+
+    def fetched(what: str) -> bytes:
+        path = f"{origin_of(url)}/_sim/{what}"
+        return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
+
+    if url.host in LOOPBACK:
+        with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
+            who: WorldInfo = decode(fetched("who"), WorldInfo)
+            accounts: list[Account] = decode(fetched("accounts"), list[Account])
+            clock, own = SkewedClock(Clock()), network_of(who)
+            clock.skew_s = who.now / 1000 - Clock().now()
+            networks = {**known, own.name: known.get(own.name, own)}
+            rpc = f"{origin_of(url)}/rpc"
+            return Local(networks, [each.private_key for each in accounts], clock, rpc)
+    return Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+
+
+@dataclass(slots=True)
+class Purchase:
+    """One request, paid within `max_amount` tokens; `tell` gets each step as it ends.
+
+    Raises `ValueError` for an amount that is none on any network.
+    """
+
+    http: httpx.Client
+    wallet: Wallet
+    local: Local
+    request: httpx.Request
+    tell: Callable[[Step], None]
+    max_amount: str
+    steps: int | None = None
+    """In one step or in two; None as the 402 offers."""
+    session: bool = False
+    kept: Kept | None = None
+    """Where unfinished payments are written down; None for nowhere."""
+    mistake: Mistake | None = None
+    """What is done wrong in the payment, of which the answer is the last one then."""
+    used: Authorization | None = None
+    """The authorization that a replay sends again."""
+
+    network: Network = field(default=TESTNET, init=False)
+    picked: Picked | None = field(default=None, init=False)
+    """The offer that is paid, and why not those before it."""
+    right: Draft | None = field(default=None, init=False)
+    """The payment, before the mistake was made in it."""
+    sent: Draft | None = field(default=None, init=False)
+    answer: httpx.Response | None = field(default=None, init=False)
+    """What was answered to it; None if nothing was."""
+    receipts: list[dict[str, Any]] = field(default_factory=list, init=False)
+    """What was answered to it, of any dialect."""
+    last: httpx.Request | None = field(default=None, init=False)
+    """The newest request."""
+    resumed: Unfinished = field(default_factory=Unfinished, init=False)
+    """What an earlier start has signed for it and not finished."""
+    _payer: PaymentAuth | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            to_base(self.max_amount, 36)  # no token has more decimals
+        except ValueError as wrong:
+            raise ValueError(f"--max {self.max_amount}: {wrong}") from wrong
+
+    def buy(self) -> httpx.Response:
+        """Return the last answer, read; raises `PaymentFailed` and `httpx.HTTPError`.
+
+        The request itself stays as it is. With a mistake, that is the answer to the wrong payment.
+        """
+        if self.kept is not None and self.mistake is None:
+            self._resume(self.kept)
+        flow = ObservedAuth(
+            choose=self._choose,
+            on_request=self._sends,
+            on_answer=self._answered,
+            limits=Limits(deadline_s=DEADLINE_S),
+            change=None if self.mistake is None else partial(self._changed, self.mistake),
+        )
+        try:
+            return answer_to(self.http, copy_of(self.request), flow)
+        finally:
+            self._keep()
+
+    def _changed(self, mistake: Mistake, request: httpx.Request) -> httpx.Request:
+        """Return a request with the mistake in its payment."""
+        draft = self.right = self._draft(request)
+        if draft.dialect not in mistake.dialects:
+            name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
+            raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}, only in {only}")
+        self.sent = mistake.change(replace(draft, auth=self.used or draft.auth))
+        return request_of(self.sent, request)
+
+    def _resume(self, kept: Kept) -> None:
+        """Take up what an earlier start has signed and not finished; raises `PaymentFailed`."""
+        try:
+            found = kept.read(self.request)
+            if found is None:
+                return
+            self.network = network_named(found.network, self.local.known)
+        except ValueError as wrong:
+            raise PaymentFailed(str(wrong)) from wrong
+        self.resumed = found.unfinished
+        last = self.resumed.payments[-1]
+        self.sent = Draft(
+            next(each for each in Dialect if each.version == last.version),
+            last.auth,
+            *(self.wallet, self.network, self.network),
+            str(self.request.url),
+            last.proof.get(PAYMENT_ID, "") if last.version is None else "",
+            self.local.clock.now_s(),
+        )
+
+    def _keep(self) -> None:
+        """Write down what is signed and not finished; raises `PaymentFailed` if that fails."""
+        if self.kept is None or self._payer is None:
+            return
+        unfinished = self._payer.unfinished(self.request)
+        try:
+            self.kept.write(self.request, self.network, unfinished)
+        except OSError as error:
+            raise PaymentFailed(f"--state-dir: cannot write {self.kept.folder}: {error}") from error
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the receipts say of the payment that was signed."""
+        assert self.sent is not None
+        return outcome_of(self.sent, self.receipts)
+
+    def ask_chain(self) -> Outcome:
+        """Return what is known of the payment, by the chain too if no receipt says that it is paid.
+
+        Only the chain of a local server is known.
+        """
+        found = self.outcome
+        if found.is_confirmed or not self.local.rpc:
+            return found
+        auth, named = found.sent.auth, found.sent.named
+        data = authorization_state(auth.from_, auth.nonce)
+        call = {"to": to_hex(named.asset), "data": to_hex(data)}
+        call_ = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        with suppress(httpx.HTTPError, ValueError):  # then it is not known
+            url = f"{self.local.rpc}/{named.name}"
+            request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
+            read = object_in(answer_to(self.http, request).content) or {}
+            return replace(found, is_used=int(str(read.get("result")), 16) == 1)
+        return found
+
+    # --- who pays ------------------------------------------------------------------------
+
+    def _choose(self, response: httpx.Response) -> FlowAuth:
+        """Return the payer that pays the first offer of a 402 that it can pay.
+
+        Raises `PaymentFailed`.
+        """
+        if self.resumed.payments:  # whatever it asks now, that comes first
+            return self._single(self.resumed.payments[-1].version)
+        other = foreign_in(response.headers, response.content)
+        if other is not None:
+            none = "the 402 has no payment requirements; `doctor URL` looks closer. "
+            facts = ", ".join(f"{name} {value}" for name, value in other.facts.items())
+            quoted = f"It says: {facts[:400]}. " if facts else ""
+            raise PaymentFailed(f"{none}It is {other.name}. {quoted}{other.do}")
+        ways = list(enumerate(ways_in(response.headers, response.content), 1))
+        if not ways:
+            raise PaymentFailed("the 402 has no payment requirements; `doctor URL` looks closer")
+        if self.steps is not None:
+            offered = ", ".join(dict.fromkeys(way.dialect.value for _, way in ways))
+            only = f"--steps {self.steps}: the 402 offers only"
+            ways = [(number, way) for number, way in ways if self._is_wanted(way)]
+            if not ways:
+                raise PaymentFailed(f"{only} {offered}; leave it out")
+        picked = pick(response.request, response, ways, self.local.known, self._over_cap)
+        if picked.way is None or picked.network is None:
+            raise self._unpayable([way for _, way in ways], picked)
+        self.network, self.picked = picked.network, picked
+        try:
+            if self.session:
+                clock, deposit = self.local.clock, self._spend()
+                return SessionAuth(self.wallet, deposit=deposit, network=self.network, clock=clock)
+            return self._single(picked.way.dialect.version)
+        except ValueError as wrong:
+            raise PaymentFailed(f"--max {self.max_amount}: {wrong}") from wrong
+
+    def _spend(self) -> str:
+        decimals = self.network.decimals
+        return to_decimal(to_base(self.max_amount, decimals), decimals)
+
+    def _single(self, version: Version | None) -> PaymentAuth:
+        """Return the payer of one purchase, with what is not finished of it."""
+        self._payer = PaymentAuth(
+            self.wallet,
+            max_amount=self._spend(),
+            max_total=self._spend(),
+            network=self.network,
+            version=version,
+            clock=self.local.clock,
+            deadline_s=DEADLINE_S,
+        )
+        if self.resumed.payments:
+            self._payer.resume(self.request, self.resumed)
+        return self._payer
+
+    def _is_wanted(self, way: Way) -> bool:
+        """Tell whether --steps allows a way to pay."""
+        return self.steps is None or (way.dialect is Dialect.TWO_STEPS) == (self.steps == 2)
+
+    def _over_cap(self, amount_base: int, network: Network) -> str:
+        most = to_base(self.max_amount, network.decimals)
+        if amount_base <= most or self.session:
+            return ""
+        price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
+        return f"the 402 asks for {price}; --max allows {self.max_amount}. Raise --max to pay it."
+
+    def _unpayable(self, ways: list[Way], picked: Picked) -> PaymentFailed:
+        """Return why no offer of a 402 is paid."""
+        if all(way.is_paywall for way in ways):
+            return PaymentFailed(
+                "the 402 offers two steps as the public Cronos paywall does, with the payment id "
+                "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
+            )
+        if all(way.network(self.local.known) is None for way in ways):
+            named = ", ".join(dict.fromkeys(repr(way.fields.get("network"))[:80] for way in ways))
+            return PaymentFailed(
+                f"the 402 asks for a payment on {named}; known are {', '.join(self.local.known)}. "
+                "Describe the network and its token in a file: --network-file"
+            )
+        whys = [each.why for each in picked.rejected]
+        if len(whys) > 1:
+            whys = [str(each) for each in picked.rejected]
+        return PaymentFailed("; ".join(whys))
+
+    # --- what is printed --------------------------------------------------------------------
+
+    def _draft(self, request: httpx.Request) -> Draft:
+        return draft_of(request, self.wallet, self.network, self.local.clock.now_s())
+
+    def _sends(self, request: httpx.Request) -> None:
+        """Tell what was signed, before it is sent."""
+        self.last = request
+        if self.mistake is None:
+            self._keep()
+        if paid_in(request) is None:
+            return
+        if self.sent is None or self.mistake is None:
+            self.sent = self._draft(request)
+        auth, now_s = self.sent.auth, self.local.clock.now_s()
+        facts: dict[str, Any] = {}
+        if self.picked is not None and self.picked.rejected:
+            facts["offer"] = self.picked.number
+            facts["not taken"] = [str(each) for each in self.picked.rejected]
+        facts |= {
+            "amount": amount_in(str(auth.value), self.network),
+            "from": checksum(auth.from_),
+            "to": checksum(auth.to),
+            "valid": window(auth.valid_after, auth.valid_before, now_s),
+            "nonce": to_hex(auth.nonce),
+        }
+        title = "Signed an EIP-3009 authorization, off-chain"
+        if any(auth == each.auth for each in self.resumed.payments):
+            title = "Took up the authorization of an earlier start"
+        self.tell(Step(title, True, facts))
+
+    def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
+        status = answer(response.status_code)
+        facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
+        name, tool = f"{request.method} {request.url.path}", request.headers.get(mcp.TOOL)
+        if tool is not None:
+            name = f"tool {tool} at {request.url.path}"
+        if (dialect := paid_in(request)) is not None:
+            self.answer = response
+            if self.mistake is not None:  # the explanation has the rest
+                facts["answer"] = status
+            found = receipts_in(response)
+            self.receipts += found
+            outcome = self.outcome
+            if transaction := outcome.transaction or outcome.pending:
+                facts["transaction"] = transaction
+            if response.is_success and not outcome.is_confirmed:
+                facts["receipt"] = "pending" if outcome.pending else "none: not seen to be paid"
+            sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
+            if tool is not None:
+                sent_in = f', _meta["{mcp.PAYMENT}"]'
+            mark = "" if self.mistake is None or response.is_success else "refused"
+            is_paid_or_wrong = outcome.is_confirmed or self.mistake is not None
+            title = "Paid" if is_paid_or_wrong else "Sent to be paid"
+            self.tell(Step(f"{title}: {name}{sent_in}", response.is_success, facts, mark))
+            return
+        shown = next((each for each in (PAYMENT_ID, SESSION_ID) if each in request.headers), None)
+        if shown is None and response.status_code == 402:
+            facts |= self._offer(response)
+            self.tell(Step(f"Asked: {name}", True, facts))
+        else:
+            title = f"Repeated with {shown}: {name}" if shown else f"Asked: {name}"
+            if shown == SESSION_ID:
+                facts["session id"] = request.headers[SESSION_ID]
+            self.tell(Step(title, response.is_success, facts))
+
+    def _offer(self, response: httpx.Response) -> dict[str, Any]:
+        """Return what a 402 asks for: the way to pay that is taken, or else one that is known."""
+        ways, known = ways_in(response.headers, response.content), self.local.known
+        if not ways:
+            return {}
+        numbered = [(n, way) for n, way in enumerate(ways, 1) if self._is_wanted(way)]
+        picked = pick(response.request, response, numbered, known, self._over_cap).way
+        way = picked or next((each for each in ways if each.network(known)), ways[0])
+        facts = {
+            "price": amount_of(way, known),
+            "pay to": way.fields.get("payTo"),
+            "network": way.fields.get("network"),
+            "payable in": list(dict.fromkeys(each.dialect.value for each in ways)),
+        }
+        return facts | ({"payment id": way.payment_id} if way.payment_id else {})

@@ -1,0 +1,227 @@
+"""The processes behind a world's links: a service, which can crash, and a facilitator's node."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from x402sim.chain.base import Block, Call, Chain, ChainClient, TxReceipt
+from x402sim.clock import Clock, periodic_context
+from x402sim.events import Part
+from x402sim.http.exchange import Transport
+from x402sim.protocol.crypto import Address, Hash, PrivateKey
+from x402sim.protocol.networks import Network
+from x402sim.service.app import service_app
+from x402sim.service.background import Phases, in_step, run_background
+from x402sim.service.state import Service, restarted
+from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.queue import Queue
+from x402sim.world.transport.strike import ABORT
+from x402sim.world.world import Hooks
+
+if TYPE_CHECKING:
+    from x402sim.chain.node.linked import LinkedChain
+
+T = TypeVar("T")
+
+RESTART_S = 1.0
+"""Seconds from a crash until the service runs again, on the clock of the world: without them, what
+makes the service crash again and again would do so in one instant, without end."""
+
+
+class ServiceProcess:
+    """An ASGI application and its background work, which crash and restart together.
+
+    `hooks` may change the service and its application at each start. `phases` are those of its
+    first start, as if it had been running already; a restart begins every interval anew. `outside`
+    is what the service calls in its world, with faults that crash it. `queue` makes the queue of
+    each start, from its paths, if it has one.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        hooks: Hooks = Hooks(),  # noqa: B008 - frozen, without state
+        phases: Phases = in_step,
+        outside: Mapping[Part, ASGIApp] | None = None,
+        queue: Callable[[Sequence[str]], Queue | None] = lambda _: None,
+    ) -> None:
+        self._plain, self._hooks, self._phases = service, hooks, phases
+        self._make_queue = queue
+        self._queue: Queue | None = None
+        self.outside = outside or {}
+        self.app: ASGIApp = self
+        """What callers reach: this process, in a world behind faults and perhaps a cache."""
+        self._load()
+        self.crashes = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_background = False
+        self._background: asyncio.Task[None] | None = None
+        self._restart: asyncio.Task[None] | None = None
+
+    def _load(self) -> None:
+        self.service = self._hooks.service(self._plain)
+        app = service_app(self.service)
+        self.paths = paths_of(app)
+        """The paths that the service serves, as its routes spell them."""
+        self._app = self._hooks.app(self.service, app)
+        if self._queue is not None:
+            self._queue.lose()
+        self._queue = self._make_queue(self.paths)
+        if self._queue is not None:
+            self._app = self._queue.before(self._app)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request; a crash breaks its connection, and during a restart it is refused."""
+        if self._restart is not None:
+            refuse: Callable[[str], Awaitable[None]] = scope[ABORT]
+            return refuse("refused")
+        return self._cut_by_a_crash(self._app(scope, receive, send), scope.get(ABORT))
+
+    async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
+        """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
+        await self.runs()
+        return await self._cut_by_a_crash(job(self.service))
+
+    async def _cut_by_a_crash(
+        self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
+    ) -> T | None:
+        """Await work of this process; if a crash ends it, break the connection that it is for."""
+        life, task = self.crashes, asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if life == self.crashes:
+                raise
+            task.uncancel()
+        finally:
+            self._tasks.discard(task)
+        if abort is not None:
+            await abort("lost")
+        return None
+
+    def start_background(self) -> None:
+        """Start the indexer, the sweeps and the reconciler, now and after each restart."""
+        self._has_background = True
+        phases = in_step if self.crashes else self._phases
+        self._background = asyncio.create_task(
+            run_background(self.service, phases),
+            name="the service's background work",
+            context=periodic_context(),
+        )
+
+    def crash(self) -> None:
+        """Crash and restart: only the database survives, and requests in flight are aborted.
+
+        Until the service runs again, `RESTART_S` later, connections are refused. A crash during
+        the restart begins this time anew.
+        """
+        self.crashes += 1
+        for task in self._tasks:
+            task.cancel()
+        self._plain = restarted(self._plain)
+        self._load()
+        for work in (self._background, self._restart):
+            if work is not None:
+                work.cancel()
+        self._restart = asyncio.create_task(self._start_again(), name="the service's restart")
+
+    async def _start_again(self) -> None:
+        await self._plain.clock.sleep(RESTART_S)
+        self._restart = None
+        if self._has_background:
+            self.start_background()
+
+    async def runs(self) -> None:
+        """Return when the service runs: at once, unless it is restarting."""
+        while self._restart is not None:
+            await asyncio.wait({self._restart})
+
+    async def stop(self) -> None:
+        """Stop the background work, and a restart."""
+        for work in (self._restart, self._background):
+            if work is not None:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+
+    async def close(self) -> None:
+        """Stop it, and close its database."""
+        await self.stop()
+        self.service.store.close()
+
+
+def paths_of(app: Starlette) -> list[str]:
+    """Return the paths that an application serves, as its routes spell them."""
+    return [route.path for route in app.routes if isinstance(route, Route)]
+
+
+class FacilitatorNode:
+    """The chain as one facilitator reaches it, a `ChainClient`.
+
+    It calls the chain directly, or, while a fault for facilitators is active, over a link as a real
+    facilitator would: by JSON-RPC, with transactions that it signs and receipts that it polls.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        faults: Faults,
+        link: Callable[[], Transport],
+        url: str,
+        network: Network,
+        clock: Clock,
+        key: PrivateKey,
+    ) -> None:
+        self.token = chain.token
+        self.direct = chain
+        """The chain itself, without faults."""
+        self._faults, self._link, self._url = faults, link, url
+        self._network, self._clock, self._key = network, clock, key
+        self._linked: LinkedChain | None = None
+
+    @property
+    def _now(self) -> ChainClient:
+        if not self._faults.reach_facilitators:
+            return self.direct
+        if self._linked is None:
+            from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
+
+            node = LinkedNode(self._link(), self._url)
+            self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
+        return self._linked
+
+    def height(self) -> Coroutine[Any, Any, int]:
+        """Return the number of the newest block."""
+        return self._now.height()
+
+    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
+        """Return a block by number or hash."""
+        return self._now.block(which)
+
+    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
+        """Return a contract's code."""
+        return self._now.code(account)
+
+    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
+        """Run a call and discard its effects; raises `Reverted`."""
+        return self._now.call(call)
+
+    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
+        """Put a transaction into the mempool; raises `ChainError`."""
+        return self._now.send(call)
+
+    def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`.
+
+        What was sent over the link may not have arrived, so it is waited for there, and sent again.
+        """
+        if self._linked is not None and self._linked.has_sent(tx_hash):
+            return self._linked.wait(tx_hash, timeout_s)
+        return self._now.wait(tx_hash, timeout_s)

@@ -1,0 +1,264 @@
+"""What a fault does to the request that it strikes: over ASGI, and through a proxy.
+
+The middleware `faulty` wraps each part, in one process and over TCP, and records its answers.
+Requests that are cut off, or longer than any part reads, pass without faults.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock
+from x402sim.events import AnswerSent, Part, clipped
+from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
+from x402sim.journal import Journal
+from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, value_of
+
+ABORT = "x402sim.abort"
+"""The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
+once, or "cut" when what was written of the answer has left."""
+
+
+def faulty(
+    app: ASGIApp,
+    victim: Part,
+    faults: Faults,
+    journal: Journal,
+    clock: Clock,
+    crash: Callable[[], None],
+    on_bug: Callable[[Exception], None],
+    caller: Caller = "service",
+) -> ASGIApp:
+    """Return `app` with faults, which records each answer: method, path and status.
+
+    `caller` sends the requests: some faults are for one caller only. `crash` kills the service
+    that the application is for. `on_bug` is called with what the application raises, after it has
+    answered 500.
+    """
+
+    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+
+        def send_and_record(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                method, path, status = scope["method"], clipped(scope["path"]), message["status"]
+                answer = AnswerSent(actor=victim, method=method, path=path, status=status)
+                journal.record(clock.now_ms(), answer)
+            return send(message)
+
+        try:
+            await (app if faults.is_empty else inject)(scope, receive, send_and_record)
+        except Exception as bug:
+            on_bug(bug)
+            raise
+
+    async def inject(scope: Scope, receive: Receive, send: Send) -> None:
+        messages, body = await read_request(receive)
+        if body is None:
+            await app(scope, replay(messages, receive), send)
+            return
+        fault = faults.next_for(
+            victim,
+            scope["path"],
+            body,
+            query=scope["query_string"],
+            headers=scope["headers"],
+            caller=caller,
+        )
+        if fault is None:
+            await app(scope, replay(messages, receive), send)
+        else:
+            for listener in faults.on_inject:
+                listener(victim, fault, scope["path"])
+            request = _Request(app, scope, body, receive, send)
+            await strike(fault, clock, request, crash)
+
+    return middleware
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffered(Connection):
+    """The connection that a victim sees while a fault buffers its answer."""
+
+    is_received: bool
+
+    def is_answered(self) -> bool:
+        """Tell whether the client gets the whole answer."""
+        return self.is_received
+
+
+def cannot_crash() -> None:
+    """Stand for the crash of what no fault may crash."""
+    raise AssertionError("no fault of these requests can be a crash")
+
+
+class Struck(Protocol):
+    """A whole request that a fault strikes; its answers are the messages of ASGI."""
+
+    method: str
+
+    async def work(self, *, is_received: bool = True) -> list[Message]:
+        """Pass it to the victim, as often as this is called, and return the whole answer.
+
+        It is empty if the victim is down. `is_received` says whether the client will get it.
+        """
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a part of an answer to the client."""
+
+    async def abort(self, how: str) -> None:
+        """Break the client's connection: "lost", "refused" or "cut"; it is the last call."""
+
+
+class _Request:
+    """A request over ASGI. If its client will not get all of the answer, the victim sees so."""
+
+    def __init__(
+        self, app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        self._app, self._scope, self._body = app, scope, body
+        self._receive, self.send = receive, send
+        self.method = scope["method"]
+
+    async def work(self, *, is_received: bool = True) -> list[Message]:
+        """Pass it to the victim."""
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        body: Message = {"type": "http.request", "body": self._body, "more_body": False}
+        scope = {**self._scope, CONNECTION: _Buffered(is_received=is_received)}
+        await self._app(scope, replay([body], self._receive), keep)
+        return answer
+
+    async def abort(self, how: str) -> None:
+        """Break the connection."""
+        abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
+        await abort(how)
+
+
+async def strike(
+    fault: Fault, clock: Clock, request: Struck, crash: Callable[[], None] = cannot_crash
+) -> None:
+    """Do to a request what each kind of fault does, over ASGI and through a proxy alike."""
+    match fault.does:
+        case "lose request" | "refuse":
+            await request.abort("refused" if fault.does == "refuse" else "lost")
+        case "lose answer":
+            await request.work(is_received=False)
+            await request.abort("lost")
+        case "delay request":
+            await clock.sleep(value_of(fault, "seconds"))
+            await _answer(request, await request.work())
+        case "delay answer":
+            answer = await request.work()
+            await clock.sleep(value_of(fault, "seconds"))
+            await _answer(request, answer)
+        case "answer":
+            if value_of(fault, "work_done"):
+                await request.work(is_received=False)
+            await _answer(request, answer_messages(*(value_of(fault, name) for name in ANSWERED)))
+        case "truncate":
+            await _cut(request, await request.work(is_received=False))
+        case "shorten":
+            await _answer(request, _half(await request.work()))
+        case "duplicate":
+            await request.work(is_received=False)
+            await _answer(request, await request.work())
+        case "crash before" | "crash after":
+            if fault.does == "crash after":
+                await request.work(is_received=False)
+            await asyncio.sleep(0)  # noqa: TID251 - the caller must wait already when it crashes
+            crash()
+            await request.abort("lost")
+        case _ as unknown_kind:
+            assert_never(unknown_kind)
+
+
+async def _answer(request: Struck, messages: list[Message]) -> None:
+    for message in messages:
+        await request.send(message)
+
+
+def _body(messages: list[Message]) -> bytes:
+    return b"".join(message.get("body", b"") for message in messages[1:])
+
+
+async def _cut(request: Struck, messages: list[Message]) -> None:
+    """Send an answer to the middle of its body, and end the connection.
+
+    Nothing is sent of an answer without a body: its head alone would be a whole answer. If the
+    victim is down, there is no answer, and the connection is broken already.
+    """
+    if not messages:
+        return
+    body = _body(messages)
+    if not body or request.method == "HEAD":
+        await request.abort("lost")
+        return
+    await request.send(messages[0])
+    half = body[: len(body) // 2]
+    await request.send({"type": "http.response.body", "body": half, "more_body": True})
+    await request.abort("cut")
+
+
+def _half(messages: list[Message]) -> list[Message]:
+    """Return an answer whose whole body is half of it; nothing, if the victim is down."""
+    if not messages:
+        return []
+    start, body = messages[0], _body(messages)
+    half = body[: len(body) // 2]
+    headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
+    return [
+        {**start, "headers": [*headers, (b"content-length", b"%d" % len(half))]},
+        {"type": "http.response.body", "body": half},
+    ]
+
+
+async def read_request(receive: Receive) -> tuple[list[Message], bytes | None]:
+    """Return the messages of a request until its end, a cut, or more than any part reads.
+
+    And its body; None if it did not arrive to its end.
+    """
+    messages: list[Message] = []
+    body = b""
+    while len(body) <= MAX_BODY_BYTES:
+        messages.append(await receive())
+        body += messages[-1].get("body", b"")
+        if not messages[-1].get("more_body"):
+            break
+    last = messages[-1]
+    is_whole = last["type"] == "http.request" and not last.get("more_body")
+    return messages, body if is_whole else None
+
+
+def replay(messages: list[Message], rest: Receive) -> Receive:
+    """Return a `receive` that gives messages again, and then the rest."""
+    again = iter(messages)
+
+    async def receive() -> Message:
+        message = next(again, None)
+        return await rest() if message is None else message
+
+    return receive
+
+
+def answer_messages(
+    status: int, body: str, content_type: str, headers: dict[str, str]
+) -> list[Message]:
+    """Return an answer as the messages of ASGI."""
+    content = body.encode()
+    named = {"content-type": content_type, **headers}
+    if status not in (204, 304):  # they have no length (RFC 9110, 8.6)
+        named["content-length"] = str(len(content))
+    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    return [
+        {"type": "http.response.start", "status": status, "headers": raw},
+        {"type": "http.response.body", "body": content},
+    ]
