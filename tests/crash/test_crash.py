@@ -19,7 +19,14 @@ import pytest
 
 from tests.campaign import at_length, seed
 from tests.crash.deployment import PAYERS, Command, Deployment, deployed
-from tests.crash.judge import judge_payment, judge_payment_id, judge_refunds, judge_session
+from tests.crash.judge import (
+    Attempt,
+    Memory,
+    judge_payment,
+    judge_payment_id,
+    judge_refunds,
+    judge_session,
+)
 from tests.crash.kills import (
     UNDER_LOAD,
     Phase,
@@ -31,7 +38,6 @@ from tests.crash.kills import (
     kill_under_load,
     wait_for,
 )
-from tests.crash.memory import Attempt, Memory
 from tests.money import Violation, balance_is_the_sum, money_is_signed
 from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, header
 from x402sim import Wallet
