@@ -3,7 +3,8 @@
 `Facilitator(rpc_url, key, network, defects)` is an ASGI application that verifies and settles
 payments of both versions of the standard on any EVM chain behind JSON-RPC, with a relayer's key.
 `python -m tests.suite_facilitator.mutant DEFECT…` serves one, as the judge starts it. It shares the
-kit's hashing and coding, and nothing of its facilitator.
+kit's hashing and coding, and nothing of its facilitator, so that the judge is held against another one
+than ours.
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 `Shop(given, defects, habits)` is an ASGI application that sells by both versions of the standard.
 `python -m tests.suite_server.shop DEFECT…` serves one, as the judge starts it. It keeps what became
 of each payment, in a file that several of it share and that outlives it; what is not known is asked
-again of the facilitator, and not charged again.
+again of the facilitator, and not charged again. It shares nothing of our service, so that the judge is
+held against another one than ours.
 """
 
 import asyncio
