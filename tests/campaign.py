@@ -9,6 +9,7 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TypeVar
 
 from x402sim.clock import stopwatch
@@ -18,25 +19,6 @@ FULL_LENGTH = "X402SIM_FULL_LENGTH"
 """The variable of the environment with which the long tests do all that they can."""
 SEED = "X402SIM_SEED"
 """The variable with the seed of the tests that draw: crashes and hostile input."""
-LONG = [
-    "tests/conformance/test_targets.py",
-    "tests/crash/test_crash.py",
-    "tests/crash/test_hangups.py",
-    "tests/evm/test_behaviour.py",
-    "tests/evm/test_equality.py",
-    "tests/explore/test_defects.py",
-    "tests/hostile/test_campaign.py",
-    "tests/hostile/test_decoders.py",
-    "tests/interop/test_indexers.py",
-    "tests/mutants/test_mutants.py",
-    "tests/notebooks/test_notebooks.py",
-    "tests/suite/test_types.py",
-    "tests/suite_facilitator/test_mutants.py",
-    "tests/suite_facilitator/test_published.py",
-    "tests/suite_payer/test_mutants.py",
-    "tests/suite_server/test_published.py",
-    "tests/suite_server/test_recipes.py",
-]
 
 
 def at_length(usual: T, full: T) -> T:
@@ -47,6 +29,13 @@ def at_length(usual: T, full: T) -> T:
 def seed(usual: int) -> int:
     """Return the seed of a test that draws."""
     return int(os.environ.get(SEED, usual))
+
+
+def long_tests() -> list[str]:
+    """Return the files that ask for their full length, or have tests of the mark `campaign`."""
+    words = ("at_length(", "mark.campaign")
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    return [str(file) for file in files if any(each in file.read_text("utf-8") for each in words)]
 
 
 def main() -> int:
@@ -61,7 +50,7 @@ def main() -> int:
     if given.seed is not None:
         full[SEED] = str(given.seed)
         worlds += ["--seed", str(given.seed)]
-    long = ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *LONG]
+    long = ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *long_tests()]
     for command in (worlds, [*worlds, "--adversary"], long):
         print(f"\n== python -m {' '.join(command)}\n", flush=True)
         elapsed = stopwatch()

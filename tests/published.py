@@ -5,6 +5,7 @@ them, and of verdicts on programs that others have published, which a file of JS
 """
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,11 +114,7 @@ def plays(
             yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
 
 
-def problems(
-    pains: Iterable[tuple[str, str, str]],
-    none: Iterable[tuple[str, str]],
-    cases: Iterable[PlayedCase],
-) -> Iterator[str]:
+def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[str]:
     """Yield what people report, with the ids that catch it, and what no case is about.
 
     Raises `AssertionError` for an id that is no row's.
@@ -125,13 +122,13 @@ def problems(
     named = {case.id.rpartition("-")[0] for case in cases}
     yield from ("", "## Problems of the field", "")
     yield from ("| row | what people report | the ids that catch it |", "| --- | --- | --- |")
-    for row, what, ids in pains:
-        for each in ids.replace(";", ",").split(","):
+    for pain in about["pains"]:
+        for each in pain["ids"].replace(";", ",").split(","):
             name = each.strip().split(":")[0].split(" ")[0]
             assert "/" not in name or name in named, name
-        yield f"| {row} | {what} | {ids} |"
+        yield "| {row} | {what} | {ids} |".format_map(pain)
     yield from ("", "## What no case is about", "", "| what | why |", "| --- | --- |")
-    yield from (f"| {what} | {why} |" for what, why in none)
+    yield from ("| {what} | {why} |".format_map(each) for each in about["none"])
 
 
 def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -155,6 +152,30 @@ def cell(text: str, most: int = 260) -> str:
     return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
-def page(lines: Iterable[str]) -> str:
-    """Return lines as Markdown; two blanks at the end of one break it, and stay."""
+def words(of: str) -> dict[str, Any]:
+    """Return what a page says by itself: page.toml beside the program `of` that writes it."""
+    return tomllib.loads(Path(of).with_name("page.toml").read_text("utf-8"))
+
+
+def page(
+    about: Mapping[str, Any],
+    sections: Mapping[str, str],
+    rows: Iterable[Any],
+    cases: Sequence[PlayedCase],
+    ways: Iterable[str],
+    published: Iterable[str],
+) -> str:
+    """Return a page as Markdown: its words, all plays, the problems of the field, what is published.
+
+    Two blanks at the end of a line break it, and stay.
+    """
+    lines = [
+        *about["introduction"].split("\n"),
+        f"{len(cases)} ids in {len({case.played_as for case in cases})} plays.",
+        *plays(sections, rows, cases, ways),
+        *problems(about, cases),
+        "",
+        *about["published"].split("\n"),
+        *published,
+    ]
     return "\n".join(each if each.endswith("  ") else each.rstrip() for each in lines) + "\n"

@@ -45,8 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     if given.json:
         print(json.dumps(run, indent=2, ensure_ascii=False))
     if given.write is not None:
-        old = given.write.read_text("utf-8") if given.only and given.write.exists() else None
-        page = report.renewed(old, run) if old else report.page(run)
+        old = given.write.read_text("utf-8") if given.write.exists() else ""
+        page = report.renewed(old, run, is_whole=not (given.only and old))
         given.write.write_text(page, encoding="utf-8")
     slow = [row for row in rows if given.quick and not row["is_kept"]]
     for row in slow:

@@ -14,7 +14,7 @@ from statistics import quantiles
 from typing import Any
 
 from tests.bench.rounds import Measured
-from tests.bench.rows import GUARDED_SINCE, ROWS, Effort
+from tests.bench.rows import ROWS, Effort
 
 PAGE = Path(__file__).with_name("speed.md")
 LIBRARIES = (
@@ -24,36 +24,6 @@ LIBRARIES = (
 _CPUINFO = Path("/proc/cpuinfo")
 _SCALE = {"µs": 1e6, "ms": 1e3}
 COLUMNS = f"{'row':<8}{'measured':>10}{'guarded':>10}{'floor':>10}{'aim':>10}"
-HEADING = f"""\
-# Speed
-
-`python -m tests.bench` compares what x402sim does with a limit, which is the same work with as little
-around it as there can be. Rounds of both alternate, and the table has the median of their ratios. CPU
-time counts, so that other programs on the machine change little.
-
-- **measured**: how many times as fast as its limit a row is, such as 0.2. Marked with `x`: how many
-  times as much it costs. Of these and of other costs (seconds, MB), less is better.
-- **floor** and **aim**: where the row shall be; the end of its line says where it is.
-- **guarded**: what the quick form, whose worlds are smaller, measured on {GUARDED_SINCE}.
-  `python -m tests.bench --quick` takes less than a minute; CI runs it. It fails if a row is 30 % worse
-  than that, `log` if it is 7 % worse. Rows without this number are measured by the full form only.
-
-The signatures of a payment are one signature and two recoveries by libsecp256k1, through coincurve.
-The server is `serve --quiet`, and uvicorn logs nothing either; for `log` nine servers, one after the
-other, turn their logs on and off. `debit` compares databases in memory: on
-a disk, both sides wait for it. `settle` is real time, as most of it is waiting for the node.
-`day` and `pay` shall be faster than an early commit, 071f129, whose 0.021 and 0.073 were measured beside
-this one: the floor is 0.75 of its time for `day` and 0.6 for `pay`, the aim 0.55 and 0.4.
-
-`play` to `page` are one run of 100,000 payers, whose journal is in a file, and what it costs to show it
-when it has ended; `reading` is the same for a small run. `spread` and `dask` compare a sweep with the
-standard library's pool of processes. `million`, `m_peak` and `m_flat` take an hour: only `--only` measures
-them.
-
-`--only ROW` measures one row, and `--json` prints every round. `python -m tests.renew --only speed`
-writes this page, from a full run; with `--only`, `--write tests/bench/speed.md` renews these rows in it,
-which may then be of a later day than the others.
-"""
 
 
 def machine() -> dict[str, Any]:
@@ -123,20 +93,18 @@ def lines(of: dict[str, Any]) -> Iterator[str]:
         yield f"        {of['what']}"
 
 
-def renewed(text: str, of: dict[str, Any]) -> str:
-    """Return a page with the rows that a run has measured, and its own other rows."""
+def renewed(text: str, of: dict[str, Any], *, is_whole: bool = False) -> str:
+    """Return a page with the rows that a run has measured; its words stay.
+
+    So do its other rows, and where they were measured, unless the run `is_whole`.
+    """
     head, _, rest = text.partition("```text\n")
+    words, where = re.fullmatch(r"(.*?)(^20.*|)", head, re.MULTILINE | re.DOTALL).groups()
     rows, name = dict[str, str](), ""
-    for line in rest.partition("```")[0].splitlines(keepends=True)[1:]:
+    for line in () if is_whole else rest.partition("```")[0].splitlines(keepends=True)[1:]:
         name = name if line.startswith(" ") else line.split()[0]
         rows[name] = rows.get(name, "") + line
     rows |= {each["name"]: "".join(f"{line}\n" for line in lines(each)) for each in of["rows"]}
-    where = re.findall("^20.*", head, re.MULTILINE | re.DOTALL)[0]
     table = "".join(rows[name] for name in ROWS if name in rows)
-    return f"{HEADING}\n{where}```text\n{COLUMNS}\n{table}```\n"
-
-
-def page(of: dict[str, Any]) -> str:
-    """Return the page with what a run has printed."""
-    table = [COLUMNS, *(line for each in of["rows"] for line in lines(each))]
-    return "\n".join([HEADING, title(of), "", "```text", *table, "```", ""])
+    where = f"{title(of)}\n\n" if is_whole else where
+    return f"{words}{where}```text\n{COLUMNS}\n{table}```\n"

@@ -183,7 +183,7 @@ def _of_million(what: str, cost: str, floor: float, aim: float) -> Row:
 
 
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
-# The numbers of a row are floor, aim and guarded; `report.HEADING` says whence those of `day` and `pay`.
+# The numbers of a row are floor, aim and guarded; `speed.md` says whence those of `day` and `pay`.
 # fmt: off
 ROWS = {
     "direct": Row("a paid request by function calls", SIGNED, "µs",

@@ -1,4 +1,1 @@
-"""Real crashes: `serve --db` and `service --db` are killed under load, and the ledger is audited.
-
-`judge.py` lists what must hold.
-"""
+"""Real crashes: `serve --db` and `service --db` are killed under load, and the ledger is audited."""

@@ -1,16 +1,48 @@
-"""The campaign runs: briefly every day, and a dozen cycles of each command when thorough.
+"""Worlds whose process is killed under load and started again, and audited each time.
 
-`python -m tests.campaign` runs a hundred of each.
+A cycle is load, a kill or several, a restart, an audit: briefly every day, and a dozen cycles of each
+command when thorough; `python -m tests.campaign` runs a hundred of each.
 """
 
-from collections import Counter
+import random
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.campaign import at_length, seed
-from tests.crash.campaign import run_campaign
-from tests.crash.deployment import Command
-from tests.crash.kills import UNDER_LOAD
+from tests.crash.deployment import PAYERS, Command, Deployment, deployed
+from tests.crash.judge import (
+    Attempt,
+    Memory,
+    judge_payment,
+    judge_payment_id,
+    judge_refunds,
+    judge_session,
+)
+from tests.crash.kills import (
+    UNDER_LOAD,
+    Phase,
+    first_phases,
+    kill_again,
+    kill_first_start,
+    kill_in_start,
+    kill_resumed,
+    kill_under_load,
+    wait_for,
+)
+from tests.money import Violation, balance_is_the_sum, money_is_signed
+from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, header
+from x402sim import Wallet
+from x402sim.payer.core import proofs, settlement
+from x402sim.spec.decisions import Decisions
 
 pytestmark = pytest.mark.clause(
     "3/pending-resolved", "3/refund-once", "4.1/store-settled", "5/nonce-once"
@@ -34,7 +66,11 @@ def test_a_dozen_crashes(command: Command) -> None:
 
 def play(command: Command, *, cycles: int, seed: int) -> Counter[str]:
     """Run a campaign that finds nothing; each of its cycles killed a process that was at work."""
-    figures = run_campaign(command, cycles=cycles, seed=seed)
+    figures = Figures()
+    while (done := figures.did["cycles"]) < cycles:
+        luck = random.Random(f"{seed} {command.value} {done}")
+        with tempfile.TemporaryDirectory(prefix="x402sim-crash-") as folder:
+            _run_world(command, Path(folder), min(CYCLES_OF_A_WORLD, cycles - done), luck, figures)
     did = figures.did
     print(command.value, *(f"{count:>8,}  {name}" for name, count in sorted(did.items())), sep="\n")
     assert figures.violations == []
@@ -42,3 +78,496 @@ def play(command: Command, *, cycles: int, seed: int) -> Counter[str]:
     assert sum(count for name, count in did.items() if name.startswith("killed")) >= cycles
     assert did["payments on the ledger"] >= did["receipts answered"] >= 8 * cycles
     return did
+
+
+# --- what the payers do -------------------------------------------------------------------
+# They buy, send again, open sessions and spend them. The choices are seeded. A broken connection ends
+# a payer's turn: the service was killed.
+
+NEVER_EXPIRES_S = 3600
+ALREADY_SETTLED = "Payment already settled"
+
+
+class Payer:
+    """One account that pays; `act` does one thing, chosen by `luck`."""
+
+    def __init__(
+        self, deployment: Deployment, number: int, memory: Memory, luck: random.Random
+    ) -> None:
+        self._http = deployment.service
+        self._wallet = Wallet(deployment.world.ready["accounts"][number]["privateKey"])
+        self._memory = memory
+        self._luck = luck
+        self._actions: list[Callable[[], None]] = [
+            *[self.buy] * 6,
+            *[self.send_again] * 4,
+            *[self.open_session] * 3,
+            *[self.spend] * 5,
+            *[self.sign_another] * 2,
+            self.replay,
+        ]
+
+    def act(self) -> None:
+        """Do one thing; raises `httpx.TransportError` when the service is gone."""
+        self._luck.choice(self._actions)()
+
+    def buy(self) -> None:
+        """Ask, pay, and ask again with the payment id."""
+        asked = self._http.post(QUOTE, json=ORDER)
+        if self._expect(asked, {402}, "an unpaid quote"):
+            self._pay_and_use(self._signed(asked.json()), 200, "a paid quote")
+
+    def open_session(self) -> None:
+        """Pay a deposit. Some sessions expire within seconds, the others never."""
+        cents, seconds = self._luck.randint(2, 6), self._luck.choice([1, 2, NEVER_EXPIRES_S])
+        body = {"maxSpend": f"0.{cents:02}", "duration": seconds}
+        asked = self._http.post(SESSIONS, json=body)
+        if self._expect(asked, {402}, "an unpaid session"):
+            self._pay_and_use(self._signed(asked.json(), body), 201, "a paid session")
+
+    def spend(self) -> None:
+        """Spend a session that the payer believes to be active."""
+        deposit = self._one_of("deposit", lambda each: each.receipt and each.is_active)
+        if deposit is None:
+            self.open_session()
+        elif self._expect(session := access(self._http, deposit), {201}, "a paid session"):
+            deposit.released = max(deposit.released, int(session.json()["released"]))
+            proof = {"X-Session-Id": session.json()["sessionId"]}
+            deposit.unanswered += 1
+            served = self._http.post(QUOTE, json=ORDER, headers=proof)
+            deposit.unanswered -= 1
+            if self._expect(served, {200, 402}, "a quote with a session"):
+                deposit.is_active = served.status_code == 200
+                deposit.spent += deposit.is_active
+
+    def send_again(self) -> None:
+        """Send a header again whose outcome is unknown."""
+        unknown = self._one_of(None, lambda each: each.is_open and not each.is_left_alone)
+        if unknown is None:
+            self.buy()
+        else:
+            self._memory.resends += 1
+            send(self._http, unknown, self._memory)
+
+    def sign_another(self) -> None:
+        """Misbehave: sign a second header for a payment id whose outcome is unknown."""
+        first = self._one_of("quote", lambda each: each.is_open)
+        if first is None:
+            self.buy()
+        else:
+            send(self._http, self._signed(first.body), self._memory)
+
+    def replay(self) -> None:
+        """Misbehave: send a header that has paid, for another payment id."""
+        paid = self._one_of("quote", lambda each: each.receipt)
+        if paid is None:
+            self.buy()
+        elif self._expect(asked := self._http.post(QUOTE, json=ORDER), {402}, "an unpaid quote"):
+            unpaid, used = asked.json(), paid.body["paymentHeader"]
+            body = settlement(unpaid["paymentId"], used, unpaid["paymentRequirements"])
+            answer = self._http.post(PAY, json=body)
+            self._memory.replays += 1
+            self._expect(answer, {409}, "a header that has paid, for another payment id")
+
+    def _pay_and_use(self, attempt: Attempt, status: int, what: str) -> None:
+        if send(self._http, attempt, self._memory):
+            self._expect(access(self._http, attempt), {status}, what)
+
+    def _one_of(self, resource: str | None, wanted: Callable[[Attempt], object]) -> Attempt | None:
+        """Choose an attempt among those for a resource, or all, that are as wanted."""
+        found = [a for a in self._memory.attempts if resource in (None, a.resource) and wanted(a)]
+        return self._luck.choice(found) if found else None
+
+    def _signed(self, asked: dict[str, Any], body: dict[str, Any] | None = None) -> Attempt:
+        """Sign a payment, and remember it before it is sent."""
+        requirements, nonce = asked["paymentRequirements"], self._luck.randbytes(32)
+        signed = header(self._wallet, requirements, int(time.time()), fixed_nonce=nonce)
+        attempt = Attempt(
+            payer=self._wallet.address.lower(),
+            pay_to=requirements["payTo"].lower(),
+            amount=int(requirements["maxAmountRequired"]),
+            nonce=nonce.hex(),
+            payment_id=asked["paymentId"],
+            resource="deposit" if body else "quote",
+            body=settlement(asked["paymentId"], signed, requirements),
+            session_body=body or {},
+        )
+        self._memory.attempts.append(attempt)
+        return attempt
+
+    def _expect(self, answer: httpx.Response, wanted: set[int], what: str) -> bool:
+        return expect(answer, wanted, what, self._memory)
+
+
+def expect(answer: httpx.Response, wanted: set[int], what: str, memory: Memory) -> bool:
+    """Tell whether an answer has one of these statuses; complain if not."""
+    if answer.status_code in wanted:
+        return True
+    memory.complaints.append(f"{what} answered {answer.status_code}: {answer.text[:300]}")
+    return False
+
+
+def send(http: httpx.Client, attempt: Attempt, memory: Memory) -> bool:
+    """Send a header; remember the answer, and return whether it was a receipt."""
+    attempt.sent += 1
+    answer = http.post(PAY, json=attempt.body)
+    if not expect(answer, {200, 400, 402, 409, 502}, "a payment", memory):
+        return False
+    said = answer.json()
+    if answer.status_code == 200:
+        attempt.receipt = said["txHash"]
+    elif said.get("final") and said["error"] != ALREADY_SETTLED:
+        attempt.is_final = True
+    return answer.status_code == 200
+
+
+def access(http: httpx.Client, attempt: Attempt) -> httpx.Response:
+    """Ask for what was paid for, with the payment id."""
+    proof = proofs(attempt.payment_id)
+    if attempt.resource == "deposit":
+        return http.post(SESSIONS, json=attempt.session_body, headers=proof)
+    return http.post(QUOTE, json=ORDER, headers=proof)
+
+
+# --- the audit ----------------------------------------------------------------------------
+# It looks at everything after a restart, through public HTTP. The order matters, as background work
+# goes on meanwhile: the ledger is read before and after the service is asked. A refund must belong to a
+# session that was seen later; access must have been paid by a transfer that is seen later.
+
+RESENDS = 20
+PAUSE_S = 0.25
+PAID = "payments on the ledger"
+CREATED = Decisions().session_created_status
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What one audit saw, and what is wrong."""
+
+    violations: list[str]
+    did: Counter[str]
+    """How much there was of what, by name."""
+    resent: int
+    """Charges whose payer got access only by sending the header again."""
+
+
+def audit(
+    deployment: Deployment,
+    memories: list[Memory],
+    confirmed: set[str],
+    *,
+    is_over: bool,
+) -> Audit:
+    """Audit the ledger and the service's answers against what the payers remember.
+
+    `confirmed` keeps the receipts that the explorer has confirmed. At the end (`is_over`)
+    nothing may be open any more.
+    """
+    before = deployment.ledger()
+    attempts = look(deployment, memories)
+    after = deployment.ledger()
+    for attempt in attempts:
+        attempt.charges = after.charges(attempt.nonce)
+        attempt.is_good = False
+    if not is_over:
+        _send_what_was_charged(deployment, memories)
+    sessions, last = [each for each in attempts if each.view], deployment.ledger()
+    for each in sessions:
+        each.refund = last.by_hash(each.view.get("refundTxHash"))
+    refunds = [each for each in before.transfers if each.sender == deployment.wallet]
+    payers = {each.payer for each in attempts}
+    signed = {charge.tx_hash for each in attempts for charge in each.charges}
+    laws = [
+        *_judged(attempts, sessions, is_over=is_over),
+        *judge_refunds(deployment.wallet, sessions, refunds, is_over=is_over),
+        *money_is_signed(before.transfers, payers, signed),
+        *_balances(deployment, payers),
+    ]
+    return Audit(
+        violations=[
+            *map(str, laws),
+            *_unconfirmed(deployment, attempts, confirmed),
+            *_complaints(deployment, memories),
+        ],
+        did=_counted(memories, attempts) + Counter(sessions=len(sessions), refunds=len(refunds)),
+        resent=sum(each.is_good for each in attempts),
+    )
+
+
+def _counted(memories: list[Memory], attempts: list[Attempt]) -> Counter[str]:
+    charges = sum(bool(each.charges) for each in attempts)
+    return Counter(
+        {
+            "headers signed": len(attempts),
+            PAID: charges,
+            "receipts answered": sum(each.receipt is not None for each in attempts),
+            "payments without a first answer": charges
+            - sum(each.receipt is not None and each.sent == 1 for each in attempts),
+            "headers sent again": sum(memory.resends for memory in memories),
+            "replays refused": sum(memory.replays for memory in memories),
+            "session requests served": sum(each.spent for each in attempts),
+        }
+    )
+
+
+def look(deployment: Deployment, memories: list[Memory]) -> list[Attempt]:
+    """Ask the service about each header that was signed; return them all."""
+    found = [(each, memory) for memory in memories for each in memory.attempts]
+    for attempt, memory in found:
+        _ask(deployment, attempt, memory)
+    return [attempt for attempt, _ in found]
+
+
+def _send_what_was_charged(deployment: Deployment, memories: list[Memory]) -> None:
+    """Ask again about what was charged and gives no access; first send its header again."""
+    for memory in memories:
+        for attempt in memory.attempts:
+            if attempt.charges and not attempt.has_access:
+                if not attempt.is_left_alone:
+                    attempt.is_good = _send_until_decided(deployment, attempt, memory)
+                _ask(deployment, attempt, memory)
+
+
+def _is_owed(deposit: Attempt) -> bool:
+    match deposit.view:
+        case {"status": "active"}:
+            return bool(deposit.session_body["duration"] < 60)
+        case {"status": "expired", "remaining": rest}:
+            return bool(int(rest))
+    return False
+
+
+def _ask(deployment: Deployment, attempt: Attempt, memory: Memory) -> None:
+    """Ask for the record, then for what was paid for.
+
+    A pending payment may be settled between the two: whoever's record is settled has access after.
+    """
+    http = deployment.service
+    found = http.get(f"/api/payments/{attempt.payment_id}")
+    expect(found, {200, 404}, "a payment record", memory)
+    attempt.record = found.json() if found.status_code == 200 else {}
+    answer = access(http, attempt)
+    expect(answer, {200, CREATED, 402}, "an audited payment id", memory)
+    attempt.view = answer.json() if answer.status_code == CREATED else {}
+    attempt.has_access = answer.status_code in (200, CREATED)
+
+
+def _send_until_decided(deployment: Deployment, attempt: Attempt, memory: Memory) -> bool:
+    """Send a charged header until there is access; tell whether it is never refused for good."""
+    for _ in range(RESENDS):
+        memory.resends += 1
+        if send(deployment.service, attempt, memory):
+            return True
+        if access(deployment.service, attempt).status_code in (200, CREATED):
+            return True
+        if attempt.is_final:
+            return False
+        time.sleep(PAUSE_S)
+    return True
+
+
+def _judged(attempts: list[Attempt], sessions: list[Attempt], *, is_over: bool) -> list[Violation]:
+    by_id: dict[str, list[Attempt]] = defaultdict(list)
+    for each in attempts:
+        by_id[each.payment_id].append(each)
+    wrong = [w for each in attempts for w in judge_payment(each, is_over=is_over)]
+    wrong += [w for each in by_id.values() for w in judge_payment_id(each)]
+    for each in sessions:
+        wrong += judge_session(each, price=PRICE, is_over=is_over)
+        each.released = max(each.released, int(each.view["released"]))
+    return wrong
+
+
+def _complaints(deployment: Deployment, memories: list[Memory]) -> list[str]:
+    """Return what was complained about since the last audit."""
+    said = []
+    for each in (deployment, *memories):
+        said += each.complaints
+        each.complaints.clear()
+    return said
+
+
+def _unconfirmed(deployment: Deployment, attempts: list[Attempt], confirmed: set[str]) -> list[str]:
+    wrong = []
+    for tx_hash in {each.receipt for each in attempts} - confirmed - {None}:
+        if deployment.explorer_confirms(tx_hash):
+            confirmed.add(tx_hash)
+        else:
+            wrong.append(f"the explorer does not confirm the receipt {tx_hash}")
+    return wrong
+
+
+def _balances(deployment: Deployment, payers: set[str]) -> list[Violation]:
+    """Compare the payers' balances with the transfers, at a moment when none is under way."""
+    began = {each["address"].lower(): int(each["balance"]) for each in deployment.began}
+    for _ in range(RESENDS):
+        before = deployment.ledger()
+        now = {payer: deployment.world.balance(payer) for payer in payers}
+        if deployment.ledger() == before:
+            return [
+                wrong
+                for payer in payers
+                for wrong in balance_is_the_sum(
+                    payer, before=began[payer], now=now[payer], moves=before.transfers
+                )
+            ]
+    raise AssertionError("the ledger never came to rest")
+
+
+# --- the campaign -------------------------------------------------------------------------
+
+CYCLES_OF_A_WORLD = 10
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"victim": "facilitator", "does": "lose answer", "path": "/settle", "times": 2},
+    {
+        "victim": "facilitator",
+        "does": "delay answer",
+        "path": "/settle",
+        "seconds": 0.1,
+        "times": 4,
+    },
+)
+
+
+IN_A_START = {Phase.START: kill_in_start, Phase.AGAIN: kill_again, Phase.RESUMED: kill_resumed}
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a campaign did, by name, and what it found."""
+
+    did: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
+def _run_world(
+    command: Command, folder: Path, cycles: int, luck: random.Random, figures: Figures
+) -> None:
+    """Run the cycles of one world, then let everything in it come to its end."""
+    memories = [Memory() for _ in range(PAYERS)]
+    confirmed, known = set[str](), set[str]()
+    with deployed(command, folder) as deployment:
+        for phase in first_phases(command):
+            if luck.random() < 0.7:
+                figures.did[_killed(phase)] += 1
+                kill_first_start(deployment, phase)
+        deployment.spawn()
+        deployment.await_ready()
+        paid = 0
+        for _ in range(cycles):
+            figures.did["cycles"] += 1
+            _load_and_kill(deployment, memories, luck, figures)
+            _restart(deployment, luck, figures)
+            found = audit(deployment, memories, confirmed, is_over=False)
+            _note(figures, found.violations, known)
+            figures.did["access only by sending again"] += found.resent
+            assert found.did[PAID] > paid, f"cycle {figures.did['cycles']} paid nothing"
+            paid = found.did[PAID]
+        _come_to_an_end(deployment, memories, figures)
+        found = audit(deployment, memories, confirmed, is_over=True)
+        _note(figures, found.violations, known)
+    figures.did += found.did + Counter(starts=deployment.restarts)
+
+
+def _killed(phase: Phase) -> str:
+    return f"killed {phase.value}"
+
+
+def _note(figures: Figures, violations: list[str], known: set[str]) -> None:
+    """Note what was not known to be wrong in this world."""
+    figures.violations += [
+        f"cycle {figures.did['cycles']}: {each}" for each in violations if each not in known
+    ]
+    known.update(violations)
+
+
+def _load_and_kill(
+    deployment: Deployment, memories: list[Memory], luck: random.Random, figures: Figures
+) -> None:
+    """Let the payers work until there are some new receipts, then kill."""
+    phase, enough = luck.choice(UNDER_LOAD), _receipts(memories) + luck.randint(8, 40)
+    if luck.random() < 0.4:
+        deployment.world.sim("faults", **luck.choice(FAULTS))
+    problems: list[BaseException] = []
+    acts: list[Callable[[], object]] = [
+        Payer(deployment, number, memory, random.Random(luck.random())).act
+        for number, memory in enumerate(memories)
+    ]
+    if deployment.command is Command.SERVE and luck.random() < 0.4:
+        acts.append(lambda: deployment.world.sim("indexer/run"))
+    threads = [threading.Thread(target=_act_until_killed, args=(act, problems)) for act in acts]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_for(lambda: _receipts(memories) >= enough or problems, f"{enough} receipts")
+        figures.did[_killed(phase)] += 1
+        kill_under_load(deployment, phase, luck)
+    finally:
+        if deployment.running is not None:
+            deployment.kill()
+        for thread in threads:
+            thread.join()
+    if problems:
+        raise problems[0]
+
+
+def _act_until_killed(act: Callable[[], object], problems: list[BaseException]) -> None:
+    try:
+        while True:
+            act()
+    except httpx.TransportError:
+        return
+    except BaseException as problem:  # noqa: BLE001 - raised in the main thread
+        problems.append(problem)
+
+
+def _receipts(memories: list[Memory]) -> int:
+    return sum(a.receipt is not None for memory in memories for a in memory.attempts)
+
+
+def _restart(deployment: Deployment, luck: random.Random, figures: Figures) -> None:
+    """Start it again; some starts are killed, once or twice in a row."""
+    mines_first = luck.random() < 0.5
+    if deployment.command is Command.SERVICE:
+        deployment.world.sim("faults/clear")
+        if mines_first:
+            deployment.world.sim("mining", automine=True)
+    while luck.random() < 0.35:
+        phase, kill = luck.choice(list(IN_A_START.items()))
+        figures.did[_killed(phase)] += 1
+        kill(deployment, luck)
+    deployment.spawn()
+    deployment.await_ready()
+    if deployment.command is Command.SERVICE:
+        deployment.world.sim("mining", automine=True)
+
+
+def _come_to_an_end(deployment: Deployment, memories: list[Memory], figures: Figures) -> None:
+    """Let sessions expire and be refunded, then let every open header's window pass."""
+    deployment.world.sim("faults/clear")
+    time.sleep(2.1)  # the longest of the short sessions
+    _bring_to_rest(deployment, figures, lambda: not any(map(_is_owed, look(deployment, memories))))
+    is_whole = deployment.command is Command.SERVE
+    deployment.world.sim("clock/advance", seconds=4000 if is_whole else 400)
+    _bring_to_rest(
+        deployment,
+        figures,
+        lambda: (
+            not any(
+                _is_owed(each) or each.record.get("status") == "pending"
+                for each in look(deployment, memories)
+            )
+        ),
+    )
+
+
+def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[], bool]) -> None:
+    """Run the background work, which runs at once when a service starts, and wait for its end."""
+    if deployment.command is Command.SERVICE:
+        figures.did[_killed(Phase.IDLE)] += 1
+        deployment.kill()
+        deployment.spawn()
+        deployment.await_ready()
+    else:
+        deployment.world.sim("clock/advance", seconds=0)
+    wait_for(is_done, "it comes to rest", 0.1)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.judge import judge_payment, judge_payment_id, judge_refunds, judge_session
-from tests.crash.memory import Attempt
+from tests.crash.judge import Attempt, judge_payment, judge_payment_id, judge_refunds, judge_session
 from tests.money import Law, Transfer, Violation, balance_is_the_sum, money_is_signed
 
 PRICE = 10_000

@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tests.explore.asking import ask_everything
-from tests.explore.audit import Audit
+from tests.explore.audit import Audit, ask_everything
 from tests.explore.case import Case, Deposit, Pause, Service, Step
 from tests.explore.evidence import Door, Times
 from tests.explore.steps import Scene, perform

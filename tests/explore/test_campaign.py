@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from tests.explore import campaign, case as cases
 from tests.explore.__main__ import failure, main
 from tests.explore.campaign import BATCH, Batch, Found, run
-from tests.explore.case import Buy, Case, Lie, Submit
-from tests.explore.mutants import MUTANTS
+from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit
 from tests.explore.play import play
 from tests.explore.worlds import worlds
 from tests.money import Law
+from tests.mutants.change import setting
+from x402sim.policies import FailToServe, ServicePolicy
 
 
 def describe(found: Found) -> str:
@@ -43,7 +44,7 @@ def test_the_command_plays_the_same_worlds_in_its_processes(
 
 
 def test_a_world_that_fails_is_shrunk_and_told() -> None:
-    found = run(Batch(1, BATCH, False), MUTANTS["a receipt is not served"].change)
+    found = run(Batch(1, BATCH, False), setting(policy=ServicePolicy(serve=FailToServe(1))))
     (case, violations), *_ = found.failures.values()
     assert [type(step) for step in case.steps] == [Buy]
     text = failure(case, violations)
@@ -65,7 +66,8 @@ def test_a_world_survives_json_and_its_program(adversary: bool) -> None:
 
 
 def test_the_same_world_writes_the_same_journal() -> None:
-    case = MUTANTS["a refund that was undone stays"].case
+    undone = (Act(at_s=75.0, does="run_indexer"), Reorganise(at_s=85.0, depth=2, drop=True))
+    case = Case(steps=(Deposit(number=0, duration_s=60), *undone))
     assert play(case).journal.sha256() == play(case).journal.sha256()
 
 

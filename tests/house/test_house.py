@@ -174,6 +174,27 @@ def test_what_is_renewed_exists() -> None:
         assert not missing, name
 
 
+IMPORTS = re.compile(r"^from (tests[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+def test_what_one_test_file_uses_stands_in_it() -> None:
+    """A module beside the tests is what several files share, or a program."""
+    texts = {file: file.read_text("utf-8") for file in (ROOT / "tests").rglob("*.py")}
+    users: dict[str, set[Path]] = {}
+    for file, text in texts.items():
+        for package, names in IMPORTS.findall(text):
+            for each in (package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))):
+                users.setdefault(each, set()).add(file)
+    alone = []
+    for file, text in texts.items():
+        if file.match("test_*.py") or file.name == "conftest.py" or file.match("interop/python/*"):
+            continue  # the last are programs of other Pythons
+        used_by = [*users.get(".".join(file.relative_to(ROOT).with_suffix("").parts), ())]
+        if "__main__" not in text and len(used_by) == 1 and used_by[0].match("test_*.py"):
+            alone.append((file.name, used_by[0].name))
+    assert alone == []
+
+
 def test_public_names_are_few_and_exist() -> None:
     assert len(x402sim.__all__) <= PUBLIC_NAMES
     for name in x402sim.__all__:

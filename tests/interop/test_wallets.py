@@ -5,15 +5,149 @@ with filters. What it finds must be the same on both, gas and words included: th
 Circle's own, and the accounts are the same.
 """
 
+import json
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop import cast_wallet, onchain, programs
+from tests import npm
+from tests.interop import onchain, programs
+from tests.interop.programs import RUN_TIMEOUT_S
+from tests.interop.python.typed_data import typed
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
+
+FOLDER = Path(__file__).parent / "npm_chain"
+PAY = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"
+ALLOW = "permit(address,address,uint256,uint256,bytes)"
+TRANSFER = "Transfer(address,address,uint256)"
+
+
+# --- cast of Foundry, command by command; @foundry-rs/cast ships it -----------------------
+
+
+def cast_program() -> Path:
+    """Return the path of the pinned cast, installed if need be."""
+    found = sorted((npm.packages(FOLDER) / "@foundry-rs").glob("cast-*/bin/cast*"))
+    if not found:
+        raise npm.NotInstalled("npm has no cast for this machine")
+    return found[0]
+
+
+class Cast:
+    """Runs cast on one chain."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given, self._program = given, cast_program()
+
+    def run(self, *args: str, fails: bool = False) -> str:
+        """Return what a command prints; with `fails`, what it says against it."""
+        done = subprocess.run(
+            [str(self._program), *args], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+        )
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return (done.stderr if fails else done.stdout).strip()
+
+    def ask(self, *args: str) -> str:
+        """Return what a command that reads the chain prints."""
+        return self.run(*args, "--rpc-url", self.given["rpc"])
+
+    def rpc(self, method: str, *params: str) -> Any:
+        """Return what a node answers."""
+        return json.loads(self.ask("rpc", method, *params))
+
+    def _send(self, by: str, *args: str) -> list[str]:
+        rpc = ("--rpc-url", self.given["rpc"], "--private-key", self.given[by])
+        return ["send", *rpc, "--json", *args]
+
+    def mined(self, by: str, *args: str) -> dict[str, Any]:
+        """Send a transaction; return what became of it."""
+        receipt = json.loads(self.run(*self._send(by, *args)))
+        return {
+            **{name: receipt[name] for name in ("status", "type", "gasUsed", "from", "to")},
+            "logs": [[*log["topics"], log["data"]] for log in receipt["logs"]],
+        }
+
+    def refused(self, by: str, *args: str) -> str:
+        """Send a transaction that is refused; return the first of the known words for it."""
+        text = self.run(*self._send(by, *args), fails=True)
+        return next((words for words in KNOWN if words.lower() in text.lower()), text)
+
+    def sign(self, by: str, primary: str, values: list[Any]) -> str:
+        """Return a signature of typed data for the token."""
+        data = json.dumps(typed(self.given, primary, values))
+        return self.run("wallet", "sign", "--private-key", self.given[by], "--data", data)
+
+
+KNOWN = (
+    "FiatTokenV2: authorization is used or canceled",
+    "EIP2612: invalid signature",
+    "ERC20: transfer amount exceeds allowance",
+    "nonce too low",
+    "Insufficient funds for gas * price + value",
+)
+
+
+def cast(given: dict[str, Any]) -> dict[str, Any]:
+    """Do with cast what the programs of `npm_chain` do; return what it found."""
+    foundry, token, shop = Cast(given), given["token"], given["shop"]
+    alice, bob = (foundry.run("wallet", "address", given[who]) for who in ("alice", "bob"))
+    before = int(foundry.ask("block-number"))
+    topics = [foundry.run("sig-event", TRANSFER)]
+    filters = [
+        foundry.rpc("eth_newFilter", json.dumps({"address": token, "topics": topics})),
+        foundry.rpc("eth_newBlockFilter"),
+    ]
+    plain = ("transfer(address,uint256)", shop)
+    facts: dict[str, Any] = {
+        "chain": foundry.ask("chain-id"),
+        "name": foundry.ask("call", token, "name()(string)"),
+        "transfer": foundry.mined("alice", token, *plain, "11"),
+        "legacy": foundry.mined("alice", "--legacy", token, *plain, "12"),
+        "coin": foundry.mined("alice", shop, "--value", "13"),
+    }
+    values = [alice, shop, 14, 0, given["end"], given["nonce"]]
+    signature = foundry.sign("alice", "TransferWithAuthorization", values)
+    pay = (token, PAY, *map(str, values), signature)
+    facts["authorized"] = foundry.mined("bob", *pay)
+    facts["usedTwice"] = foundry.refused("bob", *pay)
+    nonce = int(foundry.ask("call", token, "nonces(address)(uint256)", alice))
+    permit = [alice, bob, 20, nonce, given["end"]]
+    signature = foundry.sign("alice", "Permit", permit)
+    allow = (token, ALLOW, alice, bob, "20", str(given["end"]), signature)
+    facts["permit"] = foundry.mined("bob", *allow)
+    facts["permitTwice"] = foundry.refused("bob", *allow)
+    take = (token, "transferFrom(address,address,uint256)", alice, shop, "15")
+    facts["taken"] = foundry.mined("bob", *take)
+    facts["tooMuch"] = foundry.refused("bob", *take)
+    allowance = "allowance(address,address)(uint256)"
+    facts["allowed"] = foundry.ask("call", token, allowance, alice, bob)
+    used = int(foundry.ask("nonce", alice)) - 1
+    facts["nonceTooLow"] = foundry.refused(
+        "alice", "--nonce", str(used), "--gas-limit", "99999", token, *plain, "1"
+    )
+    facts["poor"] = foundry.refused("poor", "--gas-limit", "21000", shop, "--value", "1")
+    since = ("--json", "--from-block", str(before + 1), "--address", token)
+    facts["logs"] = len(json.loads(foundry.ask("logs", *since, TRANSFER)))
+    facts["storage"] = foundry.ask("storage", token, "11")
+    old, new = (
+        int(foundry.ask("call", *at, token, "balanceOf(address)(uint256)", shop).split()[0])
+        for at in (("--block", str(before)), ())
+    )
+    facts["moved"] = new - old
+    logs, blocks = (foundry.rpc("eth_getFilterChanges", each) for each in filters)
+    facts["heard"] = [int(log["data"], 16) for log in logs]
+    facts["blocks"] = len(blocks)
+    facts["uninstalled"] = [foundry.rpc("eth_uninstallFilter", each) for each in filters]
+    return facts
+
+
+# --- the tests ----------------------------------------------------------------------
+
 
 pytestmark = THOROUGH
 TRANSFERS = [11, 12, 14, 15]
@@ -53,7 +187,7 @@ def use(server: Server, name: str) -> dict[str, Any]:
     number = 2 * list(PROGRAMS).index(name) + 1
     given, program = onchain.told(server, number, number + 1), PROGRAMS[name]
     facts: dict[str, Any]
-    facts = cast_wallet.use(given) if program == "cast" else programs.run(program, given)
+    facts = cast(given) if program == "cast" else programs.run(program, given)
     return facts
 
 

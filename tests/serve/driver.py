@@ -34,7 +34,14 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 PRICE = 10_000
 READY_S = 60  # beside many other programs a start takes ten times as long
 STOP_S = 15
+IS_MEASURABLE = sys.platform == "linux"
 Answer = httpx.Response
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the resident memory of a process, this one by default, on Linux."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 X402SIM = (sys.executable, "-m", "x402sim")

@@ -19,8 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.hostile.memory import IS_MEASURABLE, resident_bytes
-from tests.serve.driver import Server as Process
+from tests.serve.driver import IS_MEASURABLE, Server as Process, resident_bytes
 from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError

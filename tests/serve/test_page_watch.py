@@ -15,8 +15,8 @@ import pytest
 from tests.serve.browser import Browser, picture, saved_run
 from tests.serve.driver import Running, Server, command, environment, started
 from tests.serve.test_page_browser import copied
-from tests.watch.wire import free_port
 from x402sim import World
+from x402sim.suite.started import free_port
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 

@@ -12,8 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close, CloseCode
 
-from tests.hostile.memory import IS_MEASURABLE, resident_bytes
-from tests.serve.driver import Server
+from tests.serve.driver import IS_MEASURABLE, Server, resident_bytes
 from tests.serve.sockets import PATIENCE_S, talking
 from x402sim import LocalServer
 from x402sim.chain.rpc.subscriptions import MAX_SUBSCRIPTIONS

@@ -9,7 +9,6 @@ like the public paywall.
 import os
 import re
 import signal
-import socket
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from tests.serve.driver import Running
 from tests.suite.duo import service_env
 from x402sim.spec.sentences import SENTENCES
 from x402sim.suite.service.target import Target
+from x402sim.suite.started import free_port
 
 HERE = Path(__file__).parent
 START_S = 120
@@ -150,12 +150,6 @@ def running(stranger: Stranger, choices: Sequence[str] = (), defect: str = "") -
             world=world["rpc"].removesuffix("/rpc"),
             restart=f"kill -9 $(cat {file})",
         )
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on: after a restart, the service has the same."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def settings(world: dict[str, Any]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.serve.driver import Running
-from tests.strangers.stranger import free_port
 from tests.suite.duo import Duo
 from x402sim.suite.service.engine import folder
+from x402sim.suite.started import free_port
 
 pytestmark = [pytest.mark.waits, pytest.mark.thorough]
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]

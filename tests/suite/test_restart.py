@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.serve.driver import Running, command
-from tests.strangers.stranger import KEEP, free_port
+from tests.strangers.stranger import KEEP
 from tests.suite.duo import Duo, conformance, service_env
+from x402sim.suite.started import free_port
 
 IDS = (
     "spec/3/record-outlives-cache",

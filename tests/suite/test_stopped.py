@@ -6,7 +6,6 @@ from contextlib import closing, suppress
 import httpx
 import pytest
 
-from tests.strangers.stranger import free_port
 from tests.suite.cases import case
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
@@ -17,6 +16,7 @@ from x402sim.suite.service.engine import run
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.sending import client
 from x402sim.suite.service.setting import Setting
+from x402sim.suite.started import free_port
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 

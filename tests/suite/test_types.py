@@ -1,19 +1,59 @@
 """A field of another type is the target's failure, with expected and actual, in any answer."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.campaign import at_length
-from tests.mutants.change import all_of
+from tests.hostile.inputs import places, replaced
+from tests.mutants.change import Change, Service, all_of
 from tests.mutants.honest import own_target
-from tests.mutants.middleware import Request, requests
+from tests.mutants.middleware import Answer, Request, Serve, answer, middleware, requests
 from tests.mutants.paying import PAY
-from tests.suite.twisting import HUGE, LONG, at_random, everywhere
 from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
+
+LONG = "9" * 5000
+HUGE = 10**400
+OTHERS: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1.5, 300.0, 1e300, 2**63, HUGE),
+    *("", "x", "300", "0x", "\ud7ff\0", LONG, [], ["x"], [[]], {}, {"x": None}, {"": []}),
+)
+"""Values of every type, and some that are of the right type and too large."""
+
+
+def at_random(seed: int, share: float = 0.25) -> Change:
+    """Twist a share of all answers: one field of each gets a value of another type."""
+    luck = Random(seed)
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        if luck.random() > share or reply.json is None:
+            return reply
+        place = luck.choice(places(reply.json))
+        return answer(reply.status, replaced(reply.json, place, luck.choice(OTHERS)))
+
+    return middleware(handler)
+
+
+def everywhere(at: tuple[str | int, ...], other: Any) -> Change:
+    """Give one field of every answer that has it another value."""
+
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(request)
+        body = reply.json
+        if body is None or at not in places(body):
+            return reply
+        return answer(reply.status, replaced(body, at, other))
+
+    return middleware(handler)
+
+
+# --- the tests ----------------------------------------------------------------------
+
 
 CHECKS = all_checks()
 WANTED = "paymentRequirements"

@@ -3,7 +3,8 @@
 `Facilitator(rpc_url, key, network, defects)` is an ASGI application that verifies and settles
 payments of both versions of the standard on any EVM chain behind JSON-RPC, with a relayer's key.
 `python -m tests.suite_facilitator.mutant DEFECT…` serves one, as the judge starts it. It shares the
-kit's hashing and coding, and nothing of its facilitator.
+kit's hashing and coding, and nothing of its facilitator, so that the judge is held against another one
+than ours.
 """
 
 import asyncio
@@ -120,6 +121,12 @@ class Asked:
     pay_to: bytes
     asset: bytes
     domain: Domain
+
+    @property
+    def is_used(self) -> Invalid:
+        """The refusal of an authorization that is used."""
+        state = "invalid_transaction_state"
+        return Invalid(state if self.version == 1 else "invalid_exact_evm_nonce_already_used")
 
 
 @dataclass
@@ -353,13 +360,9 @@ class Facilitator:
             raise Invalid(early.replace("after", "before"))
         try:
             return await self.check_on_chain(asked, is_settle=is_settle)
-        except NodeGone:
-            if self.has("an error of the node is a yes") and not is_settle:
-                return asked
-            raise Invalid(f"unexpected_{'settle' if is_settle else 'verify'}_error") from None
         except Reverts:
             raise Invalid("invalid_transaction_state") from None
-        except NodeSays:
+        except (NodeGone, NodeSays):
             if self.has("an error of the node is a yes") and not is_settle:
                 return asked
             raise Invalid(f"unexpected_{'settle' if is_settle else 'verify'}_error") from None
@@ -380,11 +383,7 @@ class Facilitator:
         asked = await self.check_signature(asked)
         used = await self.node.call(asked.asset, abi.authorization_state(auth.from_, auth.nonce))
         if int.from_bytes(used) and not self.has("no look at nonces"):
-            raise Invalid(
-                "invalid_transaction_state"
-                if asked.version == 1
-                else "invalid_exact_evm_nonce_already_used"
-            )
+            raise asked.is_used
         held = await self.node.call(asked.asset, abi.balance_of(auth.from_))
         if int.from_bytes(held) < auth.value and not self.has("no look at balances"):
             raise Invalid("insufficient_funds")
@@ -473,7 +472,7 @@ class Facilitator:
     async def first(self, asked: Asked, settling: Settling) -> dict[str, Any]:
         """Check again, send, and wait."""
         if self.has("jams"):  # a nonce is reserved, and not given back by a refusal
-            self.next_nonce = await self.count() if self.next_nonce is None else self.next_nonce + 1
+            await self.reserved()
         looks = not (settling.tx_hash or self.has("no look before sending"))
         if looks or self.has("two at once"):
             try:
@@ -504,11 +503,7 @@ class Facilitator:
         except (NodeGone, NodeSays):
             return self.pending(asked, settling.tx_hash)
         if receipt is not None and not self.has("answers as before"):
-            raise Invalid(
-                "invalid_transaction_state"
-                if asked.version == 1
-                else "invalid_exact_evm_nonce_already_used"
-            )
+            raise asked.is_used
         return await self.outcome(asked, settling)
 
     async def send_again(self, asked: Asked, settling: Settling) -> None:
@@ -531,11 +526,13 @@ class Facilitator:
                 assert self.next_nonce is not None
                 return await self.sent_with(self.next_nonce, asked.asset, data)
             if self.has("counts by itself"):
-                self.next_nonce = (
-                    await self.count() if self.next_nonce is None else self.next_nonce + 1
-                )
-                return await self.sent_with(self.next_nonce, asked.asset, data)
+                return await self.sent_with(await self.reserved(), asked.asset, data)
             return await self.sent_with(await self.count(), asked.asset, data)
+
+    async def reserved(self) -> int:
+        """Count nonces by itself."""
+        self.next_nonce = await self.count() if self.next_nonce is None else self.next_nonce + 1
+        return self.next_nonce
 
     async def count(self, when: str = "pending") -> int:
         return await self.node.number("eth_getTransactionCount", to_hex(self.key.address), when)

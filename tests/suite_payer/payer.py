@@ -2,7 +2,7 @@
 
 `Payer(defects)(task)` buys. Its state is a file in the task's folder: the payment as it was signed,
 written before it is sent. What it knows of x402 it reads from the answers; it shares the kit's
-hashing and nothing of its payer.
+hashing and nothing of its payer, so that the judge is held against another one than ours.
 """
 
 import base64
@@ -24,7 +24,11 @@ from x402sim.protocol.crypto import PrivateKey, checksum, from_hex, parse_addres
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.suite.payer.start import Task
 
-MOST_BYTES, DEADLINE_S = 1 << 20, 9.0
+MOST_BYTES, DEADLINE_S, EIP3009 = 1 << 20, 9.0, "eip3009"
+NAMED = {"base": 8453}
+WINDOWS_S = {"a window of ten seconds": 10, "a window of an hour": 3600}
+BEGINS_S = {"valid from now": 0, "valid from then": -600}
+"""Of bad payers: how long an authorization is valid, and since when."""
 
 
 class NotBought(Exception):
@@ -33,6 +37,10 @@ class NotBought(Exception):
 
 def encoded(value: Any) -> str:
     return base64.b64encode(json.dumps(value).encode()).decode()
+
+
+def version_1(network: str, payload: Any) -> dict[str, Any]:
+    return {"x402Version": 1, "scheme": "exact", "network": network, "payload": payload}
 
 
 def decoded(text: str | None) -> Any:
@@ -222,12 +230,8 @@ class Purchase:
                     self.kept = {}
                 if self.has("storms"):
                     for _ in range(30):
-                        self._send(
-                            self.task.method,
-                            self.task.url,
-                            {},
-                            None if self.task.method == "GET" else {},
-                        )
+                        body = None if self.task.method == "GET" else {}
+                        self._send(self.task.method, self.task.url, {}, body)
         if self.has("gives up") and self.kept:
             self.keep(over=True)
         raise NotBought(f"{tries} tries: {last!r}")
@@ -298,31 +302,16 @@ class Purchase:
             ):
                 raise NotBought("no offer")
             wanted = asked["paymentRequirements"]
-            offer = {
-                **wanted,
-                "amount": wanted.get("maxAmountRequired"),
-                "extra": self._own_domain(),
-            }
+            offer = {**wanted, "amount": wanted.get("maxAmountRequired")}
+            offer["extra"] = self._own_domain()
             self._require(offer)
             auth, signature = self._authorize(offer)
             payload = {**self._fields(auth), "signature": signature, "asset": offer["asset"]}
             payload |= {"validAfter": auth.valid_after, "validBefore": auth.valid_before}
-            header = encoded(
-                {
-                    "x402Version": 1,
-                    "scheme": "exact",
-                    "network": offer["network"],
-                    "payload": payload,
-                }
-            )
+            header = encoded(version_1(offer["network"], payload))
             sent = {key: value for key, value in wanted.items() if key != "description"}
-            self.keep(
-                settlement={
-                    "paymentId": asked["paymentId"],
-                    "paymentHeader": header,
-                    "paymentRequirements": sent,
-                }
-            )
+            told = {"paymentHeader": header, "paymentRequirements": sent}
+            self.keep(settlement={"paymentId": asked["paymentId"], **told})
         base = urljoin(self.task.url, "/")
         proof = {"X-Payment-Id": self.kept["settlement"]["paymentId"]}
         if not self.kept.get("settled"):
@@ -429,12 +418,7 @@ class Purchase:
         auth, signature = self._authorize({**offer, "amount": self._amount(version, offer)})
         payload = {"signature": signature, "authorization": self._fields(auth)}
         if version == 1:
-            return {
-                "x402Version": 1,
-                "scheme": "exact",
-                "network": offer["network"],
-                "payload": payload,
-            }
+            return version_1(offer["network"], payload)
         accepted = {**offer, "amount": "1"} if self.has("accepts another") else offer
         payment = {
             "x402Version": 2,
@@ -490,33 +474,26 @@ class Purchase:
         task, extra = self.task, offer.get("extra") or {}
         network = task.network if version == 2 else task.network_name
         value = self._value(offer)
-        wrong = []
-        if offer.get("scheme") != "exact" and not self.has("any scheme"):
-            wrong.append("scheme")
-        if extra.get("assetTransferMethod", "eip3009") != "eip3009" and not self.has("any scheme"):
-            wrong.append("transfer method")
-        if offer.get("network") != network and not self.has("any network"):
-            wrong.append("network")
-        if str(offer.get("asset")).lower() != task.asset.lower() and not self.has("any asset"):
-            wrong.append("asset")
-        if self.has("demands checksums") and offer.get("asset") != task.asset:
-            wrong.append("spelling")
-        if self.has("knows its extra") and set(extra) - {"name", "version"}:
-            wrong.append("extra")
-        if (extra.get("name"), extra.get("version")) != (
-            task.token_name,
-            task.token_version,
-        ) and not self.has("any domain"):
-            wrong.append("domain")
-        if offer.get("outputSchema", {}) is None and self.has("demands a schema"):
-            wrong.append("schema")
-        if offer["maxTimeoutSeconds"] > 600 and self.has("refuses long offers"):
-            wrong.append("time to pay")
         most = int(task.max_amount_base_units)
         if self.has("trusts decimals"):
             most *= 10 ** (extra.get("decimals", task.decimals) - task.decimals)
-        if value > most and not self.has("no cap"):
-            wrong.append("price")
+        own_domain = (task.token_name, task.token_version)
+        rules = (
+            ("scheme", offer.get("scheme") == "exact", "any scheme"),
+            ("transfer method", extra.get("assetTransferMethod", EIP3009) == EIP3009, "any scheme"),
+            ("network", offer.get("network") == network, "any network"),
+            ("asset", str(offer.get("asset")).lower() == task.asset.lower(), "any asset"),
+            ("domain", (extra.get("name"), extra.get("version")) == own_domain, "any domain"),
+            ("price", value <= most, "no cap"),
+        )
+        wrong = [name for name, is_kept, unless in rules if not (is_kept or self.has(unless))]
+        habits = (
+            ("spelling", offer.get("asset") == task.asset, "demands checksums"),
+            ("extra", not set(extra) - {"name", "version"}, "knows its extra"),
+            ("schema", offer.get("outputSchema", {}) is not None, "demands a schema"),
+            ("time to pay", offer["maxTimeoutSeconds"] <= 600, "refuses long offers"),
+        )
+        wrong += [name for name, is_kept, habit in habits if self.has(habit) and not is_kept]
         if wrong:
             raise NotBought(f"it asks for another {', '.join(wrong)}")
 
@@ -535,19 +512,11 @@ class Purchase:
 
     def _authorize(self, offer: dict[str, Any]) -> tuple[Authorization, str]:
         now, allowed = int(time.time()), offer["maxTimeoutSeconds"]
-        window = min(allowed, 300)
-        if self.has("copies the window"):
-            window = allowed
-        if self.has("a window of ten seconds"):
-            window = 10
-        if self.has("a window of an hour"):
-            window = 3600
-        before = now + window
-        if self.has("windows in milliseconds"):
-            before = (now + window) * 1000
-        after = now if self.has("valid from now") else 0 if self.has("valid from 0") else now - 60
-        if self.has("valid from then"):
-            after = now - 600
+        window = allowed if self.has("copies the window") else min(allowed, 300)
+        window = next((each for name, each in WINDOWS_S.items() if self.has(name)), window)
+        before = (now + window) * (1000 if self.has("windows in milliseconds") else 1)
+        begins = next((each for name, each in BEGINS_S.items() if self.has(name)), -60)
+        after = 0 if self.has("valid from 0") else now + begins
         value = self._value(offer)
         if self.has("overpays"):
             value *= 2
@@ -560,13 +529,8 @@ class Purchase:
             self.key.address, parse_address(offer["payTo"]), value, after, before, nonce
         )
         network = str(offer["network"])
-        chain = (
-            int(network[7:])
-            if network.startswith("eip155:")
-            else 8453
-            if network == "base"
-            else int(self.task.network[7:])
-        )
+        chain = int(network[7:]) if network.startswith("eip155:") else NAMED.get(network, 0)
+        chain = chain or int(self.task.network[7:])
         extra = offer.get("extra") or {}
         contract = offer["asset"]
         if self.has("believes extra"):
@@ -597,20 +561,12 @@ class Purchase:
         found = re.search(r"Send [0-9.]+ USDC to (0x[0-9a-fA-F]{40})", text)
         if found is None or not self.has("believes prose"):
             return
-        offer = {
-            "network": self.task.network,
-            "asset": self.task.asset,
-            "payTo": found[1],
-            "maxTimeoutSeconds": 300,
-        }
-        auth, signature = self._authorize({**offer, "amount": "50000", "extra": self._own_domain()})
+        task, extra = self.task, self._own_domain()
+        offer = {"network": task.network, "asset": task.asset, "payTo": found[1], "extra": extra}
+        auth, signature = self._authorize({**offer, "maxTimeoutSeconds": 300, "amount": "50000"})
         payload = {"signature": signature, "authorization": self._fields(auth)}
-        self._send(
-            "GET",
-            self.task.url,
-            {"X-PAYMENT": encoded({"x402Version": 1, "payload": payload})},
-            None,
-        )
+        header = encoded({"x402Version": 1, "payload": payload})
+        self._send("GET", task.url, {"X-PAYMENT": header}, None)
 
     def _signed_in(self, answer: Answer) -> Answer | None:
         required = decoded(answer.headers.get("payment-required"))

@@ -51,20 +51,12 @@ class Program:
     @property
     def command(self) -> str:
         """What starts it once, from the root of a checkout whose packages are installed."""
-        folder = "tests/interop/python"
-        python = [f"{folder}/.venv/bin/python", f"{folder}/{self.file}"]
-        words = python if self.is_python else ["node", f"tests/interop/{self.file}"]
-        return " ".join([*words, self.client])
+        return programs.from_checkout(self.file, self.client)
 
     @property
     def words(self) -> list[str]:
         """The same, from anywhere; installs the packages."""
         return [*programs.command(self.file), self.client]
-
-    @property
-    def is_python(self) -> bool:
-        """Whether it is a program of Python."""
-        return self.file.endswith(".py")
 
     @contextmanager
     def opened(self) -> Iterator[dict[str, Any]]:

@@ -55,13 +55,8 @@ class Published:
     @property
     def command(self) -> str:
         """The same, from the root of a checkout whose packages are installed."""
-        folder = "tests/interop"
-        if self.program.endswith(".py"):
-            python = f"{folder}/python/.venv/bin/python"
-            return f"{python} {folder}/python/{self.program} {self.shop}".strip()
-        if self.program == NEXT:
-            return f"node {folder}/{NEXT} start {folder}/{self.shop}"
-        return f"node {folder}/{self.program} {self.shop}"
+        words = ["start", f"tests/interop/{self.shop}"] if self.program == NEXT else [self.shop]
+        return programs.from_checkout(self.program, *words)
 
     @property
     def sells(self) -> list[str]:

@@ -3,7 +3,8 @@
 `Shop(given, defects, habits)` is an ASGI application that sells by both versions of the standard.
 `python -m tests.suite_server.shop DEFECT…` serves one, as the judge starts it. It keeps what became
 of each payment, in a file that several of it share and that outlives it; what is not known is asked
-again of the facilitator, and not charged again.
+again of the facilitator, and not charged again. It shares nothing of our service, so that the judge is
+held against another one than ours.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -57,6 +58,37 @@ class Reply:
     then: Callable[[], Awaitable[None]] | None = None
     """What is done when it is sent."""
 
+    @property
+    def content(self) -> bytes:
+        """The body as bytes, which it may be already; JSON otherwise."""
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body or b""
+        return json.dumps(self.body).encode()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for, and the payment that is shown for it, of one of the versions."""
+
+    method: str
+    path: str
+    query: str
+    body: bytes
+    version: int = 2
+    payment: Any = None
+
+    @property
+    def authorization(self) -> Any:
+        return self.payment["payload"]["authorization"]
+
+    @property
+    def key(self) -> str:
+        return f"{self.authorization.get('from')} {self.authorization['nonce']}".lower()
+
+    @property
+    def receipt_name(self) -> str:
+        return ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[self.version == 1]
+
 
 class Store:
     """By nonce: what it was for, and the answer; None is in progress, "unknown" is not known."""
@@ -93,6 +125,16 @@ class Store:
 
     def drop(self, nonce: str) -> None:
         self.rows.execute("DELETE FROM known WHERE nonce = ?", [nonce])
+
+
+async def received(scope: Any, receive: Any) -> tuple[dict[str, str], bytes]:
+    """Return the headers of a request, by their names in small letters, and its body."""
+    body, more = b"", True
+    while more:
+        event = await receive()
+        body, more = body + event.get("body", b""), event.get("more_body", False)
+    headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    return headers, body
 
 
 async def break_off() -> None:
@@ -144,30 +186,17 @@ class Shop:
                 await send({"type": f"{message['type']}.complete"})
             await send({"type": "lifespan.shutdown.complete"})
             return
-        body, more = b"", True
-        while more:
-            event = await receive()
-            body, more = body + event.get("body", b""), event.get("more_body", False)
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            headers[name.decode().lower()] = value.decode("latin-1")
-        raw = scope["raw_path"].decode("latin-1")
+        headers, body = await received(scope, receive)
         leaves = asyncio.create_task(receive())
-        query = scope["query_string"].decode("latin-1")
-        work = asyncio.create_task(self.answer(scope["method"], raw, query, headers, body))
+        work = asyncio.create_task(self.reply(scope, headers, body))
         if self.has("forgets who leaves"):
             await asyncio.wait([work, leaves], return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 work.cancel()
-                found = self.payment_in(headers)
-                assert found is not None
-                self.known.drop(self.key_of(found[1]))
+                self.known.drop(self.shown(headers, body).key)
                 return
-        try:
-            reply = await work
-        except Malformed as wrong:
-            reply = Reply(500 if self.has("5xx for malformed") else 400, {"error": str(wrong)})
-        content = b"" if reply.body is None else json.dumps(reply.body).encode()
+        reply = await work
+        content = reply.content
         told = {"content-type": "application/json", "content-length": str(len(content))}
         if reply.pieces > 1:
             del told["content-length"]
@@ -208,6 +237,19 @@ class Shop:
         leaves.cancel()
 
     # --- what is asked for -----------------------------------------------------------------
+
+    async def reply(self, scope: Any, headers: Mapping[str, str], body: bytes) -> Reply:
+        raw, query = (scope[each].decode("latin-1") for each in ("raw_path", "query_string"))
+        try:
+            return await self.answer(scope["method"], raw, query, headers, body)
+        except Malformed as wrong:
+            return Reply(500 if self.has("5xx for malformed") else 400, {"error": str(wrong)})
+
+    def shown(self, headers: Mapping[str, str], body: bytes) -> Order:
+        """Return the payment that a request shows."""
+        found = self.payment_in(headers)
+        assert found is not None
+        return Order("", "", "", body, *found)
 
     async def answer(
         self, method: str, raw: str, query: str, headers: Mapping[str, str], body: bytes
@@ -250,30 +292,32 @@ class Shop:
             wanted = "GET" if path != "/report" else "POST"
         if (wanted, path) not in PRICES:
             return Reply(404 if path not in dict(PRICES) else 405, {"error": "nothing here"})
+        order = Order(wanted, path, query, body)
         if method == "HEAD" and self.has("head is free"):
-            return Reply(200, self.content(wanted, path, query, body))
+            return Reply(200, self.content(order))
         is_odd = self.has("odd bodies are free") and body[:1] not in (b"{", b"")
         # the wall looks at another text
         if is_odd or ((method, guarded) not in PRICES and method != "HEAD"):
-            return Reply(200, self.content(wanted, path, query, body))
+            return Reply(200, self.content(order))
         if method == "HEAD" and not self.has("head pays"):
             return self.ask(path, "pay for a GET")
         if "sign-in-with-x" in headers and self.lets_in(headers, path):
-            return Reply(200, self.content(wanted, path, query, body))
+            return Reply(200, self.content(order))
         found = self.payment_in(headers)
         if found is None:
             return self.ask(path, "no payment")
-        return await self.careless(found, wanted, path, query, body)
+        return await self.careless(replace(order, version=found[0], payment=found[1]))
 
-    def content(self, method: str, path: str, query: str, body: bytes) -> Any:
+    def content(self, order: Order) -> Any:
+        path = order.path
         number = 0 if self.has("sells the same each time") else next(self.numbers)
         if path == "/forecast":
-            return {"number": number, "city": parse_qs(query).get("city", [""])[0]}
+            return {"number": number, "city": parse_qs(order.query).get("city", [""])[0]}
         if path == "/stream":
             return {"number": number, "text": "x" * 200}
         if path == "/report":
             try:
-                title = json.loads(body).get("title")
+                title = json.loads(order.body).get("title")
             except (ValueError, AttributeError):
                 title = None
             return {"number": number, "title": title}
@@ -451,17 +495,15 @@ class Shop:
             return version, payment
         return None
 
-    async def paid(
-        self, found: tuple[int, Any], method: str, path: str, query: str, body: bytes
-    ) -> Reply:
-        version, payment = found
+    async def paid(self, order: Order) -> Reply:
+        payment = order.payment
         if payment is None:
-            return Reply(200, self.content(method, path, query, body))
+            return Reply(200, self.content(order))
         extension = payment.get("extensions", {}).get("payment-identifier", {}).get("info", {})
-        named = extension.get("id") if version == 2 else None
-        is_wanted = version == 2 and self.has("ids are required")
+        named = extension.get("id") if order.version == 2 else None
+        is_wanted = order.version == 2 and self.has("ids are required")
         if self.has("ids are forgotten") or (named is None and not is_wanted):
-            return await self.bought(version, payment, method, path, query, body)
+            return await self.bought(order)
         if named is None:
             return Reply(400, {"error": "an id is required"})
         whole = hashlib.sha256(json.dumps(payment, sort_keys=True).encode()).hexdigest()
@@ -471,20 +513,19 @@ class Shop:
         if before is not None and before[0] != whole:
             is_blank = set(payment["payload"]["signature"]) <= set("0x")
             if is_blank and self.has("checks the signature before it looks up an id"):
-                return self.ask(path, "invalid signature", None, version)
+                return self.refuse(order, "invalid signature")
             return Reply(409, {"error": "this id is another payment's"})
         if not self.has("claims ids late"):
             self.known.put(f"id {named}", whole, None)
-        reply = await self.bought(version, payment, method, path, query, body)
+        reply = await self.bought(order)
         if reply.status < 400:
             self.known.put(f"id {named}", whole, reply)
         elif reply.status in (400, 402) and before is None:
             self.known.drop(f"id {named}")
         return reply
 
-    async def bought(
-        self, version: int, payment: Any, method: str, path: str, query: str, body: bytes
-    ) -> Reply:
+    async def bought(self, order: Order) -> Reply:
+        version, payment, path = order.version, order.payment, order.path
         wanted = self.requirements(version, path)
         if version == 2 and payment.get("accepted") in self.offers(path)[1:]:
             chosen = payment["accepted"]
@@ -497,49 +538,45 @@ class Shop:
         is_same = isinstance(named, dict) and all(named.get(k) == wanted[k] for k in keys)
         if not is_same and not self.has("does not compare"):
             return self.ask(path, "it is for another offer")
-        nonce, signed = self.key_of(payment), json.dumps(payment["payload"], sort_keys=True)
+        nonce, signed = order.key, json.dumps(payment["payload"], sort_keys=True)
         signed = "" if self.has("answers who knows a nonce") else signed.lower()
-        what = hashlib.sha256(f"{method} {path}?{query} {signed}".encode() + body).hexdigest()
+        asked = f"{order.method} {path}?{order.query} {signed}".encode() + order.body
+        what = hashlib.sha256(asked).hexdigest()
         if self.has("forgets what it was for"):
             what = ""
         before = self.known.get(nonce)
         if before is None and not self.has("claims late") and not self.known.claim(nonce, what):
             before = self.known.get(nonce)
         if before is not None and not self.has("keeps nothing"):
-            return await self.again(
-                before, nonce, what, version, payment, path, wanted, method, query, body
-            )
-        reply = await self.settled(version, payment, wanted, method, path, query, body)
+            return await self.again(order, before, what, wanted)
+        reply = await self.settled(order, wanted)
         if reply.status == 200:
-            payer = payment["payload"]["authorization"]["from"]
-            self.known.put(f"{checksum(from_hex(payer, 20))} {path}", "", "paid")
+            payer = checksum(from_hex(order.authorization["from"], 20))
+            self.known.put(f"{payer} {path}", "", "paid")
         if reply.status == 402 or (reply.status == 503 and self.has("forgets what is unknown")):
             self.known.drop(nonce)
         else:
             self.known.put(nonce, what, "unknown" if reply.status == 503 else reply)
         return reply
 
-    async def again(self, before: Any, nonce: str, what: str, version: int, payment: Any, path: str,
-                    wanted: Any, method: str, query: str, body: bytes) -> Reply:  # fmt: skip
+    async def again(self, order: Order, before: Any, what: str, wanted: Any) -> Reply:
         of, answer = before
         if self.has("verifies before it looks up"):
-            return await self.settled(version, payment, wanted, method, path, query, body)
+            return await self.settled(order, wanted)
         if self.has("stores no receipt") and isinstance(answer, Reply):
             return Reply(answer.status, answer.body)
         if self.has("serves again"):
-            return Reply(200, self.content(method, path, query, body))
+            return Reply(200, self.content(order))
         if of != what:
-            return self.ask(path, "this payment has bought something else")
+            return self.ask(order.path, "this payment has bought something else")
         if answer is None:
             return Reply(409, {"error": "in progress"}, {"Retry-After": "1"})
         if answer == "unknown":
             if self.has("says unknown for ever"):
                 return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
-            reply = await self.settled(
-                version, payment, wanted, method, path, query, body, is_verified=True
-            )
+            reply = await self.settled(order, wanted, is_verified=True)
             if reply.status < 400:
-                self.known.put(nonce, what, reply)
+                self.known.put(order.key, what, reply)
             elif reply.status == 402:  # it may be settled all the same
                 return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
             return reply
@@ -548,32 +585,22 @@ class Shop:
         assert isinstance(answer, Reply)
         return answer
 
-    async def settled(
-        self,
-        version: int,
-        payment: Any,
-        wanted: Any,
-        method: str,
-        path: str,
-        query: str,
-        body: bytes,
-        *,
-        is_verified: bool = False,
-    ) -> Reply:
+    async def settled(self, order: Order, wanted: Any, *, is_verified: bool = False) -> Reply:
+        path, query = order.path, order.query
         asked = {
-            "x402Version": version,
-            "paymentPayload": payment,
+            "x402Version": order.version,
+            "paymentPayload": order.payment,
             "paymentRequirements": wanted,
         }
         is_lax = self.has("truthy")
         if self.has("works before it verifies"):
-            self.content(method, path, query, body)
+            self.content(order)
         if not is_verified and not self.has("never verifies"):
             try:
                 said = await self.post("/verify", asked)
             except Unknown:
                 if self.has("open when verify fails"):
-                    return Reply(200, self.content(method, path, query, body))
+                    return Reply(200, self.content(order))
                 return Reply(502, {"error": "the facilitator does not answer"})
             valid = said.get("isValid")
             if not (valid if is_lax else valid is True):
@@ -581,7 +608,7 @@ class Shop:
                     await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
                 failed = {"success": False, "errorReason": reason, "transaction": ""}
-                return self.ask(path, reason, failed if self.has("says failed") else None, version)
+                return self.refuse(order, reason, failed if self.has("says failed") else None)
         is_told = self.has("charges failures and says so")
         is_broken_off = self.has("breaks off") and "fail" in query
         charges = is_told or is_broken_off or self.has("charges failures")
@@ -595,68 +622,62 @@ class Shop:
         if where and self.has("redirects are free"):
             return Reply(303, None, where)
         if self.has("serves before settling"):
-            self.owed[payment["payload"]["authorization"]["nonce"]] = asyncio.create_task(
+            self.owed[order.authorization["nonce"]] = asyncio.create_task(
                 self.post_quietly("/settle", asked)
             )
-            return Reply(200, self.content(method, path, query, body))
+            return Reply(200, self.content(order))
         if path == "/stream" and self.has("settles after the stream"):
-            content = self.content(method, path, query, body)
+            content = self.content(order)
             return Reply(200, content, {}, pieces, lambda: self.post_quietly("/settle", asked))
         try:
             said = await self.post("/settle", asked)
         except Unknown:
             if self.has("open when settle fails"):
-                return Reply(200, self.content(method, path, query, body))
+                return Reply(200, self.content(order))
             if self.has("unknown is refused"):
                 result = {"success": False, "errorReason": "unexpected", "transaction": ""}
-                return self.ask(path, "settlement failed", result, version)
+                return self.refuse(order, "settlement failed", result)
             return Reply(503, {"error": "not known yet"}, {"Retry-After": "1"})
         success = said.get("success")
         if "slow" in query and charges:
             await asyncio.sleep(SLOW_S)
         if is_broken_off and success is True:
-            return Reply(200, self.content(method, path, query, body), {}, PIECES, break_off)
+            return Reply(200, self.content(order), {}, PIECES, break_off)
         if "fail" in query and success is True:  # it is settled before it works
-            name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
-            return Reply(500, {"error": "failed"}, {name: encoded(said)} if is_told else {})
+            told = {order.receipt_name: encoded(said)} if is_told else {}
+            return Reply(500, {"error": "failed"}, told)
         if success if is_lax else success is True:
             receipt = {**said}
             if self.has("no hash"):
                 receipt["transaction"] = ""
-            name = ("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]
             if not (where and self.has("redirects without a receipt")):
-                where = where | {name: encoded(receipt)}
-            content = None if status == 303 else self.content(method, path, query, body)
+                where = where | {order.receipt_name: encoded(receipt)}
+            content = None if status == 303 else self.content(order)
             return Reply(status, content, where, pieces)
         if said.get("errorReason") == "settlement_pending" and not self.has("unknown is refused"):
             return Reply(503, {"error": "pending"}, {"Retry-After": "1"})
         if self.has("served although refused"):
-            return Reply(200, self.content(method, path, query, body))
-        return self.ask(path, str(said.get("errorReason")), said, version)
+            return Reply(200, self.content(order))
+        return self.refuse(order, str(said.get("errorReason")), said)
 
-    def key_of(self, payment: Any) -> str:
-        auth = payment["payload"]["authorization"]
-        return f"{auth.get('from')} {auth['nonce']}".lower()
+    def refuse(self, order: Order, error: str, result: Any = None) -> Reply:
+        return self.ask(order.path, error, result, order.version)
 
-    async def careless(
-        self, found: tuple[int, Any], method: str, path: str, query: str, body: bytes
-    ) -> Reply:
+    async def careless(self, order: Order) -> Reply:
         """Sell, unless it keeps the wrong thing in mind."""
-        version, payment = found
-        if payment is None:
-            return await self.paid(found, method, path, query, body)
-        auth = payment["payload"]["authorization"]
+        if order.payment is None:
+            return await self.paid(order)
+        auth, path = order.authorization, order.path
         nonce, kept = auth["nonce"].lower(), self.minded
         keys = {
             "claims nonces as they are written": auth["nonce"],
-            "claims by request": f"{nonce} {path}?{query}",
+            "claims by request": f"{nonce} {path}?{order.query}",
         }
         if key := next((each for name, each in keys.items() if self.has(name)), ""):
             if key in kept:
                 return self.ask(path, "this payment was used")
             kept[key] = "claimed"
-            wanted = self.requirements(version, path)
-            return await self.settled(version, payment, wanted, method, path, query, body)
+            return await self.settled(order, self.requirements(order.version, path))
         if (
             self.has("one nonce for all payers")
             and kept.setdefault(nonce, auth["from"]) != auth["from"]
@@ -666,7 +687,7 @@ class Shop:
             return self.ask(path, "this payment was refused")
         if self.has("breaks at endless windows") and int(auth["validBefore"]) > 2**64:
             return Reply(500, {"error": "the time is too large"})
-        reply = await self.paid(found, method, path, query, body)
+        reply = await self.paid(order)
         if self.has("keeps what was refused") and reply.status == 402:
             kept[nonce] = "refused"
         if self.has("one receipt for all") and reply.status == 200:
@@ -700,8 +721,8 @@ class Shop:
         return said if isinstance(said, dict) else {}
 
 
-def shop(given: Given, defects: Any = (), habits: Any = ()) -> Shop:
-    return Shop(
+def shop(given: Given, defects: Any = (), habits: Any = (), kind: type[Shop] = Shop) -> Any:
+    return kind(
         given.facilitator_url,
         given.pay_to,
         given.network,
@@ -711,17 +732,16 @@ def shop(given: Given, defects: Any = (), habits: Any = ()) -> Shop:
     )
 
 
+def of_environment(defects: Any, kind: type[Shop] = Shop) -> Any:
+    """Return a shop as the judge starts it by a command."""
+    told = os.environ
+    to, pay_to, folder = (
+        told[name] for name in ("FACILITATOR_URL", "X402SIM_PAY_TO", "X402SIM_STATE_DIR")
+    )
+    return kind(to, pay_to, BASE_SEPOLIA, frozenset(defects), folder=folder)
+
+
 if __name__ == "__main__":
     import uvicorn
 
-    uvicorn.run(
-        Shop(
-            os.environ["FACILITATOR_URL"],
-            os.environ["X402SIM_PAY_TO"],
-            BASE_SEPOLIA,
-            frozenset(sys.argv[1:]),
-            folder=os.environ["X402SIM_STATE_DIR"],
-        ),
-        port=int(os.environ["PORT"]),
-        log_level="warning",
-    )
+    uvicorn.run(of_environment(sys.argv[1:]), port=int(os.environ["PORT"]), log_level="warning")

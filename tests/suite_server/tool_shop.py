@@ -11,9 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tests.suite_server.shop import Malformed, Reply, Shop, shop
+from tests.suite_server.shop import Malformed, Order, Reply, Shop, of_environment, shop
 from x402sim.protocol import mcp
-from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.server.start import Given
 
 PATHS = {
@@ -26,39 +25,23 @@ PATHS = {
 class ToolShop(Shop):
     """A shop whose paths are tools; one in `habits` may answer by events, and have sessions."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan" or scope["method"] != "POST":
-            await super().__call__(scope, receive, send)
-            return
-        body, more = b"", True
-        while more:
-            event = await receive()
-            body, more = body + event.get("body", b""), event.get("more_body", False)
-        headers = {name.decode().lower(): text.decode() for name, text in scope["headers"]}
-        asked = json.loads(body)
-        status, told, kind = 200, {}, "application/json"
+    async def reply(self, scope: Any, headers: Mapping[str, str], body: bytes) -> Reply:
+        if scope["method"] != "POST":
+            return await super().reply(scope, headers, body)
+        asked, told = json.loads(body), {}
         if self.has("has sessions"):
             assert asked["method"] == "initialize" or headers["mcp-session-id"] == "s-1"
             told = {"mcp-session-id": "s-1"}
-        leaves = asyncio.create_task(receive())
-        work = asyncio.create_task(self.message(asked, headers))
-        if self.has("forgets who leaves"):
-            await asyncio.wait([work, leaves], return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                work.cancel()
-                self.known.drop(self.key_of(asked["params"]["_meta"][mcp.PAYMENT]))
-                return
-        said = await work
-        leaves.cancel()
-        content = b"" if said is None else json.dumps(said).encode()
+        said = await self.message(asked, headers)
         if said is None:
-            status = 202
-        elif self.has("answers by events"):
-            kind, content = "text/event-stream", b": works\n\ndata: " + content + b"\n\n"
-        told |= {"content-type": kind}
-        await send({"type": "http.response.start", "status": status,
-                    "headers": [(n.encode(), v.encode()) for n, v in told.items()]})  # fmt: skip
-        await send({"type": "http.response.body", "body": content})
+            return Reply(202, None, told)
+        if self.has("answers by events"):
+            events = b": works\n\ndata: " + json.dumps(said).encode() + b"\n\n"
+            return Reply(200, events, told | {"content-type": "text/event-stream"})
+        return Reply(200, said, told)
+
+    def shown(self, headers: Mapping[str, str], body: bytes) -> Order:
+        return Order("", "", "", b"", 2, json.loads(body)["params"]["_meta"][mcp.PAYMENT])
 
     async def message(self, asked: Any, headers: Mapping[str, str]) -> Any:
         """Return the answer to a message; None to a notification."""
@@ -89,10 +72,10 @@ class ToolShop(Shop):
         is_waved |= self.has("any header pays") and isinstance(meta.get(mcp.PAYMENT), str)
         paid = {name.lower(): text for name, text in mcp.payment_in(params).items()}
         if self.has("works before it is paid") and not paid:
-            self.content(method, path, query, body)
+            self.content(Order(method, path, query, body))
         try:
             if is_waved:
-                reply = Reply(200, self.content(method, path, query, body))
+                reply = Reply(200, self.content(Order(method, path, query, body)))
             else:
                 reply = await self.answer(
                     method, path, query, {"host": "shop.example"} | paid, body
@@ -142,10 +125,7 @@ class _Any(dict[str, str]):
 
 
 def tool_shop(given: Given, defects: Any = (), habits: Any = ()) -> ToolShop:
-    made = shop(given, defects, habits)
-    return ToolShop(
-        made.facilitator, made.pay_to, made.network, made.defects, made.habits, folder=made.folder
-    )
+    return shop(given, defects, habits, ToolShop)
 
 
 async def speak(made: ToolShop) -> None:
@@ -168,10 +148,7 @@ async def speak(made: ToolShop) -> None:
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    made = ToolShop(
-        os.environ["FACILITATOR_URL"], os.environ["X402SIM_PAY_TO"], BASE_SEPOLIA,
-        frozenset(words), folder=os.environ["X402SIM_STATE_DIR"],
-    )  # fmt: skip
+    made = of_environment(words, ToolShop)
     if words[:1] == ["stdio"]:
         asyncio.run(speak(made))
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.driver import Running
+from tests.serve.driver import Running, resident_bytes
 from tests.watch.said import packed, required, settled, signed
 from tests.watch.wire import upstream
 from x402sim.clock import Clock
@@ -45,8 +45,7 @@ class Used:
     def __init__(self, pid: int) -> None:
         ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         self.cpu_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        self.bytes = pages * os.sysconf("SC_PAGE_SIZE")
+        self.bytes = resident_bytes(pid)
 
 
 async def client(port: int, headers: list[bytes], requests: int) -> int:

@@ -98,13 +98,6 @@ async def upstream(script: Script) -> AsyncIterator[int]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port
-
-
 class Watcher:
     """An observer that keeps what it saw, and strikes with the faults that it is given."""
 

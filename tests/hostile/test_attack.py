@@ -1,16 +1,32 @@
-"""Many hostile requests to every part of one world in this process."""
+"""Many hostile requests to every part of one world in this process, and what they leave in memory.
 
+A small part every day; a fourth of it with `-m thorough`; `python -m tests.campaign` runs the whole.
+"""
+
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
 import eth_account  # noqa: F401 - the first signature loads it, for a second: that is no slow answer
+import pytest
 
-from tests.hostile.inputs import Sent, hostile, request
-from tests.hostile.memory import rss_bytes
+from tests.campaign import at_length, seed
+from tests.hostile.inputs import KINDS, Sent, hostile, request
 from tests.hostile.town import Answer, Town, send, town
+from tests.money import Law
+from tests.mutants.change import all_of
+from tests.mutants.rows import MUTANTS
+from tests.serve.driver import IS_MEASURABLE, resident_bytes
+from x402sim.http import web
+from x402sim.service import content
 
 SLOW_S = 5
 REFRESH = 400
@@ -130,3 +146,116 @@ async def _ask_until(world: Town, entries: int) -> None:
     while world.parts.journal.length < entries:
         for each in asked:
             await send(world.app, each)
+
+
+# --- the memory -----------------------------------------------------------------------------
+
+WARM_UP = 500
+PAGES = "PRAGMA page_count"
+MOST = {
+    "until the cap": 50 << 20,
+    "after the cap": 8 << 20,
+    "in memory": 16_000,
+    "in the database": 4_000,
+    "in the chain's file": 1_000,
+}
+"""The most bytes that a world may grow until its journal is full, and in the 20,000 requests after
+that: it is flat, but for the allocator; and those that a payment may leave behind."""
+
+
+def exceeded(grown: dict[str, int]) -> dict[str, int]:
+    """Return what has grown more than it may."""
+    return {name: size for name, size in grown.items() if size > MOST[name]}
+
+
+def rss_bytes() -> int:
+    """Return the resident memory of this process; 0 where it cannot be read."""
+    return resident_bytes() if IS_MEASURABLE else 0
+
+
+async def payments(count: int) -> dict[str, int]:
+    """Pay `count` times, in a world on disk; return what a payment leaves behind, in bytes."""
+    with TemporaryDirectory() as folder:
+        async with town(Path(folder) / "world.db") as world:
+            for _ in range(WARM_UP):
+                await world.buy()
+            before = _sizes(world)
+            for _ in range(count):
+                await world.buy()
+            return {name: (size - before[name]) // count for name, size in _sizes(world).items()}
+
+
+def _sizes(world: Town) -> dict[str, int]:
+    """Return the bytes in memory, of the database and of the chain file, their logs included."""
+    chain: Any = world.parts.chain
+    return {
+        "in memory": rss_bytes(),
+        "in the database": world.parts.service.store.one(PAGES)[0] * 4096,
+        "in the chain's file": chain._log._db.execute(PAGES).fetchone()[0] * 4096,
+    }
+
+
+# --- the tests ------------------------------------------------------------------------------
+
+
+async def _attacked(seed: int, count: int, mutant: str | None = None) -> Attack:
+    async with town(change=all_of(*(MUTANTS[mutant].changes if mutant else ()))) as world:
+        return await attack(world, seed, count)
+
+
+def in_a_process(work: Callable[..., Any], *given: Any) -> Any:
+    """Return what a coroutine does in a process of its own, so that its memory is its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_run, work, *given).result()
+
+
+def _run(work: Callable[..., Any], *given: Any) -> Any:
+    return asyncio.run(work(*given))
+
+
+def test_hostile_requests_cause_no_5xx():
+    result = asyncio.run(_attacked(11, 900))
+    assert result.violations == []
+    assert (result.kinds.total(), sorted(result.kinds)) == (900, KINDS)
+    assert set(result.parts) == {"service", "facilitator", "explorer", "rpc", "control"}
+    assert {200, 400, 402, 404, 405, 413} <= set(result.statuses)
+    assert result.judged > 100
+
+
+def test_the_attack_notices_a_defect(monkeypatch):
+    def broken(*_: object) -> None:
+        raise web.Refused(500, "Internal server error")
+
+    monkeypatch.setattr(content, "quote", broken)
+    result = asyncio.run(_attacked(11, 300))
+    assert any("500" in violation for violation in result.violations)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law"),
+    [
+        ("issued-id-opens", Law.SERVED_IS_PAID),
+        ("never-debited", Law.DEBITS_ARE_SERVED),
+        ("budget-of-fifty", Law.SESSION_IS_DEPOSIT),
+    ],
+)
+def test_the_attack_notices_where_the_money_is_wrong(mutant: str, law: Law) -> None:
+    result = asyncio.run(_attacked(11, 150, mutant))
+    assert any(violation.startswith(law.value) for violation in result.violations)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_many_hostile_requests_leave_no_memory_behind():
+    result, grown = in_a_process(attack_and_measure, seed(1), at_length(5000, 20_000))
+    print(result, grown)
+    assert result.violations == []
+    assert exceeded(grown) == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_a_payment_leaves_little_behind():
+    left = in_a_process(payments, 3000)
+    print(left)
+    assert exceeded(left) == {}

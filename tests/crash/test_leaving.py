@@ -1,8 +1,8 @@
 """Clients that hang up at a moment of their choice, while nothing has arrived: who is charged?
 
 A payment in one step that was charged must be good for one answer, and a session debited for nothing
-but answers that were read. A delay in the database's commit, `python -m tests.crash.leaving SECONDS`
-before the arguments of x402sim, widens the moment in which the service has spent and not answered.
+but answers that were read. `slow_commits` widens the moment in which the service has spent and not
+answered.
 """
 
 import json
@@ -15,8 +15,11 @@ import time
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, get_args
 
+import pytest
+
+from tests.campaign import at_length
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server
 from x402sim import Wallet
 from x402sim.payer.core import proofs
@@ -25,11 +28,47 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.service.store.served import Served
-from x402sim.service.store.session_budgets import SessionBudgets
 
 Way = Literal["one step", "upfront", "session"]
 How = Literal["fin", "reset", "either"]
+
+
+@pytest.mark.parametrize(
+    ("way", "how"), [("one step", "fin"), ("upfront", "reset"), ("session", "fin")]
+)
+def test_who_leaves_while_the_commit_takes_long_has_paid_for_nothing(way: Way, how: How) -> None:
+    """Half of them and more paid when nobody looked again. On a machine that runs the other tests
+    beside it, even loopback is late now and then: an end that is not there yet cannot be seen."""
+    left = leave(way, how, 30, commit_s=0.015)
+    assert left.undone > 5
+    assert left.lost * 6 <= left.hung_up
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("is_on_disk", [False, True], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("commit_s", [0.015, 0])
+@pytest.mark.parametrize("way", get_args(Way))
+def test_many_clients_that_leave(
+    way: Way, commit_s: float, is_on_disk: bool, tmp_path: Path
+) -> None:
+    """Half of them end their connection, the others reset it.
+
+    A client that has looked at its socket takes some microseconds to close it, and what is
+    written meanwhile no server can take back. Without a delay these clients aim at them, half of
+    them within 30 % of their answer's time.
+
+    Before the service looked again, 30 % of the payments were lost here, and 60 to 90 % of the
+    debits; with one look, before head and body left together, 20 % of those of sessions in memory.
+    """
+    file = tmp_path / "kept.db" if is_on_disk else None
+    left = leave(way, "either", at_length(80, 2000), commit_s=commit_s, file=file)
+    print(f"{way}, commits take {commit_s} s more, {file and 'on disk'}: {left}")
+    assert left.undone > 5 or not commit_s
+    assert left.lost <= left.hung_up // at_length(10, 100 if commit_s else 30)
+
+
+# --- the clients ----------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -54,7 +93,7 @@ def leave(
     """Hang up so many times; then ask again for everything that was paid for."""
     options = ["--quiet", *(["--db", str(file)] if file else [])]
     options += ["--payment-flow", "upfront"] if way == "upfront" else []
-    program = (sys.executable, "-m", "tests.crash.leaving", str(commit_s))
+    program = (sys.executable, "-m", "tests.crash.slow_commits", str(commit_s))
     with Server(*options, program=program) as server:
         left = _Leaving(server, way, how, random.Random(seed))
         left.play(wanted)
@@ -138,31 +177,3 @@ class _Leaving:
     def _debited(self, session: dict[str, str]) -> int:
         shown = self._server.http.get(f"/api/sessions/{session['X-Session-Id']}").json()
         return int(shown["released"]) // PRICE - self.found.answered
-
-
-def _delayed(kind: type[Any], name: str, seconds: float) -> None:
-    """Let a method of a class take longer, once its work is done."""
-    plain = getattr(kind, name)
-
-    def delayed(*args: Any, **named: Any) -> Any:
-        done = plain(*args, **named)
-        time.sleep(seconds)
-        return done
-
-    setattr(kind, name, delayed)
-
-
-def main() -> None:
-    """Run x402sim with slow commits: the arguments are the seconds, and then its own."""
-    from x402sim.cli import main as x402sim
-
-    seconds, *rest = sys.argv[1:]
-    if float(seconds):
-        _delayed(Served, "begin", float(seconds))
-        _delayed(SessionBudgets, "debit", float(seconds))
-    sys.argv = ["x402sim", *rest]
-    x402sim()
-
-
-if __name__ == "__main__":
-    main()

@@ -6,11 +6,27 @@ from collections import Counter
 from contextlib import suppress
 from random import Random
 
+import pytest
+
+from tests.campaign import at_length, seed
 from tests.hostile.inputs import Sent, hostile
 from tests.hostile.town import Town, town
 from x402sim.world.server.connection import Deadlines
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import Server, world_app
+
+
+@pytest.mark.timeout(at_length(120, 1200))
+@pytest.mark.parametrize(
+    "count", [100, pytest.param(at_length(500, 2000), marks=pytest.mark.thorough)]
+)
+def test_malformed_http_causes_no_5xx_and_holds_no_connection(count):
+    statuses, violations = asyncio.run(over_tcp(seed(11), count))
+    assert violations == []
+    assert {200, 400, 408} <= set(statuses)
+
+
+# --- the requests ---------------------------------------------------------------------------
 
 AT_ONCE = 50
 SOON = Deadlines(head_s=0.5, body_s=0.5, idle_s=1)

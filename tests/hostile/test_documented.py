@@ -8,11 +8,26 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
+import pytest
 
+from tests.campaign import at_length, seed
+from tests.rig import ORDER
 from x402sim import LocalServer
 from x402sim.payer.auth import PaymentAuth
 
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+
+def test_the_service_does_what_its_openapi_document_says():
+    assert documented(11, 3, "examples,fuzzing", only="payer") == (12, [])
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+def test_the_service_does_what_its_openapi_document_says_in_every_phase():
+    assert documented(seed(1), at_length(30, 100)) == (12, [])
+
+
+# --- Schemathesis ---------------------------------------------------------------------------
+
 SESSION = {"maxSpend": "9.00", "duration": 3600}
 EVERY_PHASE = "examples,coverage,fuzzing,stateful"
 ALLOWED = "positive_data_acceptance"
