@@ -50,6 +50,9 @@ def _run(
     plugins: Sequence[object],
 ) -> None:
     os.chdir(ROOT)
+    sys.dont_write_bytecode = (
+        False  # the server of forks is started with -B: each would compile all
+    )
     if before is not None:
         before()
     with output.open("w") as file:

@@ -18,7 +18,7 @@ import re
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -32,7 +32,7 @@ import pytest
 
 from tests.house import PACKAGE, ROOT
 from tests.house.forked import run_pytest
-from tests.house.passing import Passing, read
+from tests.house.passing import AT_IMPORT, Passing, read
 
 FOLDERS = ["service", "payer", "protocol", "chain/ledger"]
 """Those of the product that are changed."""
@@ -50,6 +50,7 @@ OTHER = {
 }  # fmt: skip
 TYPES = ("annotation", "returns", "type_params")
 """What no program looks at while it runs."""
+CODE = (ast.AsyncFunctionDef, ast.FunctionDef, ast.Lambda)
 NAMED = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef)
 SETTINGS = ("frozen", "kw_only", "maxsize", "slots")
 """Arguments of decorators that keep programmers from mistakes, or save time."""
@@ -128,7 +129,8 @@ class Defect:
     """The change number `number` of a file.
 
     `name` says where and what; it stays the same when lines above change. `spans` are lines: the tests
-    that pass the first of them which any passes can notice the defect.
+    that pass the first of them which any passes can notice the defect. What is executed at import,
+    all tests may notice that use the file.
     """
 
     file: Path
@@ -136,6 +138,7 @@ class Defect:
     name: str
     line: int
     spans: tuple[range, ...]
+    at_import: bool
 
     def code(self) -> ast.Module:
         """Return the changed module."""
@@ -153,25 +156,19 @@ def defects(file: Path) -> Iterator[Defect]:
         old, new = (" ".join(ast.unparse(each).split())[:60] for each in (change.old, change.new))
         name = f"{file.relative_to(PACKAGE)} {'.'.join(names)}: {old}  ->  {new}"
         seen[name] += 1
-        named, spans = f"{name} ({seen[name]})", tuple(_spans(change, module))
-        yield Defect(file, number, named, change.old.lineno, spans)
-
-
-def _spans(change: Change, module: ast.Module) -> Iterator[range]:
-    """Yield an expression, its statement; of what is executed at import, the function, the file."""
-    functions = [
-        (place, field)
-        for place, field in change.within
-        if isinstance(place, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-    ]
-    if any(field == "body" for _, field in functions):
-        yield _lines(change.old)
-        if isinstance(change.old, ast.expr):
-            statements = [place for place, _ in change.within if isinstance(place, ast.stmt)]
-            yield _lines(statements[-1])
-        return
-    yield from (range(place.lineno, (place.end_lineno or 0) + 1) for place, _ in functions)
-    yield range(1, (module.body[-1].end_lineno or 0) + 1)
+        functions = [(place, field) for place, field in change.within if isinstance(place, CODE)]
+        at_import = all(field != "body" for _, field in functions)
+        if at_import:
+            scopes = [place for place, _ in functions]
+            spans = [range(each.lineno, (each.end_lineno or 0) + 1) for each in scopes]
+            spans.append(range(1, (module.body[-1].end_lineno or 0) + 1))
+        else:
+            # a part of an expression may have no line of its own
+            parts = [place for place, _ in change.within if isinstance(place, ast.stmt)]
+            spans = [_lines(each) for each in (change.old, parts[-1])]
+            spans = spans[: 1 + isinstance(change.old, ast.expr)]
+        named = f"{name} ({seen[name]})"
+        yield Defect(file, number, named, change.old.lineno, tuple(spans), at_import)
 
 
 def _lines(node: Any) -> range:
@@ -265,17 +262,21 @@ def look(defect: Defect, passing: Passing, earlier: str = "") -> Verdict:
 def meeting(defect: Defect, passing: Passing) -> list[str]:
     """Return the tests that pass the line of a defect, the cheapest first.
 
-    Of a file without a line that tests pass, they are those of the files that import it.
+    What is executed at import may be noticed by all tests that pass a line of the file: these come
+    after them. Of a file without such lines, they are the tests of the files that import it.
     """
     lines = passing.tests(defect.file)
-    for span in defect.spans:
-        tests = set[str]().union(*(lines.get(line, ()) for line in span))
-        if tests:
-            break
-    else:
-        users = [] if len(defect.spans) > 1 else importing(defect.file)
-        tests = set[str]().union(*(each for file in users for each in passing.tests(file).values()))
-    return sorted(tests, key=lambda test: (passing.seconds[test], test))
+    near = next(filter(None, (_in(span, lines) for span in defect.spans)), set[str]())
+    wide = set[str]()
+    if defect.at_import or any(AT_IMPORT in lines.get(line, ()) for line in defect.spans[0]):
+        wide = _in(lines, lines)
+        users = [] if wide else importing(defect.file)
+        wide = wide.union(*(_in(used, used) for used in map(passing.tests, users)))
+    return sorted(near | wide, key=lambda test: (test not in near, passing.seconds[test], test))
+
+
+def _in(span: Iterable[int], lines: dict[int, set[str]]) -> set[str]:
+    return set[str]().union(*(lines.get(line, ()) for line in span)) - {AT_IMPORT}
 
 
 def importing(file: Path) -> list[Path]:

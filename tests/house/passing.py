@@ -16,6 +16,8 @@ from coverage import Coverage, CoverageData
 
 LINES, SECONDS = "lines", "seconds"
 """How the files begin, of which each process of a run writes one."""
+AT_IMPORT = ""
+"""Stands for a test where a line is executed outside of all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,12 +50,20 @@ class Noting:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         began_s = _cpu_s()
+        self._coverage.switch_context(_file(item.nodeid))  # what fixtures do, they do for all of it
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context(AT_IMPORT)
+            self._seconds[item.nodeid] = _cpu_s() - began_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         self._coverage.switch_context(item.nodeid)
         try:
             return (yield)
         finally:
-            self._coverage.switch_context("")
-            self._seconds[item.nodeid] = _cpu_s() - began_s
+            self._coverage.switch_context(_file(item.nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
@@ -64,6 +74,10 @@ class Noting:
         self._coverage.save()
         passed = {test: s for test, s in self._seconds.items() if test not in self._failed}
         (self._folder / f"{SECONDS}.{os.getpid()}").write_text(json.dumps(passed))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _cpu_s() -> float:
@@ -83,12 +97,20 @@ class Passing:
 
     @cache  # noqa: B019 - there is one
     def tests(self, file: Path) -> dict[int, set[str]]:
-        """Return for each line of a file which tests pass it."""
-        found: dict[int, set[str]] = {}
+        """Return for each line of a file which tests pass it; all of a file, if its fixtures do."""
+        known, found = self.seconds.keys() | {AT_IMPORT}, dict[int, set[str]]()
         for part in self.parts:
-            for line, tests in part.contexts_by_lineno(str(file)).items():
-                found.setdefault(line, set()).update(self.seconds.keys() & tests)
+            for line, contexts in part.contexts_by_lineno(str(file)).items():
+                tests = (self._of_context().get(each, {each}) for each in contexts)
+                found.setdefault(line, set()).update(known & set().union(*tests))
         return found
+
+    @cache  # noqa: B019
+    def _of_context(self) -> dict[str, set[str]]:
+        by_file: dict[str, set[str]] = {}
+        for test in self.seconds:
+            by_file.setdefault(_file(test), set()).add(test)
+        return by_file
 
 
 def read(folder: Path) -> Passing:

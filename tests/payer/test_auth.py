@@ -122,7 +122,7 @@ CHANGED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"payTo": None}, PaymentFailed, "payTo"),
     ({"maxTimeoutSeconds": -(10**12)}, PaymentFailed, "seconds to pay"),
     ({"maxTimeoutSeconds": 0}, PaymentFailed, "seconds to pay"),
-    ({"maxTimeoutSeconds": 10**30}, PaymentFailed, "seconds to pay"),
+    ({"maxTimeoutSeconds": 2**31}, PaymentFailed, "seconds to pay"),
 ]
 UNREADABLE = [b'{"x402Version": 1, "accepts": 5}', b'{"x402Version": 7}', b'{"paymentId": "pay_1"}']
 FOREIGN: list[tuple[dict[str, str], bytes, str]] = [

@@ -99,6 +99,14 @@ def test_a_page_is_whole_and_its_links_and_tables_are(name, choices):
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
 
 
+def test_the_errors_page_says_which_refusals_are_final():
+    rows = [line.split(" | ") for line in str(page("errors", OURS)).splitlines()]
+    final = {row[0].strip("| `"): row[2] for row in rows if len(row) == 5}
+    assert final[Refusal.EXPIRED.text] == "true or false", "no transaction was sent for it"
+    assert final[Refusal.PENDING.text] == "false"
+    assert "true" in final.values()
+
+
 def test_there_is_no_other_page():
     for name in ("", "nothing", "../pages", "payment-flow.md.md", "guide/../pages.py", "guide/x"):
         assert page(name, OURS) is None

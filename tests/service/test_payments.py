@@ -226,3 +226,27 @@ async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: Servi
     assert others.submission is Submission.MAYBE_SUBMITTED
     stored.mark_not_submitted(claimed.number)
     assert stored.reload(claimed) == others
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            only("/settle", answer(502, "gone")),
+            "it may still be paid: send the same payment header",
+        ),
+        (
+            only("/verify", answer(200, {"isValid": False, "invalidReason": "Too late"})),
+            "not charged by this service; this header stays valid until 2027-01-15T08:05:00Z: send",
+        ),
+    ],
+    ids=["sent", "not sent"],
+)
+@scene
+async def test_a_payer_is_told_whether_its_payment_may_have_been_sent(
+    rig: ServiceRig, fault: Any, told: str
+) -> None:
+    with broken(rig, "facilitator", fault):
+        refused = (await rig.pay(await rig.ask())).json()
+    assert refused["final"] is False
+    assert told in refused["reason"]
