@@ -106,6 +106,11 @@ async def test_an_existing_session_is_spent_first_and_others_follow_if_allowed(
     assert rig.earned == 50_000
 
 
+def test_a_window_of_no_second_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_window_s must be at least 1, not 0"):
+        PaymentAuth(Wallet.create(), max_window_s=0)
+
+
 # --- hostile servers ---------------------------------------------------------------------
 
 
