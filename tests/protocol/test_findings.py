@@ -7,7 +7,7 @@ from tests.strategies import requirements
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.explain import way_facts
-from x402sim.protocol.findings import of_supported, of_window
+from x402sim.protocol.findings import of_settlement, of_supported, of_window
 from x402sim.protocol.networks import NETWORKS, TESTNET
 from x402sim.protocol.ways import ways_of
 from x402sim.protocol.x402 import requirements_v2
@@ -56,3 +56,10 @@ def test_a_facilitator_names_networks_as_each_version_does() -> None:
         ("network of kind 1", "a plain name"),
         ("network of kind 3", "a name of CAIP-2"[:15]),
     ]
+
+
+def test_an_odd_payer_of_a_receipt_is_told_and_stops_nothing() -> None:
+    receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
+    (found,) = of_settlement(receipt | {"payer": "0x12"}, NETWORKS)
+    assert (found.about, found.stops) == ("payer", False)
+    assert not list(of_settlement(receipt | {"payer": "0x" + "ab" * 20}, NETWORKS))
