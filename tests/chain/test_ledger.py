@@ -11,6 +11,7 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
+    TOKEN,
     LedgerDriver,
     authorization,
     payment,
@@ -18,12 +19,18 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import Block, ChainError
+from x402sim.chain.base import Block, Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
+from x402sim.chain.ledger.overrides import Account, Overrides
+from x402sim.chain.ledger.storage import BALANCES
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Hash
+from x402sim.protocol.crypto import Hash, keccak256
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET
+
+NO_MINTER = "FiatToken: caller is not a minter"
 
 
 def hashes(driver: LedgerDriver) -> list[Hash]:
@@ -120,3 +127,50 @@ def test_a_snapshot_is_remembered_however_long_the_chain_grows(driver):
     driver.mine(2 * KEPT_BLOCKS)
     assert driver.state._forgotten > 0
     assert driver.balance(SHOP) == 10_000
+
+
+# --- minters -------------------------------------------------------------------------
+
+
+def test_only_minters_mint_and_what_they_do_is_logged(driver):
+    assert driver.refusal(abi.mint(SHOP.address_bytes, 5), MALLORY) == NO_MINTER
+    configured = abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 10)
+    assert driver.view(configured, OWNER) == abi.word(1)
+    calls = [
+        (configured, OWNER, [abi.MINTER_CONFIGURED]),
+        (abi.mint(MALLORY.address_bytes, 5), MALLORY, [abi.MINT_EVENT, abi.TRANSFER_EVENT]),
+        (abi.calldata(abi.BURN, 2), MALLORY, [abi.BURN_EVENT, abi.TRANSFER_EVENT]),
+        (abi.calldata(abi.REMOVE_MINTER, MALLORY.address_bytes), OWNER, [abi.MINTER_REMOVED]),
+    ]
+    for data, sender, logged in calls:
+        assert [log.topics[0] for log in driver.send(data, sender).logs] == logged
+    assert driver.balance(MALLORY) == 3
+    assert driver.refusal(abi.mint(MALLORY.address_bytes, 1), MALLORY) == NO_MINTER
+
+
+def test_all_tokens_together_are_one_word(driver):
+    largest = MAX_UINT256 // 2  # of one balance
+    most = abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, MAX_UINT256)
+    assert driver.refusal(most, OWNER) is None
+    for payee, amount_base in ((SHOP, largest), (MALLORY, largest - START_BASE), (OWNER, 1)):
+        assert driver.refusal(abi.mint(payee.address_bytes, amount_base), OWNER) is None
+    assert driver.state.supply == MAX_UINT256
+    one_more = driver.refusal(abi.mint(OWNER.address_bytes, 1), OWNER)
+    assert one_more == "SafeMath: addition overflow"
+
+
+def test_an_initializer_reads_its_words_before_it_refuses(driver):
+    again = "initialize(string,string,string,uint8,address,address,address,address)"
+    texts = [32 * 3] * 3
+    for more, refused in ((1, ""), (5, "FiatToken: contract is already initialized")):
+        assert driver.refusal(abi.calldata(abi.selector(again), *texts, *[0] * more)) == refused
+
+
+def test_a_balance_can_be_overridden_of_whom_only_the_call_names(driver):
+    stranger = Wallet(b"9" * 32).address_bytes
+    slot = keccak256(abi.word(stranger) + abi.word(BALANCES))
+    override = Account(None, None, {slot: abi.word(7)}, False)
+    call = Call(ALICE.address_bytes, TOKEN, abi.balance_of(stranger))
+    overrides = Overrides({TOKEN: override})
+    assert asyncio.run(driver.ledger.call(call, None, overrides)) == abi.word(7)
+    assert driver.view(abi.balance_of(stranger)) == abi.word(0)

@@ -26,6 +26,7 @@ from tests.chain.helpers import (
 from tests.chain.killed import operate
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
 
@@ -106,6 +107,11 @@ def test_a_file_of_another_world_is_refused_and_left_alone(
         LedgerChain(network, first.clock, owner=owner.address_bytes, file=file)
     assert str(refused.value) == text
     assert stored(file) == before
+
+
+def test_a_new_file_beside_a_database_with_payments_is_refused(file: Path) -> None:
+    with pytest.raises(ChainError, match="the chain file is empty, but its database has payments"):
+        LedgerChain(TESTNET, Clock(), owner=OWNER.address_bytes, file=file, has_history=True)
 
 
 def test_reset_clears_the_file(file):

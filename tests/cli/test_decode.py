@@ -488,6 +488,13 @@ RIGHT: dict[str, tuple[Any, str]] = {
         },
         "Message of MCP",
     ),
+    "MCP result, an error": (
+        {
+            "x402/error": {"code": 402, "data": REQUIRED_V2},
+            "content": [{"type": "text", "text": json.dumps(REQUIRED_V2)}],
+        },
+        "Message of MCP",
+    ),
     "MCP result, text only": (
         {"isError": True, "content": [{"type": "text", "text": json.dumps(REQUIRED_V1)}]},
         "Message of MCP",

@@ -29,20 +29,30 @@ class Ended:
     output: str
 
 
-def run_pytest(*arguments: str, before: Callable[[], None] | None = None) -> Ended:
-    """Run pytest in a process of its own, `before` first, and wait for its end."""
+def run_pytest(
+    *arguments: str, before: Callable[[], None] | None = None, plugins: Sequence[object] = ()
+) -> Ended:
+    """Run pytest in a process of its own, `before` first, with these plugins, and wait for its end."""
     forks = get_context("forkserver")
     forks.set_forkserver_preload(LIBRARIES)
     with TemporaryDirectory() as folder:
         output = Path(folder) / "output"
-        process = forks.Process(target=_run, args=(arguments, output, before))
+        process = forks.Process(target=_run, args=(arguments, output, before, plugins))
         process.start()
         process.join()
         return Ended(process.exitcode, output.read_text())
 
 
-def _run(arguments: Sequence[str], output: Path, before: Callable[[], None] | None) -> None:
+def _run(
+    arguments: Sequence[str],
+    output: Path,
+    before: Callable[[], None] | None,
+    plugins: Sequence[object],
+) -> None:
     os.chdir(ROOT)
+    sys.dont_write_bytecode = (
+        False  # the server of forks is started with -B: each would compile all
+    )
     if before is not None:
         before()
     with output.open("w") as file:
@@ -50,4 +60,4 @@ def _run(arguments: Sequence[str], output: Path, before: Callable[[], None] | No
         os.dup2(file.fileno(), 2)
     # To rewrite `assert`, pytest wants to be there before the libraries.
     options = ("-p", "no:cacheprovider", "--no-header", "--assert=plain")
-    sys.exit(int(pytest.main([*options, *arguments])))
+    sys.exit(int(pytest.main([*options, *arguments], plugins)))

@@ -1,78 +1,107 @@
 """`python -m tests.house.mutate`: draw defects of the product by a seed, and see whether a test fails.
 
 A defect is one change of the code: a comparison or a condition turned round, a number one greater, a
-statement left out. The same seed draws the same ones, so that a change of the tests can be judged:
-what died before must die after it. Prints each with the test that noticed it, or ALIVE.
+statement left out. First the tests run once, and each notes which lines it passes. A defect meets only
+the tests that pass its line, the cheapest first: it `died` if one fails; it is `ALIVE` if none did that
+cost 20 s of CPU together.
+
+The same seed draws the same defects, and a change of other lines draws no others: what died before a
+change of the tests must die after it. `--out FILE` keeps the verdicts; `--before FILE` says which
+defects live that died then.
 """
 
 import argparse
 import ast
+import csv
 import os
 import re
+import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.house import ROOT
-from tests.house.forked import run_pytest
+import pytest
 
-TESTS = {
-    "service": "service hostile scenarios conformance",
-    "payer": "payer cli scenarios",
-    "protocol": "protocol service payer facilitator cli scenarios",
-    "chain/ledger": "chain explorer facilitator evm scenarios",
-}
-"""The folders of the product that are changed, and those of the tests that look, the first first."""
+from tests.house import PACKAGE, ROOT
+from tests.house.forked import run_pytest
+from tests.house.passing import AT_IMPORT, Passing, read
+
+FOLDERS = ["service", "payer", "protocol", "chain/ledger"]
+"""Those of the product that are changed."""
+TESTS = [
+    "tests/service", "tests/payer", "tests/protocol", "tests/chain", "tests/facilitator",
+    "tests/explorer", "tests/hostile", "tests/conformance", "tests/cli", "tests/scenarios",
+    "tests/evm", "tests/world", "tests/suite", "tests/serve", "tests/crash", "tests/explore",
+    "tests/mutants", "tests/watch", "tests/journal", "tests/report",
+]  # fmt: skip
+"""Folders of tests in whose process the product runs; others start programs, or look at other things."""
 OTHER = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
     ast.GtE: ast.Gt, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And, ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
-PATIENCE_S = "300"
-"""How long a test may take before the defect counts as noticed: it may hang."""
 TYPES = ("annotation", "returns", "type_params")
 """What no program looks at while it runs."""
+CODE = (ast.AsyncFunctionDef, ast.FunctionDef, ast.Lambda)
+NAMED = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef)
+SETTINGS = ("frozen", "kw_only", "maxsize", "slots")
+"""Arguments of decorators that keep programmers from mistakes, or save time."""
+ROUNDS_S = (1.0, 5.0, 20.0)
+"""What the tests that meet a defect may cost in the first run of pytest, in the first two, in all."""
+COLLECTED_S, STARTED_S = 0.05, 0.005
+"""What a file costs more than its tests do, and a test more than it does itself."""
+PATIENCE_S = 60
+"""How long a test may wait before the defect counts as noticed: it may hang."""
+MEMORY = 4 << 30
+"""How many bytes a defect may fill."""
+SEEDED = "--hypothesis-seed=1"
+DIED, ALIVE, UNSEEN = "died", "ALIVE", "no test passes it"
 
 
 @dataclass(frozen=True, slots=True)
-class Defect:
-    """The change number `number` of a file."""
+class Change:
+    """What may be put in the place of a node, and the nodes and fields that lead to it."""
 
-    folder: str
-    file: Path
-    number: int
+    within: tuple[tuple[ast.AST, str], ...]
+    at: int | None
+    new: ast.AST
 
-    def code(self) -> tuple[ast.Module, str]:
-        """Return the changed module, and a line that tells where it is changed, and how."""
-        module = ast.parse(self.file.read_text("utf-8"))
-        place, field, at, new = list(changes(module))[self.number]
+    @property
+    def old(self) -> Any:
+        """The node itself."""
+        place, field = self.within[-1]
         held = getattr(place, field)
-        old = held if at is None else held[at]
-        shown = [" ".join(ast.unparse(each).split())[:60] for each in (old, new)]
-        told = f"{self.file.relative_to(ROOT)}:{old.lineno}  {shown[0]}  ->  {shown[1]}"
-        ast.copy_location(new, old)
-        if at is None:
-            setattr(place, field, new)
+        return held if self.at is None else held[self.at]
+
+    def make(self) -> None:
+        """Put the new node there."""
+        place, field = self.within[-1]
+        ast.copy_location(self.new, self.old)
+        if self.at is None:
+            setattr(place, field, self.new)
         else:
-            held[at] = new
-        return ast.fix_missing_locations(module), told
+            getattr(place, field)[self.at] = self.new
+        ast.fix_missing_locations(self.new)
 
 
-def changes(place: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, Any]]:
-    """Yield every change: in which field of which node (of a list: where), and what comes there."""
+def changes(place: ast.AST, outside: tuple[tuple[ast.AST, str], ...] = ()) -> Iterator[Change]:
+    """Yield every change of a module."""
     for field, held in ast.iter_fields(place):
         if field in TYPES:
             continue
         for at, node in enumerate(held) if isinstance(held, list) else [(None, held)]:
-            if isinstance(node, ast.AST):
-                yield from ((place, field, at, new) for new in _instead(node))
-                yield from changes(node)
+            if isinstance(node, ast.AST) and getattr(node, "arg", None) not in SETTINGS:
+                within = (*outside, (place, field))
+                yield from (Change(within, at, new) for new in _instead(node))
+                yield from changes(node, within)
 
 
 def _instead(node: ast.AST) -> Iterator[ast.AST]:
@@ -95,15 +124,69 @@ def _instead(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Pass()
 
 
-def drawn(seed: int, count: int, folders: list[str]) -> list[Defect]:
-    """Draw so many defects of these folders."""
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """The change number `number` of a file.
+
+    `name` says where and what; it stays the same when lines above change. `spans` are lines: the tests
+    that pass the first of them which any passes can notice the defect. What is executed at import,
+    all tests may notice that use the file.
+    """
+
+    file: Path
+    number: int
+    name: str
+    line: int
+    spans: tuple[range, ...]
+    at_import: bool
+
+    def code(self) -> ast.Module:
+        """Return the changed module."""
+        module = ast.parse(self.file.read_text("utf-8"))
+        list(changes(module))[self.number].make()
+        return module
+
+
+def defects(file: Path) -> Iterator[Defect]:
+    """Yield every defect of a file."""
+    module = ast.parse(file.read_text("utf-8"))
+    seen: Counter[str] = Counter()
+    for number, change in enumerate(changes(module)):
+        names = [place.name for place, _ in change.within if isinstance(place, NAMED)]
+        old, new = (" ".join(ast.unparse(each).split())[:60] for each in (change.old, change.new))
+        name = f"{file.relative_to(PACKAGE)} {'.'.join(names)}: {old}  ->  {new}"
+        seen[name] += 1
+        functions = [(place, field) for place, field in change.within if isinstance(place, CODE)]
+        at_import = all(field != "body" for _, field in functions)
+        if at_import:
+            scopes = [place for place, _ in functions]
+            spans = [range(each.lineno, (each.end_lineno or 0) + 1) for each in scopes]
+            spans.append(range(1, (module.body[-1].end_lineno or 0) + 1))
+        else:
+            # a part of an expression may have no line of its own
+            parts = [place for place, _ in change.within if isinstance(place, ast.stmt)]
+            spans = [_lines(each) for each in (change.old, parts[-1])]
+            spans = spans[: 1 + isinstance(change.old, ast.expr)]
+        named = f"{name} ({seen[name]})"
+        yield Defect(file, number, named, change.old.lineno, tuple(spans), at_import)
+
+
+def _lines(node: Any) -> range:
+    """Return the lines of a node; of a statement with a body only those before it."""
+    body = getattr(node, "body", None)
+    end = body[0].lineno if isinstance(body, list) else node.end_lineno + 1
+    return range(node.lineno, max(end, node.lineno + 1))
+
+
+def drawn(seed: int, count: int, folders: Sequence[str]) -> list[Defect]:
+    """Draw so many defects of these folders; each has its number in the lottery, whatever else is there."""
     found = [
-        Defect(folder, file, number)
+        defect
         for folder in folders
-        for file in sorted((ROOT / "x402sim" / folder).rglob("*.py"))
-        for number, _ in enumerate(changes(ast.parse(file.read_text("utf-8"))))
+        for file in sorted((PACKAGE / folder).rglob("*.py"))
+        for defect in defects(file)
     ]
-    return Random(seed).sample(found, count)
+    return sorted(found, key=lambda defect: Random(f"{seed} {defect.name}").random())[:count]
 
 
 def install(defect: Defect) -> None:
@@ -112,43 +195,180 @@ def install(defect: Defect) -> None:
 
     def changed(loader: SourceFileLoader, name: str) -> Any:
         if Path(loader.path) == defect.file:
-            return compile(defect.code()[0], loader.path, "exec")
+            return compile(defect.code(), loader.path, "exec")
         return get_code(loader, name)
 
     SourceFileLoader.get_code = changed  # type: ignore[method-assign]
+    seconds = int(60 + 3 * ROUNDS_S[-1])
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
-def look(defect: Defect) -> str:
-    """Run the tests that look at a defect until one fails; return a line about it."""
-    return f"{defect.code()[1]}  |  {noticed(defect.folder, partial(install, defect))}"
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A plugin of pytest that leaves out all tests but these."""
+
+    tests: frozenset[str]
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.nodeid in self.tests]
 
 
-def noticed(folder: str, before: Callable[[], None] | None = None) -> str:
-    """Return the first test that fails, or ALIVE."""
-    folders = [f"tests/{each}" for each in TESTS[folder].split()]
-    run = run_pytest("-x", "-q", "--timeout", PATIENCE_S, *folders, before=before)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.output, re.MULTILINE)
-    return failed[1] if failed else "ALIVE" if run.code == 0 else "it cannot even be collected"
+def note(folder: Path, tests: Sequence[str], workers: int) -> Passing:
+    """Run these folders of tests, and return which lines of the product each test passes."""
+    patterns = [f"--passing-of={PACKAGE / each}/*" for each in FOLDERS]
+    noting = ("-p", "tests.house.passing", "--passing", str(folder), *patterns)
+    run = run_pytest("-q", "-n", str(workers), SEEDED, *noting, *tests)
+    if run.code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(run.output)
+    return read(folder)
+
+
+def failing(tests: Sequence[str], defect: Defect | None, *options: str) -> list[str]:
+    """Return which of these tests fail."""
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    run = run_pytest(
+        "-q", "--timeout", str(PATIENCE_S), SEEDED, *options, *files,
+        before=partial(install, defect) if defect else None, plugins=[Only(frozenset(tests))],
+    )  # fmt: skip
+    failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", run.output, re.MULTILINE)
+    ended = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)  # their names have changed
+    return failed or ([] if run.code in ended else [f"exit code {run.code}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a defect ended, and the test that noticed it; if it lives, how many tests it met."""
+
+    defect: str
+    line: int
+    verdict: str
+    test: str
+
+
+def look(defect: Defect, passing: Passing, earlier: str = "") -> Verdict:
+    """Let a defect meet the tests that pass its line, until one fails: first the one that did earlier."""
+    tests = meeting(defect, passing)
+    if not tests:
+        return Verdict(defect.name, defect.line, UNSEEN, "")
+    met = 0
+    for each in [[earlier]] * (earlier in tests) + list(rounds(tests, passing.seconds)):
+        if failed := failing(each, defect, "-x"):
+            return Verdict(defect.name, defect.line, DIED, failed[0])
+        met += len(each)
+    return Verdict(defect.name, defect.line, ALIVE, f"{met - (earlier in tests)} of {len(tests)}")
+
+
+def meeting(defect: Defect, passing: Passing) -> list[str]:
+    """Return the tests that pass the line of a defect, the cheapest first.
+
+    What is executed at import may be noticed by all tests that pass a line of the file: these come
+    after them. Of a file without such lines, they are the tests of the files that import it.
+    """
+    lines = passing.tests(defect.file)
+    near = next(filter(None, (_in(span, lines) for span in defect.spans)), set[str]())
+    wide = set[str]()
+    if defect.at_import or any(AT_IMPORT in lines.get(line, ()) for line in defect.spans[0]):
+        wide = _in(lines, lines)
+        users = [] if wide else importing(defect.file)
+        wide = wide.union(*(_in(used, used) for used in map(passing.tests, users)))
+    return sorted(near | wide, key=lambda test: (test not in near, passing.seconds[test], test))
+
+
+def _in(span: Iterable[int], lines: dict[int, set[str]]) -> set[str]:
+    return set[str]().union(*(lines.get(line, ()) for line in span)) - {AT_IMPORT}
+
+
+def importing(file: Path) -> list[Path]:
+    """Return the files of the product that import this one."""
+    package, name = ".".join(file.relative_to(ROOT).parent.parts), file.stem
+    written = re.compile(rf"from {package}\.{name} import|from {package} import [^)]*\b{name}\b")
+    files = [each for folder in FOLDERS for each in sorted((PACKAGE / folder).rglob("*.py"))]
+    return [each for each in files if written.search(each.read_text("utf-8"))]
+
+
+def rounds(tests: list[str], seconds: dict[str, float]) -> Iterator[list[str]]:
+    """Yield the tests, for runs that cost more and more, as long as all cost no more than 20 s."""
+    cost, files, limits, chosen = 0.0, set[str](), iter(ROUNDS_S), list[str]()
+    limit = next(limits)
+    for test in tests:
+        file = test.partition("::")[0]
+        cost += seconds[test] + STARTED_S + (0 if file in files else COLLECTED_S)
+        files.add(file)
+        while chosen and cost > limit:
+            yield chosen
+            chosen = []
+            if (limit := next(limits, 0)) == 0:
+                return
+        chosen.append(test)
+    if chosen:
+        yield chosen
+
+
+def written(file: Path) -> dict[str, Verdict]:
+    """Read the verdicts of an earlier run."""
+    with file.open(newline="", encoding="utf-8") as rows:
+        found = [Verdict(**row | {"line": int(row["line"])}) for row in csv.DictReader(rows)]
+    return {each.defect: each for each in found}
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.house.mutate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--only", action="append", choices=FOLDERS, help="a folder; repeatable")
+    parser.add_argument("--out", type=Path, help="write the verdicts to this CSV file")
+    parser.add_argument("--before", type=Path, help="compare them with those of this file")
+    parser.add_argument("--passing", type=Path, help="read from this folder what each test passes")
+    parser.add_argument("--tests", action="append", help="a folder of tests; repeatable; or most")
+    return parser.parse_args()
 
 
 def main() -> None:
     """Draw, look and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.house.mutate", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=400)
-    parser.add_argument("--only", action="append", choices=TESTS, help="a folder; repeatable")
-    given = parser.parse_args()
-    folders, alive = given.only or [*TESTS], 0
-    defects = drawn(given.seed, given.count, folders)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for folder, failed in zip(folders, pool.map(noticed, folders), strict=True):
-            if failed != "ALIVE":  # then it would say nothing of a defect
-                parser.error(f"the tests of {folder} fail without a defect: {failed}")
-        for line in pool.map(look, defects):
-            alive += line.endswith("ALIVE")
-            print(line, flush=True)
-    print(f"{len(defects) - alive} of {len(defects)} were noticed")
-    sys.exit(bool(alive))
+    given = arguments()
+    before = written(given.before) if given.before else {}
+    chosen = drawn(given.seed, given.count, given.only or FOLDERS)
+    workers = os.cpu_count() or 1
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        passing = (
+            read(given.passing)
+            if given.passing
+            else note(Path(folder), given.tests or TESTS, workers)
+        )
+        jobs = [
+            pool.submit(look, each, passing, before[each.name].test if each.name in before else "")
+            for each in chosen
+        ]
+        now = {}
+        for job in jobs:
+            verdict = job.result()
+            now[verdict.defect] = verdict
+            print("  |  ".join(map(str, astuple(verdict))), flush=True)
+    if given.out:
+        with given.out.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["defect", "line", "verdict", "test"])
+            rows.writerows(map(astuple, now.values()))
+    kinds = Counter(each.verdict for each in now.values())
+    print(f"of {len(now)} defects: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}")
+    sys.exit(judged(now, before))
+
+
+def judged(now: dict[str, Verdict], before: dict[str, Verdict]) -> int:
+    """Print what speaks against the tests, and return 1 if anything does, 0 otherwise."""
+    found = [
+        f"{test} fails without a defect, too"
+        for test in failing(sorted({v.test for v in now.values() if v.verdict == DIED}), None)
+    ]
+    for name, then in before.items():
+        if name not in now:
+            print(f"no longer drawn, its code has changed: {name}")
+        elif then.verdict == DIED != now[name].verdict:
+            found.append(f"died before, by {then.test}: {name}")
+    print(*found, sep="\n")
+    return int(bool(found))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,24 @@
-"""Defects are drawn by a seed, each is one change, and a test that fails tells that it was noticed."""
+"""Defects are drawn by a seed, each is one change, and it meets only tests that pass its line."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from tests.house import PACKAGE, mutate
-from tests.house.mutate import Defect, changes, drawn, look
+from tests.house.mutate import (
+    ALIVE,
+    DIED,
+    UNSEEN,
+    Verdict,
+    changes,
+    defects,
+    drawn,
+    judged,
+    look,
+    note,
+    rounds,
+)
 
 CODE = """
 def pay(amount: int = 1) -> bool:
@@ -20,11 +33,7 @@ def test_a_defect_is_one_change() -> None:
     found = []
     for number in range(len(list(changes(ast.parse(CODE))))):
         module = ast.parse(CODE)
-        place, field, at, new = list(changes(module))[number]
-        if at is None:
-            setattr(place, field, new)
-        else:
-            getattr(place, field)[at] = new
+        list(changes(module))[number].make()
         found += set(ast.unparse(module).splitlines()) - set(
             ast.unparse(ast.parse(CODE)).splitlines()
         )
@@ -45,17 +54,42 @@ def test_a_seed_draws_the_same_defects_and_each_compiles() -> None:
     few = drawn(1, 20, ["chain/ledger"])
     assert few == drawn(1, 20, ["chain/ledger"]) != drawn(2, 20, ["chain/ledger"])
     for defect in few:
-        module, told = defect.code()
-        compile(module, "changed", "exec")
-        assert "  ->  " in told
+        compile(defect.code(), "changed", "exec")
+        assert "  ->  " in defect.name
 
 
-def test_a_defect_is_noticed_or_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = PACKAGE / "protocol" / "money.py"
-    places = list(changes(ast.parse(file.read_text("utf-8"))))
-    number = next(n for n, (*_, new) in enumerate(places) if isinstance(new, ast.Pass))
-    defect = Defect("protocol", file, number)
-    monkeypatch.setitem(mutate.TESTS, "protocol", "protocol/test_money.py")
-    assert "  |  tests/protocol/test_money.py::" in look(defect)
-    monkeypatch.setitem(mutate.TESTS, "protocol", "protocol/test_seal.py")
-    assert look(defect).endswith("  |  ALIVE")
+def test_a_defect_meets_the_tests_that_pass_its_line(tmp_path: Path) -> None:
+    tests = ["tests/protocol/test_money.py", "tests/protocol/test_seal.py"]
+    passing = note(tmp_path, [f"{tests[0]}::test_to_base_refuses", tests[1]], 0)
+    money = list(defects(PACKAGE / "protocol" / "money.py"))
+
+    def met(name: str) -> Verdict:
+        return look(next(each for each in money if name in each.name), passing)
+
+    died = met("to_base: if not match")
+    assert died.verdict == DIED
+    assert died.test.startswith(tests[0])
+    assert met("2 ** 63 - 1").verdict == ALIVE
+    assert met("to_decimal: amount_base < 0").verdict == UNSEEN
+
+
+def test_tests_meet_a_defect_in_rounds_of_which_all_cost_no_more_than_20_s() -> None:
+    seconds = {"a::cheap": 0.1, "a::fair": 0.8, "b::dear": 3.0, "b::later": 5.0, "b::never": 19.0}
+    assert list(rounds(list(seconds), seconds)) == [
+        ["a::cheap", "a::fair"],
+        ["b::dear"],
+        ["b::later"],
+    ]
+    assert list(rounds(["a::cheap"], seconds)) == [["a::cheap"]]
+
+
+def test_what_died_before_must_die_after(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mutate, "failing", lambda tests, defect: [])
+    died, alive, gone = Verdict("a", 1, DIED, "t"), Verdict("a", 9, ALIVE, "3 of 3"), "b"
+    assert judged({"a": died}, {"a": alive, gone: Verdict(gone, 2, DIED, "t")}) == 0
+    assert judged({"a": alive}, {"a": died}) == 1
+    assert "died before, by t: a" in capsys.readouterr().out
+    monkeypatch.setattr(mutate, "failing", lambda tests, defect: list(tests))
+    assert judged({"a": died}, {}) == 1

@@ -15,7 +15,9 @@ from tests.payer.shop import LOST, Reply, Shop, all_at_once, ask, opened, receip
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed
-from x402sim.payer.purchases import EXPIRY_MARGIN_S
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, ResourcePayments
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.x402 import Version
 
 BALANCE = "Insufficient USDC balance"
 SIGNATURE = "Invalid signature"
@@ -270,3 +272,23 @@ def test_a_deposit_is_given_up_as_a_payment_is(answer: Reply, signed: int) -> No
     end = till.ask(auth)
     assert (end == 200) is (signed == 2)
     assert auth.payment.signed_base == signed * 10_000
+
+
+def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
+    """An answer that broke off bought nothing; in one step, its payment is sent once more."""
+
+    def paid(name: str, version: Version | None = None) -> Payment:
+        auth = Authorization(b"a" * 20, b"b" * 20, 1, 0, 300, bytes(32))
+        return Payment(auth=auth, proof={}, shown=name, version=version)
+
+    first = ResourcePayments(
+        unresolved=paid("lost"),
+        unserved=[paid("refused")],
+        interrupted=[paid("broke off, in one step", 2), paid("broke off")],
+    )
+    left = first.unfinished()
+    assert [each.shown for each in left.sent] == ["lost", "broke off, in one step"]
+    assert [each.shown for each in left.unserved] == ["refused", "broke off"]
+    second = ResourcePayments()
+    second.resume(left)
+    assert second.unfinished() == left

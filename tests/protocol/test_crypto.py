@@ -6,6 +6,7 @@ from eth_utils import keccak
 from tests.strategies import CURVE_ORDER
 from x402sim.protocol.crypto import (
     HALF_ORDER,
+    UNDEPLOYED,
     BadSignature,
     PrivateKey,
     checksum,
@@ -13,6 +14,7 @@ from x402sim.protocol.crypto import (
     keccak256,
     parse_address,
     recover,
+    unwrapped,
 )
 
 ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
@@ -94,3 +96,14 @@ def test_the_text_of_a_refusal_is_short_however_long_the_value():
     with pytest.raises(ValueError) as refused:
         from_hex("0x" + "f" * 1_000_000, 32)
     assert len(str(refused.value)) < 200
+
+
+def test_a_wrapper_of_eip_6492_holds_a_signature_at_an_offset_of_32_bytes():
+    def wrapped(offset: int) -> bytes:
+        words = [0, 0, offset, len(GOOD)]
+        return b"".join(word.to_bytes(32) for word in words) + GOOD + UNDEPLOYED
+
+    assert unwrapped(wrapped(96)) == GOOD
+    assert unwrapped(GOOD) == GOOD
+    for offset in (0, 95, 10**6, 96 + (1 << 248)):
+        assert unwrapped(wrapped(offset)) == wrapped(offset)

@@ -147,3 +147,8 @@ def test_a_payload_that_is_no_authorization_is_refused(changes):
     decode_header(header)
     with pytest.raises(BadMessage):
         authorization_of(header)
+
+
+def test_a_header_that_is_json_is_called_so():
+    with pytest.raises(BadMessage, match="is JSON; wanted base64 or 0x-hex of it"):
+        decode_header(json.dumps(WIRE))

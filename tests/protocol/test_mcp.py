@@ -87,7 +87,7 @@ def test_an_answer_of_http_is_a_result_and_back() -> None:
     assert x402.json_in(again.headers[x402.RESPONSE_HEADERS[2]]) == {"success": False}
     served = mcp.result_of(200, {}, b'{"sky": "blue"}', "mcp://tool/forecast")
     assert served["structuredContent"] == {"sky": "blue"}
-    failed = mcp.result_of(503, {}, b'{"error": "busy"}', "mcp://tool/forecast")
+    failed = mcp.result_of(400, {}, b'{"error": "busy"}', "mcp://tool/forecast")
     assert mcp.answered({"result": failed}).status == 500
 
 

@@ -62,6 +62,7 @@ def test_of_several_networks_one_is_chosen(file: Path) -> None:
         (("[[network]]", "[network]"), "Expected `array`"),
         ((ROW, ""), "missing required field `network`"),
         ((ROW, ROW + ROW), "'my-net' is twice in the file"),
+        ((ROW, ROW + "[[networks]]"), "unknown field `networks`"),
         (("decimals = 18", "decimals ="), "networks.toml: "),
     ],
 )

@@ -264,6 +264,8 @@ async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -
     await rig.parts.chain.reorg(rig.service.settings.final_depth, drop=drop)
     await indexer.run(rig.service)
     assert (await record(rig, required))["status"] == "pending"
+    (agent,) = (await rig.http.get("/api/agents")).json()["agents"]
+    assert agent["reputation"] == 0
     assert not await is_served(rig, required)
     assert (await rig.pay(required, header)).status_code == 200, "the header is still good"
     assert await is_served(rig, required)

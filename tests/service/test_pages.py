@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.offers import OfferBody
 from x402sim.protocol.refusals import Refusal, status_of
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
+from x402sim.service import content
 from x402sim.service.app import service_app
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
@@ -97,6 +99,26 @@ def test_a_page_is_whole_and_its_links_and_tables_are(name, choices):
         assert page(target, choices), target
     for table in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+
+
+def test_the_errors_page_says_which_refusals_are_final():
+    rows = [line.split(" | ") for line in str(page("errors", OURS)).splitlines()]
+    final = {row[0].strip("| `"): row[2] for row in rows if len(row) == 5}
+    assert final[Refusal.EXPIRED.text] == "true or false", "no transaction was sent for it"
+    assert final[Refusal.PENDING.text] == "false"
+    assert "true" in final.values()
+
+
+def test_the_sessions_page_says_in_which_unit_a_duration_is_counted():
+    for seconds, unit in ((1, "seconds"), (60, "minutes"), (90, "units of 90 seconds")):
+        counted = page("sessions", replace(OURS, duration_unit_s=seconds))
+        assert f"in {unit}. " in " ".join(str(counted).split()), unit
+
+
+def test_the_prices_of_the_made_up_markets_are_in_the_range_that_is_told():
+    prices = [content._price(f"{number}-USD", content.VENUES[0]) for number in range(200)]
+    assert 0.009 < min(prices) < 1
+    assert 10_000 < max(prices) < 101_000
 
 
 def test_there_is_no_other_page():

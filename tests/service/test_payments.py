@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
 from tests.rig import (
     START,
@@ -18,6 +19,7 @@ from tests.rig import (
 )  # fmt: skip
 from tests.service.standard import failed, settled
 from x402sim.chain.base import Call
+from x402sim.payer.core import signed_header
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import authorization_of
@@ -226,3 +228,35 @@ async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: Servi
     assert others.state is PaymentState.MAYBE_SUBMITTED
     stored.mark_not_submitted(claimed.number)
     assert stored.reload(claimed) == others
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            only("/settle", answer(502, "gone")),
+            "it may still be paid: send the same payment header",
+        ),
+        (
+            only("/verify", answer(200, {"isValid": False, "invalidReason": "Too late"})),
+            "not charged by this service; this header stays valid until 2027-01-15T08:05:00Z: send",
+        ),
+    ],
+    ids=["sent", "not sent"],
+)
+@scene
+async def test_a_payer_is_told_whether_its_payment_may_have_been_sent(
+    rig: ServiceRig, fault: Any, told: str
+) -> None:
+    with broken(rig, "facilitator", fault):
+        refused = (await rig.pay(await rig.ask())).json()
+    assert refused["final"] is False
+    assert told in refused["reason"]
+
+
+@scene
+async def test_a_time_after_the_last_date_of_a_calendar_is_told_as_that(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    auth = replace(authorization_of(rig.sign(required))[0], valid_after=2**200)
+    refused = (await rig.pay(required, signed_header(auth, rig.alice, TESTNET))).json()
+    assert "this header is valid from 9999-12-31T23:59:59Z until 2027" in refused["reason"]

@@ -48,10 +48,15 @@ def test_the_settings_come_from_the_environment() -> None:
 @pytest.mark.clause("2.8/settings")
 @pytest.mark.parametrize("missing", ENV)
 def test_a_missing_setting_is_named(missing: str) -> None:
-    with pytest.raises(ValueError, match=missing):
+    with pytest.raises(ValueError, match=f"variable {missing} is not set"):
         read_environment({k: v for k, v in ENV.items() if k != missing})
-    with pytest.raises(ValueError, match=missing):
+    with pytest.raises(ValueError, match=f"variable {missing} is not set"):
         read_environment({**ENV, missing: ""})
+
+
+def test_of_several_missing_settings_each_is_named() -> None:
+    with pytest.raises(ValueError, match="variables EXPLORER_URL, RPC_URL are not set"):
+        read_environment({**ENV, "EXPLORER_URL": "", "RPC_URL": ""})
 
 
 def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:

@@ -108,6 +108,17 @@ def test_the_honest_answers_of_these_tests_are_understood() -> None:
     assert moved[0].tx_hash == WORD
 
 
+def test_a_contract_that_reverts_accepts_no_signature() -> None:
+    told = []
+
+    async def ask(to: Transport) -> None:
+        told.append(await SETUP.rpc(to).accepts(WALLET.address_bytes, bytes(32), b"signature"))
+
+    reverted = {"jsonrpc": "2.0", "id": 1, "error": {"code": 3, "message": "execution reverted"}}
+    call([json.dumps(reverted).encode()], ask)
+    assert told == [False]
+
+
 def test_the_dialect_of_the_settings_is_spoken() -> None:
     dialect = replace(
         CRONOS,

@@ -49,11 +49,9 @@ def _rescue(frame: Frame, arguments: Arguments) -> bytes:
         frame.transfer(token, to, amount_base)
         return b""
     try:
-        answer = wallets.call(frame.state, token, abi.transfer(to, amount_base))
+        wallets.call(frame.state, token, abi.transfer(to, amount_base))
     except Reverted:
         frame.refuse("SafeERC20: low-level call failed")
-    if answer and not int.from_bytes(answer):
-        frame.refuse("SafeERC20: ERC20 operation did not succeed")
     return b""
 
 
