@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from inspect import Parameter, signature
 from io import BytesIO
-from itertools import chain, count, dropwhile, islice, starmap, takewhile
+from itertools import chain, count, dropwhile, islice, repeat, starmap, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, TypeVar, Union, cast, get_args
@@ -24,7 +24,7 @@ from typing import IO, Any, TypeVar, Union, cast, get_args
 import msgspec
 from msgspec.structs import FieldInfo, astuple
 
-from x402sim.events import KINDS, BaseEvent, Event, name_of
+from x402sim.events import KINDS, BaseEvent, Event, ExchangeEvent, name_of
 from x402sim.version import VERSION as X402SIM_VERSION
 
 VERSION = 5
@@ -177,6 +177,7 @@ Wanted = frozenset[tuple[str, str]]
 """Columns that are wanted: each by the name of its event and its own."""
 NUMBERS = ("seq", "at_ms")
 """The columns that every event has."""
+_OF_EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
 
 
 class Texts(defaultdict[str | None, int]):
@@ -185,8 +186,6 @@ class Texts(defaultdict[str | None, int]):
     def __init__(self) -> None:
         super().__init__(count(1).__next__, {None: 0})
         self._all: list[str | None] = []
-        self.made: Any = None
-        """What a reader has made of `all`, to use it again while there are no more."""
 
     @property
     def all(self) -> list[str | None]:
@@ -254,16 +253,19 @@ def _column(kind: Any, values: Iterable[Any], texts: Texts) -> Sequence[Any]:
     return _numbers(list(values)) if kind is int else list(values)
 
 
-def _read_columns(rows: list[Any], texts: Texts) -> ByName:
-    """Return rows as columns, those that the rows have."""
+def _read_columns(rows: list[Any], texts: Texts, without: frozenset[str]) -> ByName:
+    """Return rows as columns, those that the rows have, without the exchanges of some actors."""
     groups = defaultdict[Any, list[Any]](list)
     deque(map(list.append, map(groups.__getitem__, map(type, rows)), rows), maxlen=0)
     found: dict[str, Columns] = {}
-    for kind, mine in groups.items():
-        name, columns = kind.__struct_config__.tag, zip(*map(astuple, mine), strict=True)
+    for kind, every in groups.items():
+        name, mine = kind.__struct_config__.tag, every
+        if without and name in _OF_EXCHANGES and "actor" in kind.__struct_fields__:
+            mine = [row for row in every if row.actor not in without]
+        columns = zip(*map(astuple, mine), strict=True) if mine else repeat(())
         found[name] = {
             field: _column(_fields(name)[field], values, texts)
-            for field, values in zip(kind.__struct_fields__, columns, strict=True)
+            for field, values in zip(kind.__struct_fields__, columns, strict=bool(mine))
         }
     return found
 
@@ -383,7 +385,9 @@ class InMemory:
         newest = (each for each in self._newest if each.event.__struct_config__.tag in names)
         return dropwhile(lambda entry: entry.seq < since, chain(parts, newest))
 
-    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+    def columns(
+        self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
+    ) -> tuple[Texts, list[ByName]]:
         """Return all columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
@@ -488,7 +492,9 @@ class OnDisk:
         """Return the blocks that have the entries numbered `seq` or more."""
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
-    def columns(self, wanted: Wanted, texts: Texts | None) -> tuple[Texts, list[ByName]]:
+    def columns(
+        self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
+    ) -> tuple[Texts, list[ByName]]:
         """Return these columns, and their texts: those that are known, and new ones."""
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
@@ -499,7 +505,7 @@ class OnDisk:
                 entries = list(map(read_line, count(first), BytesIO(text)))
                 found.append(Batch(entries, texts).columns)
             else:
-                found.append(_read_columns(rows, texts))
+                found.append(_read_columns(rows, texts, without))
         return texts, found
 
     def _rows(self, first: int, text: bytes, wanted: Wanted) -> list[Any] | None:
@@ -721,11 +727,18 @@ class Journal:
         """Yield the events of a kind."""
         return (cast("EventType", entry.event) for entry in self.of(kind))
 
-    def columns(self, wanted: Wanted, texts: Texts | None = None) -> tuple[Texts, list[ByName]]:
+    def columns(
+        self,
+        wanted: Wanted,
+        texts: Texts | None = None,
+        *,
+        without: frozenset[str] = frozenset(),
+    ) -> tuple[Texts, list[ByName]]:
         """Return these columns in batches that follow each other, and the texts in them; from
-        memory all columns. A file is read with the `texts` of an earlier time, if there are any.
+        memory all columns. A file is read with the `texts` of an earlier time, if there are any,
+        and `without` the exchanges that these actors began, if their `actor` is wanted.
         """
-        return self._storage.columns(wanted, texts)
+        return self._storage.columns(wanted, texts, without)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

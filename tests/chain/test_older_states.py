@@ -21,7 +21,7 @@ from tests.chain.killed import operate
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import machine
-from x402sim.chain.ledger.state import Past
+from x402sim.chain.ledger.state import _ABSENT, Changes, Past
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256
 
@@ -110,10 +110,34 @@ def test_a_hundred_thousand_blocks_cost_less_than_a_hundred_megabytes(driver: Le
     driver.state.record()
     pasts = driver.state._past.values()
     size = sum(getsizeof(past) + sum(map(_size, past.values())) for past in pasts)
-    assert 100_000 * size / blocks < 50e6, size
+    assert 100_000 * size / blocks < 25e6, size
 
 
 def _size(past: Past) -> int:
-    if isinstance(past, int):
-        return getsizeof(past)
-    return sum(map(getsizeof, (past, *past, *past[1])))
+    held = [] if isinstance(past, int) else [getattr(past, name) for name in past.__slots__]
+    return sum(map(getsizeof, (past, *held)))
+
+
+@pytest.mark.parametrize(
+    "olds",
+    [
+        [5, 7, 0],
+        [_ABSENT, 1, 10**30, 2**256 - 1, 0, _ABSENT, 3],
+        [2**64 - 2, 2**64 - 1, 2**64],
+        [b"a", 1, _ABSENT],
+        [1, 2**200, "a", True, 2],
+        [True, False, _ABSENT],
+    ],
+)
+def test_what_a_value_was_is_kept_whatever_it_was(olds: list) -> None:
+    for kept in range(len(olds) + 1):
+        changes, seen = Changes(), []
+        for number, old in enumerate(olds):
+            changes.note(10 * number, old)
+            changes.note(10 * number, "not the first of this block")
+        assert changes.forget(10 * kept - 1) == kept
+        for number, old in enumerate(olds[kept:], kept):
+            changes.note(10 * number, old)
+        seen = [changes.before(10 * number - 1, "now") for number in range(len(olds) + 1)]
+        assert seen == [*olds, "now"]
+        assert [type(each) for each in seen] == [*map(type, olds), str]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from pandas.testing import assert_frame_equal
 
 from tests.report.stories import NAMES, exchange, run
 from x402sim import LiveWorld, Run, World
@@ -19,11 +20,13 @@ from x402sim.events import (
     Event,
     Note,
     PayerJoined,
+    RequestSent,
     TransactionMined,
     Transfer,
     name_of,
 )
-from x402sim.journal import EVERY, Entry, Journal, read_line
+from x402sim.journal import EVERY, Entry, Journal, OnDisk, read_line
+from x402sim.report.frames import TABLES
 from x402sim.report.newest import Payments
 from x402sim.report.plots import diagram
 from x402sim.report.plots.diagram import Row, chosen, excerpt, rows
@@ -236,3 +239,48 @@ def test_a_page_of_a_large_run_has_the_newest_lanes_only(file: Path, read: list[
     assert len(read) < 6000 * 2 + 10 * EVERY, "each 402, each name, and what is shown"
     with pytest.raises(ValueError, match="last: expected a number of payments above 0, or None"):
         found.show(0)
+
+
+# --- frames from a file ---------------------------------------------------------------
+
+
+async def strange(world: LiveWorld) -> None:
+    """A payer has the name of a service that this world lacks, another pays the facilitator's."""
+    second = await world.payer("service 2", balance="1.00")
+    await second.buy()
+    alice = await world.payer("alice", balance="1.00")
+    await alice.submit(alice.sign(await alice.ask()))
+    await world.reorg(1)
+
+
+@pytest.mark.parametrize("name", ["lost", "sessions", "meddled", "strange"])
+def test_a_frame_from_a_file_is_the_same_whichever_is_the_first(name: str, tmp_path: Path) -> None:
+    found = World().play(strange) if name == "strange" else run(name)
+    wanted = {each: table(found.journal) for each, table in TABLES.items()}
+    found.journal.save(tmp_path / "run.ndjson")
+    for first in TABLES:
+        journal = Journal.open(tmp_path / "run.ndjson")
+        assert_frame_equal(TABLES[first](journal), wanted[first])
+    for each in reversed(TABLES):  # the file is read while frames are made
+        assert_frame_equal(TABLES[each](journal), wanted[each])
+
+
+def test_the_steps_after_the_orders_read_nothing_and_services_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("indexed").journal.save(tmp_path / "run.ndjson")
+    found, read = Run(journal=Journal.open(tmp_path / "run.ndjson")), list[bytes]()
+    actors = frozenset({("request sent", "actor")})
+    _, batches = found.journal.columns(actors, without=frozenset({"service"}))
+    requests = list(found.journal.events(RequestSent))
+    sent = len(requests)
+    kept = sum(len(each["request sent"]["actor"]) for each in batches if "request sent" in each)
+    of_service = [each for each in requests if each.actor == "service"]
+    assert kept == sent - len(of_service) < sent / 2
+    assert len(found.orders)
+    whole = OnDisk.columns
+    monkeypatch.setattr(OnDisk, "columns", lambda *given: read.append(b"") or whole(*given))
+    assert len(found.steps)
+    assert read == []
+    assert len(found.latency) == sent
+    assert len(read) == 1

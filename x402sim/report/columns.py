@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from inspect import signature
 from itertools import chain, groupby, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,18 +17,22 @@ from x402sim.events import (
     KINDS,
     AnswerReceived,
     AnswerSent,
+    AuthorizationConsumed,
     BaseEvent,
+    ExchangeEvent,
+    NoAnswer,
     PayerJoined,
     PaymentIndexed,
     PaymentSettled,
+    RequestSent,
     TransactionMined,
     TransactionUndone,
     Transfer,
     name_of,
 )
-from x402sim.journal import NUMBERS, ByName, Journal, Texts, texts_of
+from x402sim.journal import NUMBERS, ByName, Journal, Texts, Wanted, texts_of
 from x402sim.protocol.money import MAX_STORED
-from x402sim.report.reading import once
+from x402sim.report.reading import once, reading_of
 
 Made = TypeVar("Made")
 
@@ -98,7 +102,8 @@ class Table(dict[str, Any]):
 
     def mapped(self, name: str, to: Callable[[Any], Any], dtype: str = "object") -> Any:
         """Return a column's texts mapped by a function, which is called once for each text."""
-        texts, numbers = self.texts.all, pd.unique(self[name])
+        numbers = pd.unique(self[name])  # first of all: it may be read now, with texts of its own
+        texts = self.texts.all
         mapped = np.zeros(len(texts), dtype)
         mapped[numbers] = [to(texts[number]) for number in numbers.tolist()]
         return mapped[self[name]]
@@ -117,61 +122,93 @@ class Table(dict[str, Any]):
 UNREAD = (AnswerSent, PayerJoined)
 """Events that no table has: a third of those of a crowd, which would be read for nothing."""
 _LATER: dict[type[BaseEvent], tuple[str, ...]] = {
-    AnswerReceived: ("actor", "to", "error", "final", "ok"),
-    TransactionMined: ("block_time_s", "sender", "call", "gas_price_wei", "revert_reason"),
-    Transfer: ("block",),
-    PaymentSettled: ("actor", "payer", "amount_base", "resource"),
+    AnswerReceived: ("to", "final"),
+    NoAnswer: ("to",),
+    TransactionMined: (
+        "at_ms", "actor", "block", "block_time_s", "sender", "call", "gas_price_wei",
+        "revert_reason",
+    ),
+    Transfer: ("actor", "block", "to"),
+    AuthorizationConsumed: ("seq", "at_ms", "actor"),
+    PaymentSettled: ("at_ms", "actor", "payer", "amount_base", "resource"),
     PaymentIndexed: ("actor", "block"),
+}  # fmt: skip
+"""What the frames of orders and steps, which are mostly the first, do not need of the most frequent
+events. None of these columns has an id: an array with a place for each id stays large enough."""
+_COLUMNS = {
+    (name_of(kind), field): field in _LATER.get(kind, ())
+    for kind in KINDS
+    if kind not in UNREAD
+    for field in (*NUMBERS, *kind.__struct_fields__)
 }
-"""What the frame of orders, which is mostly the first, does not need of the most frequent events.
-None of these columns has an id: an array with a place for each id stays large enough."""
+"""Every column of a table, and whether it is read later."""
+_EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
+_OF_EXCHANGES = frozenset(each for each in _COLUMNS if each[0] in _EXCHANGES)
+_ACTORS = frozenset(each for each in _OF_EXCHANGES if each[1] == "actor")
+_FIRST, _REST = (
+    frozenset(each for each, is_later in _COLUMNS.items() if is_later is wanted)
+    for wanted in (False, True)
+)
 
 
 class _Read:
-    """What is read of a journal: from a file first what the first frame needs, then all else."""
+    """What is read of a journal: from a file `first` what the first frame needs, then the `rest`,
+    both without the exchanges of some actors."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        every = {
-            (name_of(kind), field): field in _LATER.get(kind, ())
-            for kind in KINDS
-            if kind not in UNREAD
-            for field in (*NUMBERS, *kind.__struct_fields__)
-        }
-        first, self._later = (
-            frozenset(column for column, is_later in every.items() if is_later is wanted)
-            for wanted in (False, True)
-        )
-        self.texts, self._batches = journal.columns(first)
+    def __init__(
+        self, journal: Journal, first: Wanted, rest: Wanted, without: frozenset[str] = frozenset()
+    ) -> None:
+        self._journal, self._later, self._without = journal, rest, without
+        self.texts, self._batches = journal.columns(first, without=without)
 
     def column(self, kind: str, name: str) -> Any:
         """Return a whole column."""
         of_kind = [each[kind] for each in self._batches if kind in each]
         if all(name in each for each in of_kind):
             return _joined([each[name] for each in of_kind])
-        size = sum(len(each["seq"]) for each in of_kind)  # the journal may have grown
+        size = sum(len(next(iter(each.values()))) for each in of_kind)  # the journal may have grown
         return _joined([each[kind][name] for each in self._rest if kind in each])[:size]
 
     @cached_property
     def _rest(self) -> list[ByName]:
         """All other columns."""
-        return self._journal.columns(self._later, self.texts)[1]
+        return self._journal.columns(self._later, self.texts, without=self._without)[1]
+
+    def tables(self) -> dict[type[BaseEvent], Table]:
+        """Return a table for each kind."""
+        return {
+            kind: Table(kind, self.texts, partial(self.column, name_of(kind)))
+            for kind in KINDS
+            if kind not in UNREAD
+        }
 
 
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
-    read = _Read(journal)
-    return {
-        kind: Table(kind, read.texts, partial(read.column, name_of(kind)))
-        for kind in KINDS
-        if kind not in UNREAD
-    }
+    services = reading_of(journal).joined
+    return _Read(journal, _FIRST, _REST | _ACTORS, services).tables()
+
+
+@once
+def _whole_tables(journal: Journal) -> dict[type[BaseEvent], Table]:
+    if journal.file is None:
+        return _tables(journal)  # it has all
+    return _Read(journal, _OF_EXCHANGES, frozenset()).tables()
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
-    """Return the columns of all events of each kind; their texts have the same numbers."""
+    """Return the columns of all events of each kind; their texts have the same numbers.
+
+    From a file, the exchanges that services began are left out, which are most of all.
+    """
     every = _tables(journal)
     return [every[kind] for kind in kinds]
+
+
+def exchange_tables(journal: Journal) -> list[Table]:
+    """Return the columns of all requests, answers and losses, those of services included."""
+    every = _whole_tables(journal)
+    return [every[kind] for kind in (RequestSent, AnswerReceived, NoAnswer)]
 
 
 def standing(journal: Journal) -> Table:
@@ -182,11 +219,10 @@ def standing(journal: Journal) -> Table:
 
 def words(numbers: Any, texts: Texts) -> pa.Array:
     """Return the texts with these numbers as an Arrow array that has each text only once."""
-    if texts.made is None or len(texts.made) < len(texts.all):
-        texts.made = pa.array(texts.all, pa.string())
     chosen = np.asarray(numbers, "int32")
-    indices = pa.array(chosen, mask=chosen == 0)
-    return pa.DictionaryArray.from_arrays(indices, texts.made)
+    indices, known = pd.factorize(chosen)
+    names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
 
 
 def since(at_ms: Any, start_ms: Any) -> Any:

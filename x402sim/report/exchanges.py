@@ -14,7 +14,7 @@ import pyarrow as pa
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol.routes import PAY, SESSIONS
-from x402sim.report.columns import Table, each_row, since, tables, words
+from x402sim.report.columns import Table, each_row, exchange_tables, since, tables, words
 from x402sim.report.reading import Reading, once, reading_of
 
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
@@ -62,11 +62,9 @@ class ServiceRequest(msgspec.Struct, frozen=True, gc=False):
 class Exchanges:
     """The requests of a journal as `sent`; `ended` has what ended each of them."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, read: list[Table]) -> None:
         self._reading = reading
-        self.sent, self._answers, self._losses = tables(
-            reading.journal, RequestSent, AnswerReceived, NoAnswer
-        )
+        self.sent, self._answers, self._losses = read
         numbers = np.concatenate([self._answers["exchange"], self._losses["exchange"]])
         ends = pd.Series(np.arange(len(numbers)), numbers)
         ends = ends[~ends.index.duplicated(keep="last")]
@@ -130,6 +128,11 @@ class Exchanges:
         return self.sent.those("path", lambda path: path.endswith(PAY))
 
     @cached_property
+    def by_payers(self) -> Any:
+        """Whether each request is none of a service."""
+        return ~self.sent.those("actor", self._reading.joined.__contains__)
+
+    @cached_property
     def to_service(self) -> Any:
         """Whether each request is one to a service."""
         return self.sent.those("to", self._reading.services.__contains__)
@@ -189,5 +192,14 @@ class Exchanges:
 
 @once
 def exchanges_of(journal: Journal) -> Exchanges:
-    """Return the exchanges of a journal."""
-    return Exchanges(reading_of(journal))
+    """Return all exchanges of a journal."""
+    return Exchanges(reading_of(journal), exchange_tables(journal))
+
+
+@once
+def payers_exchanges(journal: Journal) -> Exchanges:
+    """Return the exchanges of a journal that payers began: of a file no others, from memory all."""
+    if journal.file is None:
+        return exchanges_of(journal)
+    read = tables(journal, RequestSent, AnswerReceived, NoAnswer)
+    return Exchanges(reading_of(journal), read)

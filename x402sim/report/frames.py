@@ -15,7 +15,7 @@ from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
 from x402sim.report.columns import since, tables, words
 from x402sim.report.costs import costs
-from x402sim.report.exchanges import OUTCOMES, exchanges_of
+from x402sim.report.exchanges import OUTCOMES, exchanges_of, payers_exchanges
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
@@ -48,7 +48,7 @@ same columns."""
     Column("latency_s", "float64", "from request to answer; NaN if there was no answer", "s"),
 )  # fmt: skip
 def steps(journal: Journal, form: Form) -> pd.DataFrame:
-    reading, exchanges = reading_of(journal), exchanges_of(journal)
+    reading, exchanges = reading_of(journal), payers_exchanges(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
     every = {name: values.filter(is_payers) for name, values in exchanges.columns.items()}
     return form.of_columns(every, reading)
@@ -126,7 +126,7 @@ Give both ways the same arrivals and seeds, and compare `waiting_s` of quotes on
 a session took is in the rows of deposits.""",
 )  # fmt: skip
 def orders(journal: Journal, form: Form) -> pd.DataFrame:
-    found, texts = orders_of(journal), exchanges_of(journal).sent.texts
+    found, texts = orders_of(journal), payers_exchanges(journal).sent.texts
     names = "payer", "service", "resource", "payment_id", "session_id", "tx", "refund_tx"
     return form.of_objects(
         found,

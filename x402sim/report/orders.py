@@ -17,7 +17,7 @@ import pandas as pd
 from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report.columns import Part, in_turn, standing, tables
-from x402sim.report.exchanges import ServiceRequest, exchanges_of
+from x402sim.report.exchanges import ServiceRequest, payers_exchanges
 from x402sim.report.money import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
@@ -119,7 +119,7 @@ class Orders:
     # --- what a payer sees -----------------------------------------------------------
 
     def _follow(self, reading: Reading) -> None:
-        every = exchanges_of(reading.journal)
+        every = payers_exchanges(reading.journal)
         sent, ended = every.sent, every.ended
         debited, undone = tables(reading.journal, events.SessionDebited, events.DebitUndone)
         is_order = every.to_service & ~sent.those("actor", reading.services.__contains__)

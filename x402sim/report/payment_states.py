@@ -14,7 +14,7 @@ import numpy as np
 from x402sim import events
 from x402sim.protocol.refusals import Refusal, RequestError, is_final
 from x402sim.report.columns import Table, in_rounds, in_turn, tables
-from x402sim.report.exchanges import exchanges_of
+from x402sim.report.exchanges import payers_exchanges
 from x402sim.report.reading import Reading
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
@@ -56,10 +56,11 @@ class Payments:
     """
 
     def __init__(self, reading: Reading) -> None:
-        every = exchanges_of(reading.journal)
+        every = payers_exchanges(reading.journal)
         sent, ended, payers = every.sent, every.ended, every.sent.mapped("actor", str)
-        offered = every.to_service & every.asks
-        tried = every.to_service & every.pays & (sent["payment_id"] != 0)
+        is_asked = every.to_service & every.by_payers
+        offered = is_asked & every.asks
+        tried = is_asked & every.pays & (sent["payment_id"] != 0)
         settled, refused, failed, undone, replaced, indexed = tables(
             reading.journal, events.PaymentSettled, events.PaymentRefused, events.PaymentFailed,
             events.PaymentUndone, events.TransactionReplaced, events.PaymentIndexed,

@@ -94,6 +94,11 @@ class Reading:
         return part
 
     @cached_property
+    def joined(self) -> frozenset[str]:
+        """The services that are there, whose names no payer can have."""
+        return frozenset({"service", *(each.name for each in self.journal.events(ServiceJoined))})
+
+    @cached_property
     def merchants(self) -> frozenset[str]:
         """The names of all merchants: of several services their names, of one "merchant"."""
         named = [each.name for each in self.journal.events(ServiceJoined)]

@@ -41,7 +41,7 @@ class LogIndex:
             return
         first = self._only.get(topic, number)
         if first < number:
-            self._several[topic] = array("q", (first, number))
+            self._several[topic] = array("I", (first, number))
             del self._only[topic]
         else:
             self._only[topic] = number

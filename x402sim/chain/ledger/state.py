@@ -19,9 +19,69 @@ from x402sim.spilling import Spilling
 K = TypeVar("K")
 V = TypeVar("V")
 _ABSENT: Any = object()
-Past: TypeAlias = "int | tuple[array[int], list[Any]]"
-"""The blocks that changed a value, ascending, and what it was before each; only the number of the
-block where it is one and the value was absent before, as of a nonce.
+_WIDTHS = (8, 16, 33)
+"""The bytes that an integer may take in a past: an amount of the token, of wei, any other."""
+
+
+class Changes:
+    """The blocks that changed a value, ascending, and what it was before each.
+
+    The merchant of a million payments has a million: integers from 0, which nearly all values are,
+    take eight bytes each, or as many as the largest needs, and the number of a block four.
+    """
+
+    __slots__ = ("_blocks", "_olds", "_width")
+
+    def __init__(self) -> None:
+        self._blocks = array("I")
+        self._olds: bytearray | list[Any] = bytearray()
+        """Integers of `_width` bytes: each is one more than the value, and 0 if it was absent."""
+        self._width = _WIDTHS[0]
+
+    def note(self, block: int, old: Any) -> None:
+        """Note what the value was before the newest block changed it, unless that is known."""
+        if self._blocks and self._blocks[-1] == block:
+            return
+        self._blocks.append(block)
+        if isinstance(self._olds, bytearray):
+            if old is _ABSENT or (type(old) is int and old >= 0):
+                try:
+                    self._olds += (0 if old is _ABSENT else old + 1).to_bytes(self._width)
+                except OverflowError:
+                    self._widen(old)
+                return
+            self._olds = list(map(self._old, range(len(self._blocks) - 1)))
+        self._olds.append(old)
+
+    def _widen(self, old: int) -> None:
+        """Write all integers with more bytes, and one after them that needs more."""
+        olds = [*map(self._old, range(len(self._blocks) - 1)), old]
+        self._width = next(width for width in _WIDTHS if old < 1 << 8 * width - 1)
+        numbers = (0 if each is _ABSENT else each + 1 for each in olds)
+        self._olds = bytearray(b"".join(each.to_bytes(self._width) for each in numbers))
+
+    def _old(self, at: int) -> Any:
+        if isinstance(self._olds, list):
+            return self._olds[at]
+        number = int.from_bytes(self._olds[at * self._width : (at + 1) * self._width])
+        return number - 1 if number else _ABSENT
+
+    def before(self, block: int, now: Any) -> Any:
+        """Return what the value was after a block, given what it is now."""
+        at = bisect_right(self._blocks, block)
+        return self._old(at) if at < len(self._blocks) else now
+
+    def forget(self, height: int) -> int:
+        """Forget what blocks above a height have changed; return how many changes are left."""
+        kept = bisect_right(self._blocks, height)
+        del self._blocks[kept:]
+        del self._olds[kept * (1 if isinstance(self._olds, list) else self._width) :]
+        return kept
+
+
+Past: TypeAlias = int | Changes
+"""What a value was before: only the number of the block that changed it where it is one and the
+value was absent before, as of a nonce.
 """
 
 
@@ -200,21 +260,19 @@ def _before(past: Past, block: int, now: Any) -> Any:
     """Return what a value was after a block, given what it is now."""
     if isinstance(past, int):
         return _ABSENT if block < past else now
-    blocks, olds = past
-    at = bisect_right(blocks, block)
-    return olds[at] if at < len(olds) else now
+    return past.before(block, now)
 
 
 def _with(past: "Past | None", block: int, old: Any) -> Past:
     """Return a past with a change in the newest block, where it has none of that block yet."""
-    if past is None:
-        return block if old is _ABSENT else (array("q", (block,)), [old])
-    if isinstance(past, int):
-        return past if past == block else (array("q", (past, block)), [_ABSENT, old])
-    blocks, olds = past
-    if blocks[-1] != block:
-        blocks.append(block)
-        olds.append(old)
+    if past == block or (past is None and old is _ABSENT):
+        return block
+    if past is None or isinstance(past, int):
+        changes = Changes()
+        if past is not None:
+            changes.note(past, _ABSENT)
+        past = changes
+    past.note(block, old)
     return past
 
 
@@ -223,10 +281,5 @@ def _forget(past: MutableMapping[K, Past], key: K, height: int) -> None:
     known = past.get(key)
     if known is None:
         return
-    if not isinstance(known, int):
-        blocks, olds = known
-        kept = bisect_right(blocks, height)
-        del blocks[kept:], olds[kept:]
-        known = height if kept else height + 1
-    if known > height:
+    if known > height if isinstance(known, int) else not known.forget(height):
         del past[key]
