@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +67,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all is collected: a walk through what is imported finds nothing to free
     READ_ONCE.start()
     # Workers of xdist, and the processes that tests start, would compile everything each time.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -86,10 +87,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return any(mark and mark not in text for mark in wanted.groups()) or None
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Let the collector leave alone what was imported: a walk through it takes a second."""
-    gc.collect()
-    gc.freeze()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,6 +3,7 @@
 Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
+import gc
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -46,7 +47,11 @@ class _Unloaded(TyperCommand):
     """A command whose file is imported when it is used."""
 
     def make_context(self, *given: Any, **named: Any) -> Any:
-        return load(str(self.name)).make_context(*given, **named)
+        context = load(str(self.name)).make_context(*given, **named)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return context
 
 
 def load(name: str) -> Any:
@@ -114,6 +119,7 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 
 def main() -> None:
     """Run the command line."""
+    gc.disable()  # until the command is loaded: nothing that is imported can be freed
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
     app(prog_name=SHOWN if is_module else "x402sim")

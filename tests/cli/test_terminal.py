@@ -1,11 +1,12 @@
 """What a shell and a terminal get: completions of names, and with NO_COLOR no codes."""
 
+import json
 import os
 import pty
 import select
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -43,12 +44,6 @@ def test_a_shell_asks_the_program() -> None:
     assert (done.stdout.split(), done.stderr) == (["pay"], "")
 
 
-def daily(cases: list[Any], *, count: int) -> list[Any]:
-    """Return the cases; those behind the first ones are thorough, as each starts a process."""
-    later = [pytest.param(*each, marks=pytest.mark.thorough) for each in cases[count:]]
-    return [pytest.param(*each) for each in cases[:count]] + later
-
-
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -76,13 +71,11 @@ def test_a_shell_completes_names(line: str, names: list[str]) -> None:
     assert names
 
 
-def in_terminal(*args: str, **variables: str) -> bytes:
-    """What a command writes to a terminal of 80 columns."""
+def in_terminal(*program: str, **variables: str) -> bytes:
+    """What a program writes to a terminal of 80 columns."""
     leader, follower = pty.openpty()
     env = environment() | {"TERM": "xterm-256color", "COLUMNS": "80"} | variables
-    running = subprocess.Popen(
-        command(*args), stdin=follower, stdout=follower, stderr=follower, env=env
-    )
+    running = subprocess.Popen(program, stdin=follower, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     written = b""
     while select.select([leader], [], [], ENDS_S)[0]:
@@ -115,25 +108,40 @@ COMMANDS = [
     ["conformance", "URL", "--only", "2.8"],
     ["target", "init", "URL", "-o", "-"],
     ["sweep", "FILE:one", "--seeds", "2"],
-    ["serve", "--port", "0"],
 ]
-"""Each command that prints to a terminal."""
+"""Each command that prints to a terminal and ends."""
 STUDY = "def one(seed):\n    return {'seed_again': seed}\n"
+IN_TURN = """
+import json, sys
+from contextlib import suppress
+from x402sim.cli import main
+for words in json.loads(sys.argv[1]):
+    print("=== ", *words, flush=True)
+    sys.argv = ["x402sim", *words]
+    with suppress(SystemExit):
+        main()
+"""
+"""Gives several commands one process: to start one for each takes as long as all that they do."""
 
 
-@pytest.mark.parametrize("words", daily([(each,) for each in COMMANDS], count=7))
-def test_with_no_color_a_terminal_gets_no_codes(
-    server: LocalServer, words: list[str], tmp_path: Path
-) -> None:
+def is_plain(written: bytes) -> bool:
+    return len(written) > 50 and b"\x1b" not in written and b"Traceback" not in written
+
+
+def test_with_no_color_a_terminal_gets_no_codes(server: LocalServer, tmp_path: Path) -> None:
     file = tmp_path / "study.py"
     file.write_text(STUDY)
-    args = [word.replace("URL", server.url).replace("FILE", str(file)) for word in words]
-    written = in_terminal(*args, NO_COLOR="1")
-    assert len(written) > 50, written
-    assert b"\x1b" not in written, written
-    assert b"Traceback" not in written
+    lines = json.dumps(COMMANDS).replace("URL", server.url).replace("FILE", str(file))
+    _, *told = in_terminal(sys.executable, "-c", IN_TURN, lines, NO_COLOR="1").split(b"=== ")
+    assert len(told) == len(COMMANDS), told
+    assert [each for each in told if not is_plain(each.partition(b"\n")[2])] == []
+
+
+@pytest.mark.thorough
+def test_with_no_color_nor_does_that_of_a_server() -> None:
+    assert is_plain(in_terminal(*command("serve", "--port", "0"), NO_COLOR="1"))
 
 
 @pytest.mark.parametrize("words", [["demo"]], ids=" ".join)
 def test_without_it_a_terminal_gets_colours(words: list[str]) -> None:
-    assert b"\x1b[" in in_terminal(*words, NO_COLOR="")
+    assert b"\x1b[" in in_terminal(*command(*words), NO_COLOR="")

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,7 @@ def until(held: Callable[[], Any], what: str) -> None:
     elapsed = stopwatch()
     while not held():
         assert elapsed() < LIMIT_S, what
+        time.sleep(0.01)  # and leave the CPU to what it waits for
 
 
 def is_dead(pid: int) -> bool:

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-from jsonschema import Draft202012Validator
 
 from tests.serve.hosted import hosted
 from x402sim import World
 from x402sim.world.control.app import ACTIONS, control_app, openapi
 from x402sim.world.running_world import build
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 SENT: dict[str, dict[str, Any]] = {
     "/faucet": {"address": "0x" + "aa" * 20, "amount": "1.00"},
@@ -38,8 +40,10 @@ def in_order() -> list[tuple[str, str]]:
     )
 
 
-def validator(api: dict[str, Any], schema: dict[str, Any]) -> Draft202012Validator:
+def validator(api: dict[str, Any], schema: dict[str, Any]) -> "Draft202012Validator":
     """Return what judges a value by a schema of the document; fields that it lacks are wrong."""
+    from jsonschema import Draft202012Validator  # takes two seconds, as it compiles grammars
+
     strict = {
         name: each | {"additionalProperties": False}
         for name, each in api["components"]["schemas"].items()

@@ -5,8 +5,8 @@ so. A service is built from one frozen `Decisions` object, so an experiment can 
 choice: `Decisions(payment_id_first=False)`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from x402sim.text.arguments import explained
@@ -65,19 +65,21 @@ class Decisions:
             raise ValueError(f'sides: expected two texts, ("buy", "sell") or so, got {given!r}')
 
 
-def decisions() -> Iterator[Decision]:
-    """Yield every decision, the switchable ones first."""
+@cache
+def decisions() -> tuple[Decision, ...]:
+    """Return every decision, the switchable ones first."""
     import tomllib  # what starts quickly has no use for the texts
     from importlib.resources import files
 
     text = files(__package__).joinpath("decisions.toml").read_text("utf-8")
     switches = {each.metadata["id"]: each for each in fields(Decisions)}
-    for slug, texts in tomllib.loads(text).items():
-        if each := switches.get(slug):
-            yield Decision(slug, **texts, field=each.name, default=each.default,
-                           alternative=each.metadata["alternative"])  # fmt: skip
-        else:
-            yield Decision(slug, **texts)
+    return tuple(
+        Decision(slug, **texts, field=each.name, default=each.default,
+                 alternative=each.metadata["alternative"])
+        if (each := switches.get(slug))
+        else Decision(slug, **texts)
+        for slug, texts in tomllib.loads(text).items()
+    )  # fmt: skip
 
 
 def alternatives() -> Decisions:
