@@ -406,8 +406,6 @@ NO_NONCES = ("0x" + "07" * 31, "0x" + "07" * 33, "07" * 32, "0x" + "zz" * 32, 7,
 NO_TEXTS = (7, True, None, [], {}, GONE)
 NO_OBJECTS = ("text", 7, None, [], [{}], GONE)
 NO_VERSIONS = (0, 3, -1, 1.5, 10**400, "1", "2", True, [], {})
-ACCEPTED: dict[int, str] = {1: PAYMENT, 2: f"{PAYMENT}.accepted"}
-AMOUNT_NAMES = {1: "maxAmountRequired", 2: "amount"}
 
 Row = tuple[str, str, tuple[Any, ...], tuple[int, ...]]
 BAD_PAYLOAD: list[Row] = [

@@ -1,14 +1,15 @@
 """Plays cases of servers against the toy shop, in one room of this process, whose shop is changed."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.suite_server.shop import Shop, shop
-from x402sim.suite.played import Found
+from x402sim.suite.played import Found, Violation, by_play
 from x402sim.suite.room import Floor
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Room
 from x402sim.suite.server.start import Given
 from x402sim.suite.server.subject import all_cases, item_in
@@ -67,8 +68,8 @@ class Bench:
         return found
 
 
-ROOMS = 6
-"""How many rooms play side by side: most plays wait for something."""
+ROOMS, PLAYS = 6, 6
+"""How many rooms play side by side, as most plays wait for something, and what each plays at a time."""
 
 
 def run(
@@ -96,6 +97,35 @@ def run(
 
 def _names(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def missed(bench: type[Bench], defects: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the defects that are not caught, each with the ids that should."""
+    found = run(bench, [(cases(ids), defect, "") for defect, ids in defects.items()])
+    missed = {
+        defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
+        for (defect, ids), seen in zip(defects.items(), found, strict=True)
+    }
+    return {defect: ids for defect, ids in missed.items() if ids}
+
+
+def broken(
+    bench: type[Bench], every: list[RoomCase], habits: Mapping[str, str]
+) -> dict[str, dict[str, Found]]:
+    """Return what honest shops break: one that does everything right, and those with habits."""
+    plays = by_play(every)
+    chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
+    asked = [([case for group in each for case in group], "", "") for each in chunks]
+    for habit, prefixes in habits.items():
+        dialects = ("v1" if habit.endswith("version 1") else "v2", Dialect.MCP)
+        begins = tuple(prefixes.split())
+        about = [case for case in every if case.id.startswith(begins) and case.dialect in dialects]
+        asked.append((about, "", habit))
+    wrong: dict[str, dict[str, Found]] = {}
+    for (_, _, habit), seen in zip(asked, run(bench, asked), strict=True):
+        broken = {each: found for each, found in seen.items() if isinstance(found, Violation)}
+        wrong.setdefault(habit, {}).update(broken)
+    return {habit: broken for habit, broken in wrong.items() if broken}
 
 
 def cases(ids: str) -> list[RoomCase]:

@@ -4,8 +4,7 @@ alone.
 
 import pytest
 
-from tests.suite_server.judging import Bench, cases, run
-from x402sim.suite.played import Found, Violation, by_play
+from tests.suite_server.judging import Bench, broken, cases, missed, run
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.subject import SECTIONS, all_cases
@@ -133,16 +132,9 @@ def _is_slow(cases: list[RoomCase]) -> bool:
     return any(case.waits_s or case.section in ("restart", "replicas") for case in cases)
 
 
-def _missed(*, slow: bool) -> dict[str, list[str]]:
-    """Return the defects that are not caught, each with the ids that should."""
-    chosen = {defect: ids for defect, ids in DEFECTS.items() if _is_slow(cases(ids)) == slow}
-    assert chosen
-    found = run(Bench, [(cases(ids), defect, "") for defect, ids in chosen.items()])
-    missed = {
-        defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
-        for (defect, ids), seen in zip(chosen.items(), found, strict=True)
-    }
-    return {defect: ids for defect, ids in missed.items() if ids}
+def _defects(*, slow: bool) -> dict[str, str]:
+    """Return those that are caught by what takes time, or all others."""
+    return {defect: ids for defect, ids in DEFECTS.items() if _is_slow(cases(ids)) == slow}
 
 
 def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None:
@@ -156,35 +148,18 @@ def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None
 
 
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
-    assert not _missed(slow=False)
+    assert not missed(Bench, _defects(slow=False))
 
 
 @pytest.mark.thorough
 @pytest.mark.waits
 def test_each_defect_that_takes_time_is_caught_by_the_ids_that_are_about_it() -> None:
-    assert not _missed(slow=True)
-
-
-def _wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
-    """Return what honest shops break: one that does everything right, and those with habits."""
-    plays = by_play(every)
-    chunks = [plays[at : at + 6] for at in range(0, len(plays), 6)]
-    asked = [([case for group in each for case in group], "", "") for each in chunks]
-    for habit, prefixes in habits.items():
-        version = "v1" if habit.endswith("version 1") else "v2"
-        begins = tuple(prefixes.split())
-        about = [case for case in every if case.id.startswith(begins) and case.dialect == version]
-        asked.append((about, "", habit))
-    wrong: dict[str, dict[str, Found]] = {}
-    for (_, _, habit), seen in zip(asked, run(Bench, asked), strict=True):
-        broken = {each: found for each, found in seen.items() if isinstance(found, Violation)}
-        wrong.setdefault(habit, {}).update(broken)
-    return {habit: broken for habit, broken in wrong.items() if broken}
+    assert not missed(Bench, _defects(slow=True))
 
 
 def test_a_shop_that_does_everything_right_breaks_nothing() -> None:
     quick = [case for case in all_cases() if case.dialect == "v2" and not _is_slow([case])]
-    assert not _wrong(quick, {})
+    assert not broken(Bench, quick, {})
 
 
 def test_each_section_has_a_defect_that_it_catches() -> None:
@@ -196,4 +171,4 @@ def test_each_section_has_a_defect_that_it_catches() -> None:
 @pytest.mark.waits
 def test_a_shop_with_another_habit_breaks_nothing_nor_does_it_where_it_takes_time() -> None:
     over_http = [case for case in all_cases() if case.dialect is not Dialect.MCP]
-    assert not _wrong([case for case in over_http if SLOW not in case.id], HONEST)
+    assert not broken(Bench, [case for case in over_http if SLOW not in case.id], HONEST)

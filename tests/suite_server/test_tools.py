@@ -9,11 +9,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.house import PACKAGE
-from tests.suite_server.judging import Bench, cases, run
+from tests.suite_server.judging import Bench, broken, missed
 from tests.suite_server.tool_shop import ToolShop, tool_shop
 from x402sim.cli import app
-from x402sim.suite.played import Found, Violation, by_play
-from x402sim.suite.row import RoomCase
+from x402sim.suite.played import Found
 from x402sim.suite.server.judge import Judge
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.start import Given
@@ -77,7 +76,6 @@ HONEST = {
     "never verifies": "server/order/invalid",
 }
 SLOW = "settled-late"
-PLAYS = 6
 STARTS = ("restart", "replicas")
 """The sections in which a second server is started, or one again."""
 MCP = [case for case in all_cases() if case.dialect is Dialect.MCP and SLOW not in case.id]
@@ -107,37 +105,18 @@ class ToolBench(Bench):
 
 
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
-    found = run(ToolBench, [(cases(ids), defect, "") for defect, ids in DEFECTS.items()])
-    missed = {
-        defect: [each for each in ids.split() if not isinstance(seen[each], Violation)]
-        for (defect, ids), seen in zip(DEFECTS.items(), found, strict=True)
-    }
-    assert not {defect: ids for defect, ids in missed.items() if ids}
-
-
-def wrong(every: list[RoomCase], habits: dict[str, str]) -> dict[str, dict[str, Found]]:
-    """Return what honest shops break: one that does everything right, and those with habits."""
-    plays = by_play(every)
-    chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
-    asked = [([case for group in each for case in group], "", "") for each in chunks]
-    for habit, prefixes in habits.items():
-        begins = tuple(prefixes.split())
-        asked.append(([case for case in every if case.id.startswith(begins)], "", habit))
-    found: dict[str, dict[str, Found]] = {}
-    for (_, _, habit), seen in zip(asked, run(ToolBench, asked), strict=True):
-        broken = {each: it for each, it in seen.items() if isinstance(it, Violation)}
-        found.setdefault(habit, {}).update(broken)
-    return {habit: broken for habit, broken in found.items() if broken}
+    assert not missed(ToolBench, DEFECTS)
 
 
 def test_honest_tools_break_nothing() -> None:
-    assert not wrong([case for case in MCP if not (case.waits_s or case.section in STARTS)], {})
+    quick = [case for case in MCP if not (case.waits_s or case.section in STARTS)]
+    assert not broken(ToolBench, quick, {})
 
 
 @pytest.mark.thorough
 @pytest.mark.waits
 def test_honest_tools_with_other_habits_break_nothing_nor_where_it_takes_time() -> None:
-    assert not wrong(MCP, HONEST)
+    assert not broken(ToolBench, MCP, HONEST)
 
 
 def test_what_only_tools_have_has_a_defect_that_it_catches() -> None:

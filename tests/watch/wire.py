@@ -15,7 +15,6 @@ from x402sim.world.transport.faults import Fault
 
 DEADLINE_S = 20
 HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"host"}
-Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
