@@ -172,7 +172,7 @@ def watch(
         proxies = []
         try:
             for part, to in upstreams.items():
-                proxy = Proxy(to, recorder.to(part), number=recorder.number, keep_host=keep_host)
+                proxy = Proxy(to, recorder, number=recorder.number, to=part, keep_host=keep_host)
                 proxies.append(proxy)
                 await proxy.start(socks[part])
             await server.serve(sockets=[socks["page"]])
