@@ -26,18 +26,14 @@ if TYPE_CHECKING:
     from x402sim.suite.payer.start import Buy
     from x402sim.suite.server.start import Make as MakeServer
 
-JUDGED = (
-    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too"
-)
-JUDGED_TOO = (
-    "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer"
-)
-JUDGED_LAST = (
+MARKERS = (
+    "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)",
+    "x402_payer(flows, only, strict): the cases of `x402_payer_case`; strict counts SHOULD, too",
+    "x402_facilitator(dialects, only, strict): the cases of `x402_facilitator_case`; as x402_payer",
     "x402_server(sells, versions, only, strict, **options): the cases of `x402_server_case`, as on "
-    "the command line; `sells` are paths"
+    "the command line; `sells` are paths",
 )
 PASSED = pytest.StashKey[bool]()
-MARKER = "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)"
 UNSPENT = (
     "So this test does not show what it should: give the fault a victim, path, contains and skip "
     "that requests of this payer fit, or times=None if it need not strike."
@@ -59,11 +55,9 @@ class X402Payer:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
-    config.addinivalue_line("markers", MARKER)
-    config.addinivalue_line("markers", JUDGED)
-    config.addinivalue_line("markers", JUDGED_TOO)
-    config.addinivalue_line("markers", JUDGED_LAST)
+    """Register the markers."""
+    for each in MARKERS:
+        config.addinivalue_line("markers", each)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

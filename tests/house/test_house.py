@@ -98,7 +98,7 @@ READS = {
     "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",
     "world/transport/faults.py": "messages, paths, and headers that a user gives",
-    "world/ui.py": "paths",
+    "world/feed.py": "paths",
     "world/world.py": "names that a user gives",
     "scenarios/open_pages.py": "the links of a page",
     "conformance/service/test_section_2_required.py": "what a target answers",

@@ -95,8 +95,10 @@ class Watch:
 
     def see(self, *exchanges: Exchange, to: str = "service") -> None:
         for each in exchanges:
-            self.recorder.requested(each, to)
-            self.recorder.ended(each, to)
+            each.to = to
+            self.recorder.requested(each)
+            self.recorder.ended(each)
+        assert not self.notes("not recorded")
 
     def notes(self, name: str) -> list[dict[str, Any]]:
         return [each.data for each in self.journal.events(Note) if each.name == name]
@@ -407,7 +409,7 @@ def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it():
 def test_a_defect_of_the_recording_ends_no_traffic(monkeypatch):
     told = list[str]()
     watch = Watch(say=told.append)
-    side = watch.recorder.to("service")
+    side = watch.recorder
     monkeypatch.setattr("x402sim.watch.recorder.messages_of", lambda *_: 1 / 0)
     for number in (1, 2):
         side.requested(exchange(number))
@@ -556,11 +558,11 @@ LOSE = Fault(victim="service", does="lose answer", contains="payment")
 
 def test_a_fault_strikes_on_a_test_network_only():
     watch, header = Watch(faults=(LOSE,)), signed(NOW_S)
-    assert watch.recorder.fault(offer(1), "service") is None  # it does not pay
-    assert watch.recorder.fault(paid(2, header), "service") == LOSE
+    assert watch.recorder.fault(offer(1)) is None  # it does not pay
+    assert watch.recorder.fault(paid(2, header)) == LOSE
     (struck,) = watch.notes("fault struck")
     assert (struck["victim"], struck["does"]) == ("service", "lose answer")
-    assert watch.recorder.fault(paid(3, header), "service") is None  # once
+    assert watch.recorder.fault(paid(3, header)) is None  # once
 
 
 def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
@@ -570,7 +572,7 @@ def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
         signed(NOW_S),
     )
     for number in 2, 3:
-        struck = watch.recorder.fault(paid(number, header), "service")
+        struck = watch.recorder.fault(paid(number, header))
         assert struck == replace(LOSE, when=now)
     asyncio.run(watch.recorder.close())
     (period,) = watch.journal.events(FaultPeriodEnded)
@@ -580,12 +582,12 @@ def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
 def test_a_fault_never_strikes_beside_real_money():
     watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),), allow_mainnet=True)
     unknown = exchange(1, target="/other")
-    assert watch.recorder.fault(unknown, "service") is None  # nobody has said which network
-    assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN), "service") is None
+    assert watch.recorder.fault(unknown) is None  # nobody has said which network
+    assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN)) is None
     both = paid(3, signed(NOW_S))  # the shop sells for both
-    assert watch.recorder.fault(both, "service") is None
+    assert watch.recorder.fault(both) is None
     assert [each[:14] for each in watch.told] == ["no fault strik"]  # said once
-    assert watch.recorder.fault(unknown, "service") is None
+    assert watch.recorder.fault(unknown) is None
 
 
 def test_an_unknown_network_counts_as_real():
@@ -595,4 +597,4 @@ def test_an_unknown_network_counts_as_real():
     asked = exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}")
     watch.see(asked)
     assert watch.recorder.is_main is True
-    assert watch.recorder.fault(exchange(2), "service") is None
+    assert watch.recorder.fault(exchange(2)) is None

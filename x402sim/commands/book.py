@@ -11,7 +11,6 @@ from msgspec import UnsetType
 
 from x402sim import events as declared
 from x402sim.commands.common import (
-    WIDTH,
     AsJson,
     Beginnings,
     Markdown,
@@ -24,6 +23,7 @@ from x402sim.journal import HEADER
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES, Clause
 from x402sim.spec.markdown import table
+from x402sim.text.console import WIDTH
 
 Row = tuple[str, ...]
 Groups = Mapping[str, Sequence[type[declared.Event]]]

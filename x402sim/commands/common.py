@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ import typer
 from x402sim.chain.base import ChainError
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
-from x402sim.text.console import is_plain
+from x402sim.text.console import filled as fill, is_plain
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
@@ -157,8 +156,6 @@ Beginnings = Annotated[
 ]
 NOT_ALL_HELD = 1
 """The exit code of a command that ran and found a failure."""
-WIDTH = 80
-"""The columns of all output that is for people."""
 
 
 class Misuse(typer.BadParameter):
@@ -267,13 +264,7 @@ def require_one_form(*, markdown: bool, as_json: bool) -> None:
 
 def filled(text: str, indent: int = 0) -> str:
     """Return a text in 80 columns, its further lines two columns further in."""
-    return textwrap.fill(
-        printable(text.replace("\n", " ")),
-        WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + 2),
-        break_on_hyphens=False,
-    )
+    return fill(text.replace("\n", " "), " " * indent)
 
 
 def log_to_stderr() -> None:

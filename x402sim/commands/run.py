@@ -22,7 +22,6 @@ from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.commands.common import (
     NOT_ALL_HELD,
-    WIDTH,
     AsJson,
     BlockTime,
     Chain,
@@ -47,7 +46,7 @@ from x402sim.report.run import Run
 from x402sim.report.summary import OUTCOMES, checks_of, why_failed
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
-from x402sim.text.console import console as new_console
+from x402sim.text.console import WIDTH, console as new_console
 from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
 from x402sim.text.times import duration

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from x402sim.commands.common import WIDTH
 from x402sim.protocol.findings import Finding
+from x402sim.text.console import WIDTH
 from x402sim.text.printable import printable
 
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18

@@ -1,7 +1,10 @@
-"""Whether output may have colours, and rich's console that keeps to it."""
+"""Output for people: its width, whether it has colours, and rich's console that keeps to it."""
 
 import os
+import textwrap
 from typing import TYPE_CHECKING, Any
+
+from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,3 +26,18 @@ def console(**options: Any) -> "Console":
     from rich.console import Console  # programs do not need it
 
     return Console(**options, force_terminal=False if is_plain() else None)
+
+
+WIDTH = 80
+"""The columns of all output that is for people."""
+
+
+def filled(text: str, begin: str = "") -> str:
+    """Return a text in 80 columns after its beginning, its further lines two columns further in."""
+    return textwrap.fill(
+        printable(text),
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * (len(begin) + 2),
+        break_on_hyphens=False,
+    )

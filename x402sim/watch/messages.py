@@ -144,13 +144,13 @@ class Messages:
         return next((each for each in words if isinstance(each, str) and each), None)
 
 
-def messages_of(exchange: Exchange, to: Part) -> Messages:
+def messages_of(exchange: Exchange) -> Messages:
     """Return what an exchange with a service or a facilitator says of a payment."""
     sent = Half.of(exchange.headers, exchange.sent)
     answered = Half.of(exchange.answer_headers, exchange.answered)
     headers = (*exchange.headers, *exchange.answer_headers)
     found = Messages(
-        to=to,
+        to=exchange.to,
         url=exchange.url,
         method=exchange.method,
         target=exchange.target,
@@ -159,7 +159,7 @@ def messages_of(exchange: Exchange, to: Part) -> Messages:
         answered=answered,
         is_broken=bool(exchange.broke),
         is_payment=exchange.status == 402
-        or to == "facilitator"
+        or exchange.to == "facilitator"
         or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
         or any(mark in sent.body for mark in _MARKS),
     )

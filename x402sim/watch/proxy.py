@@ -23,6 +23,7 @@ import msgspec
 from starlette.types import Message
 
 from x402sim.clock import Clock, real_now
+from x402sim.events import Part
 from x402sim.world.transport.faults import Fault
 from x402sim.world.transport.strike import strike
 
@@ -84,6 +85,8 @@ class Exchange:
     broke: str = ""
     """Why it is not whole: who ended it, and where."""
     struck: Fault | None = None
+    to: Part = "service"
+    """Who is asked: the service, or the facilitator."""
 
     @property
     def path(self) -> str:
@@ -214,11 +217,12 @@ class Proxy:
         observer: Observer,
         *,
         number: Callable[[], int],
+        to: Part = "service",
         keep_host: bool = False,
     ) -> None:
-        """`number` counts the exchanges; `keep_host` passes `Host` on as it came."""
+        """`number` counts the exchanges, `to` says of whom; `keep_host` passes `Host` on."""
         self._upstream, self._observer = upstream, observer
-        self._number, self._keep_host = number, keep_host
+        self._number, self._to, self._keep_host = number, to, keep_host
         self._clock = Clock()
         self._peers, self._tasks = set[_Peer](), set[asyncio.Task[None]]()
         self._server: asyncio.Server | None = None
@@ -323,6 +327,7 @@ class _Passing:
             url=self._url(request),
             headers=list(request.headers.raw_items()),
             began=real_now(),
+            to=proxy._to,
         )
         self._whole: list[Event] = []
         """The parts of its body and its end, if a fault may look at them before they pass."""

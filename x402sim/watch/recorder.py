@@ -12,7 +12,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
@@ -28,7 +28,6 @@ from x402sim.events import (
     FaultInjected,
     NoAnswer,
     Note,
-    Part,
     PaymentSettled,
     RequestSent,
     clipped,
@@ -55,10 +54,10 @@ from x402sim.watch.messages import (
 )
 from x402sim.watch.proxy import Exchange
 from x402sim.world.chain_recorder import receipt_events
+from x402sim.world.feed import exchange_of
 from x402sim.world.transport.faults import Fault, Faults, fields_of
 from x402sim.world.transport.link import answer_event, request_event
 from x402sim.world.transport.requests import LoggedRequest
-from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
 """The orders, and the 402s examined, that are remembered: the newest."""
@@ -72,6 +71,7 @@ HIDDEN = (
 )
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 T = TypeVar("T", bound=ExchangeEvent | PaymentSettled)
 
 
@@ -109,8 +109,23 @@ class Seen:
     is_hidden: bool
 
 
+def _guarded(
+    work: Callable[["Recorder", Exchange], R],
+) -> Callable[["Recorder", Exchange], R | None]:
+    """Return what observes an exchange: a defect of ours is recorded, and what passes goes on."""
+
+    def observe(recorder: "Recorder", exchange: Exchange) -> R | None:
+        try:
+            return work(recorder, exchange)
+        except Exception:  # noqa: BLE001 - the traffic of others must not end by it
+            recorder.not_recorded(exchange, traceback.format_exc(limit=-3))
+            return None
+
+    return wraps(work)(observe)
+
+
 class Recorder:
-    """Records the exchanges of one or two proxies to one journal."""
+    """Records the exchanges of one or two proxies, which it observes, to one journal."""
 
     def __init__(
         self,
@@ -154,10 +169,6 @@ class Recorder:
         self._struck = dict[int, int]()
         """The entries of the faults that struck them."""
 
-    def to(self, part: Part) -> "Side":
-        """Return what observes the proxy before the service, or before the facilitator."""
-        return Side(self, part)
-
     async def close(self) -> None:
         """Wait no longer for the chain, and end the faults and their periods."""
         self.faults.clear()
@@ -170,39 +181,47 @@ class Recorder:
 
     # --- one exchange --------------------------------------------------------------------
 
-    def requested(self, exchange: Exchange, to: Part) -> None:
+    @_guarded
+    def requested(self, exchange: Exchange) -> None:
         """Record a request."""
-        found = messages_of(exchange, to)
-        event = request_event(_caller(exchange, to), to, _request(found), exchange.number)
+        found = messages_of(exchange)
+        event = request_event(_caller(exchange), exchange.to, _request(found), exchange.number)
         if event.authorization is None and found.nonce is not None:  # in a facilitator's request
             event = structs.replace(event, authorization=found.nonce)
         self._sent[exchange.number] = event
         self._record(self._shown(event, self._hides(found)))
 
-    def fault(self, exchange: Exchange, to: Part) -> Fault | None:
+    @property
+    def can_strike(self) -> bool:
+        """Whether a fault may strike."""
+        return not self.faults.is_empty
+
+    @_guarded
+    def fault(self, exchange: Exchange) -> Fault | None:
         """Return the fault that strikes a request: never one of, or beside, real money."""
-        found = messages_of(exchange, to)
+        found = messages_of(exchange)
         if (is_main := self._is_main(found)) is not False:
             if is_main and not self._says_no_fault:
                 self._says_no_fault = True
                 self._say("no fault strikes any more: a main network, or an unknown one, was named")
             return None
         fault = self.faults.next_for(
-            to,
+            exchange.to,
             exchange.path,
             found.sent.body,
             query=exchange.query.encode("latin-1"),
             headers=exchange.headers,
         )
         if fault is not None:
-            data = {"victim": to, "does": fault.does, "path": exchange.path}
+            data = {"victim": exchange.to, "does": fault.does, "path": exchange.path}
             self._struck[exchange.number] = self._journal.length
             self._record(Note(name="fault struck", data={**data, "contains": fault.contains}))
         return fault
 
-    def ended(self, exchange: Exchange, to: Part) -> None:
+    @_guarded
+    def ended(self, exchange: Exchange) -> None:
         """Record an answer, or that there was none; of a payment, everything."""
-        found = messages_of(exchange, to)
+        found = messages_of(exchange)
         is_hidden, seq = self._hides(found), self._journal.length
         sent = self._sent.pop(exchange.number, None)
         if sent is None:
@@ -221,7 +240,7 @@ class Recorder:
             findings = self._of_402(found, began_s)
             findings += tuple(findings_of(found, self._known, began_s, offers))
             findings += tuple(self._of_order(found, order, began_s))
-            if found.settled and to == "service" and not is_hidden:
+            if found.settled and found.to == "service" and not is_hidden:
                 self._settled(found, sent.payment_id)
             self._note(exchange, found, order, is_hidden, seq)
             for each in () if is_hidden else findings:
@@ -243,7 +262,7 @@ class Recorder:
         self._say(f"exchange {exchange.number} is not recorded: {why}")
 
     def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
-        caller, to = _caller(exchange, found.to), found.to
+        caller, to = _caller(exchange), found.to
         if exchange.broke or found.status is None:
             why = clipped(exchange.broke or "no answer")
             return NoAnswer(actor=caller, exchange=exchange.number, to=to, reason=why)
@@ -495,45 +514,12 @@ class Recorder:
         self._record(Note(name="exchange", data=data))
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The observer of one proxy."""
-
-    recorder: Recorder
-    part: Part
-
-    @property
-    def can_strike(self) -> bool:
-        """Whether a fault may strike."""
-        return not self.recorder.faults.is_empty
-
-    def requested(self, exchange: Exchange) -> None:
-        """Record a request."""
-        self._do(self.recorder.requested, exchange)
-
-    def fault(self, exchange: Exchange) -> Fault | None:
-        """Return the fault that strikes a request."""
-        return self._do(self.recorder.fault, exchange)
-
-    def ended(self, exchange: Exchange) -> None:
-        """Record the end of an exchange."""
-        self._do(self.recorder.ended, exchange)
-
-    def _do(self, work: Callable[[Exchange, Part], K], exchange: Exchange) -> K | None:
-        """Do it; a defect of the recording is recorded, and what passes goes on."""
-        try:
-            return work(exchange, self.part)
-        except Exception:  # noqa: BLE001 - the traffic of others must not end by a defect of ours
-            self.recorder.not_recorded(exchange, traceback.format_exc(limit=-3))
-            return None
-
-
 _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})
 
 
-def _caller(exchange: Exchange, to: Part) -> str:
+def _caller(exchange: Exchange) -> str:
     """Return who sends a request: what is between a shop and its facilitator is the shop's."""
-    return "service" if to == "facilitator" else exchange.client
+    return "service" if exchange.to == "facilitator" else exchange.client
 
 
 def _request(found: Messages) -> Request:

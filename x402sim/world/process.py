@@ -36,10 +36,10 @@ makes the service crash again and again would do so in one instant, without end.
 class ServiceProcess:
     """An ASGI application and its background work, which crash and restart together.
 
-    `hooks` may change the service and its application at each start. `phases` are those of its
-    first start, as if it had been running already; a restart begins every interval anew. `outside`
-    is what the service calls in its world, with faults that crash it. `queue` makes the queue of
-    each start, from its paths, if it has one.
+    `hooks` may change the service and its application at each start. `phases` say when periodic
+    work begins after the first start, as if the service had been running already; a restart begins
+    every interval anew. `outside` has the parts that the service calls, behind the faults that may
+    crash it. `queue` makes the queue of each start, given its paths; None is no queue.
     """
 
     def __init__(

@@ -96,10 +96,10 @@ class Snapshot(msgspec.Struct, frozen=True, weakref=True):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningWorld:
-    """A world that runs: its parts, as they are on one of its networks.
+    """A world that runs, seen from one of its networks.
 
-    `networks` has the same world on each network, this object among them, the first network first;
-    `build` makes them. What is not the network's own they share.
+    There is such an object for each network: `networks` has all of them, the first network first.
+    They share everything but what is listed "per network" below; `build` makes them.
     """
 
     options: World
@@ -327,6 +327,7 @@ class RunningWorld:
 
     def _add_network(self, on: OpenChain, opened: Sequence[OpenChain]) -> None:
         """Add the parts that a network has of its own; the services are still to be added."""
+        # a shallow copy: what the networks share is there by now
         other, explorer = copy(self), self.options.explorer_settings
         name = None if on is opened[0] else on.network.name
         other.network, other.chain = on.network, on.chain

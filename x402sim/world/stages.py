@@ -81,7 +81,8 @@ class Stage(msgspec.Struct, kw_only=True):
     clients: dict[PartClient, Stream] = msgspec.field(default_factory=dict)
     """The clients that were made, to be closed at the end, and what their latencies draw from."""
     local: set[Part] = msgspec.field(default_factory=set)
-    """The parts whose clients turned out to be in this process: they cannot fail to be made."""
+    """The parts that answer in this process: to make a client of one cannot fail, so a payer waits
+    with it until it sends."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 

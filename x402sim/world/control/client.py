@@ -9,7 +9,7 @@ import msgspec
 from x402sim.clock import SkewedClock
 from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
-from x402sim.protocol.messages import BadMessage, ErrorBody, decode
+from x402sim.protocol.messages import BadMessage, ErrorBody, decode, decoded
 from x402sim.text.printable import printable
 from x402sim.world.control.messages import Transfer, WorldInfo
 from x402sim.world.transport.faults import Fault
@@ -31,14 +31,6 @@ class ControlError(RuntimeError):
     def __init__(self, text: str, answer: httpx.Response | None = None) -> None:
         super().__init__(text)
         self.answer = answer
-
-
-def _reason(refused: httpx.Response) -> str:
-    try:
-        body: ErrorBody = decode(refused.content, ErrorBody)
-    except BadMessage:
-        return refused.text
-    return body.reason or body.error
 
 
 class ControlClient:
@@ -65,8 +57,9 @@ class ControlClient:
         except httpx.TransportError as error:
             raise ControlError(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
-            text = f"the control API refused {path!r}: {printable(_reason(answer))}"
-            raise ControlError(text, answer)
+            body: ErrorBody | None = decoded(answer.content, ErrorBody)
+            reason = answer.text if body is None else body.reason or body.error
+            raise ControlError(f"the control API refused {path!r}: {printable(reason)}", answer)
         return answer
 
     async def who(self) -> WorldInfo:

@@ -1,9 +1,9 @@
 """The address that a server listens on, its certificate, and who has access to it."""
 
 import errno
+import os
 import socket
 import ssl
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,25 +67,18 @@ class Listen:
 def listening_socket(listen: Listen) -> socket.socket:
     """Return a socket bound to the address; port 0 takes a free one. Raises `OSError`."""
     try:
-        family, *_, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[
-            0
-        ]
-        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            if sys.platform != "win32":
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-            sock.listen(512)
-        except OSError:
-            sock.close()
-            raise
+        found, *_ = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
+        family, *_, address = found
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # "::" is IPv4, too
+        return socket.create_server(address, family=family, backlog=512, dualstack_ipv6=both)
     except OSError as error:
+        is_no_host = isinstance(error, socket.gaierror)
+        why = error.strerror if is_no_host else os.strerror(error.errno or 0)
         hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
-        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        if is_no_host or error.errno == errno.EADDRNOTAVAIL:
             hint = "; give an address of this machine: 127.0.0.1, or 0.0.0.0 for all that it has"
-        text = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
+        text = f"cannot listen on {listen.host} port {listen.port}: {why}{hint}"
         raise OSError(error.errno, text) from error
-    return sock
 
 
 def base_url(listen: Listen, sock: socket.socket) -> str:

@@ -8,7 +8,6 @@ cache.
 
 import asyncio
 import re
-import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -28,11 +27,11 @@ from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.text.console import WIDTH, filled
 from x402sim.text.printable import printable
 from x402sim.text.times import readable
 from x402sim.world.transport.requests import LoggedRequest, Requests, settles
 
-WIDTH = 80
 MAX_NOTE = 600
 """The characters of a reason, a header or a line of a body that are shown."""
 MAX_LINES = 60
@@ -205,15 +204,7 @@ def _filled(text: str, begin: str) -> str:
     text = printable(text)
     if len(begin) + len(text) <= WIDTH:
         return f"{begin}{text}\n"
-    text = _cut(text, MAX_NOTE + 1)
-    shown = textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=begin,
-        subsequent_indent=" " * (len(begin) + 2),
-        break_on_hyphens=False,
-    )
-    return shown + "\n"
+    return filled(_cut(text, MAX_NOTE + 1), begin) + "\n"
 
 
 @lru_cache(maxsize=1024)  # a payment has three requests
