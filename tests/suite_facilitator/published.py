@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.interop import programs
 from tests.published import Kept, pinned, summary
 from x402sim.judging import Verdict, judge
-from x402sim.suite.facilitator.case import settlement
+from x402sim.suite.facilitator.case import tried
 from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
@@ -92,7 +92,7 @@ def transaction(name: str) -> str:
             play = await Play(
                 room=room, dialect=it.dialects[-1], name="a good payment", patience_s=30
             ).begin()
-            observed = await settlement(play, await play.draft())
+            observed = await tried(play, await play.draft())
             assert observed.settled.transaction in {each.tx_hash for each in observed.money.moved}
             return observed.settled.transaction
         finally:
