@@ -170,7 +170,12 @@ def test_a_balance_can_be_overridden_of_whom_only_the_call_names(driver):
     stranger = Wallet(b"9" * 32).address_bytes
     slot = keccak256(abi.word(stranger) + abi.word(BALANCES))
     override = Account(None, None, {slot: abi.word(7)}, False)
-    call = Call(ALICE.address_bytes, TOKEN, abi.balance_of(stranger))
-    overrides = Overrides({TOKEN: override})
-    assert asyncio.run(driver.ledger.call(call, None, overrides)) == abi.word(7)
+    for data, answer in (
+        (abi.balance_of(stranger), 7),
+        (abi.calldata(abi.TRANSFER, stranger, 1), 1),
+        (abi.calldata(abi.APPROVE, SHOP.address_bytes, stranger), 1),
+    ):
+        call = Call(ALICE.address_bytes, TOKEN, data)
+        answered = asyncio.run(driver.ledger.call(call, None, Overrides({TOKEN: override})))
+        assert answered == abi.word(answer)
     assert driver.view(abi.balance_of(stranger)) == abi.word(0)

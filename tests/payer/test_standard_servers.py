@@ -157,6 +157,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "no amount": ({"amount": "0.01"}, ""),
     "no payee": ({"pay_to": "0x1"}, ""),
     "no time": ({"max_timeout_seconds": 0}, "0 seconds to pay"),
+    "too long": ({"max_timeout_seconds": 2**31}, "2147483648 seconds to pay"),
 }
 
 

@@ -286,3 +286,10 @@ def test_what_a_failed_start_made_goes_and_what_was_there_stays(tmp_path):
     with pytest.raises(sqlite3.OperationalError), claimed(new):
         raise sqlite3.OperationalError("database is locked")
     assert new.exists(), "another process uses it"
+
+
+def test_a_store_that_is_closed_answers_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "service.db")
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.one("SELECT 1")
