@@ -87,9 +87,9 @@ def test_what_died_before_must_die_after(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mutate, "failing", lambda tests, defect: [])
-    died, alive, gone = Verdict("a", 1, DIED, "t"), Verdict("a", 9, ALIVE, "3 of 3"), "b"
+    died, alive, gone = Verdict("a", 1, DIED, "t::a"), Verdict("a", 9, ALIVE, "3 of 3"), "b"
     assert judged({"a": died}, {"a": alive, gone: Verdict(gone, 2, DIED, "t")}) == 0
     assert judged({"a": alive}, {"a": died}) == 1
-    assert "died before, by t: a" in capsys.readouterr().out
+    assert "died before, by t::a: a" in capsys.readouterr().out
     monkeypatch.setattr(mutate, "failing", lambda tests, defect: list(tests))
     assert judged({"a": died}, {}) == 1
