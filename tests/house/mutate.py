@@ -2,8 +2,8 @@
 
 A defect is one change of the code: a comparison or a condition turned round, a number one greater, a
 statement left out. First the tests run once, and each notes which lines it passes. A defect meets only
-the tests that pass its line, the cheapest first: it `died` if one fails; it is `ALIVE` if none did that
-cost 20 s of CPU together.
+tests that pass its line, the cheapest first: it `died` if one fails; it is `ALIVE` if none did in 20 s
+of CPU.
 
 The same seed draws the same defects, and a change of other lines draws no others: what died before a
 change of the tests must die after it. `--out FILE` keeps the verdicts; `--before FILE` says which
@@ -18,11 +18,12 @@ import re
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
+from itertools import chain
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -54,8 +55,8 @@ CODE = (ast.AsyncFunctionDef, ast.FunctionDef, ast.Lambda)
 NAMED = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef)
 SETTINGS = ("frozen", "kw_only", "maxsize", "slots")
 """Arguments of decorators that keep programmers from mistakes, or save time."""
-ROUNDS_S = (1.0, 5.0, 20.0)
-"""What the tests that meet a defect may cost in the first run of pytest, in the first two, in all."""
+ROUNDS_S = (1.0, 4.0, 15.0)
+"""What the tests may cost that meet a defect in the first run of pytest, in the second, in the last."""
 COLLECTED_S, STARTED_S = 0.05, 0.005
 """What a file costs more than its tests do, and a test more than it does itself."""
 PATIENCE_S = 60
@@ -251,12 +252,15 @@ def look(defect: Defect, passing: Passing, earlier: str = "") -> Verdict:
     tests = meeting(defect, passing)
     if not tests:
         return Verdict(defect.name, defect.line, UNSEEN, "")
+    if earlier in passing.seconds and (failed := failing([earlier], defect)):
+        return Verdict(defect.name, defect.line, DIED, failed[0])
     met = 0
-    for each in [[earlier]] * (earlier in tests) + list(rounds(tests, passing.seconds)):
+    lines = Counter(chain.from_iterable(passing.tests(defect.file).values()))
+    for each in rounds(tests, passing.seconds, lines):
         if failed := failing(each, defect, "-x"):
             return Verdict(defect.name, defect.line, DIED, failed[0])
         met += len(each)
-    return Verdict(defect.name, defect.line, ALIVE, f"{met - (earlier in tests)} of {len(tests)}")
+    return Verdict(defect.name, defect.line, ALIVE, f"{met} of {len(tests)}")
 
 
 def meeting(defect: Defect, passing: Passing) -> list[str]:
@@ -287,22 +291,29 @@ def importing(file: Path) -> list[Path]:
     return [each for each in files if written.search(each.read_text("utf-8"))]
 
 
-def rounds(tests: list[str], seconds: dict[str, float]) -> Iterator[list[str]]:
-    """Yield the tests, for runs that cost more and more, as long as all cost no more than 20 s."""
-    cost, files, limits, chosen = 0.0, set[str](), iter(ROUNDS_S), list[str]()
-    limit = next(limits)
-    for test in tests:
-        file = test.partition("::")[0]
-        cost += seconds[test] + STARTED_S + (0 if file in files else COLLECTED_S)
-        files.add(file)
-        while chosen and cost > limit:
+def rounds(
+    tests: Sequence[str], seconds: Mapping[str, float], lines: Mapping[str, int]
+) -> Iterator[list[str]]:
+    """Yield which tests meet a defect in each run of pytest: the cheapest, more of them, and then
+    those that pass the most `lines` of its file, whatever each costs.
+    """
+    left = list(tests)
+    for limit_s in ROUNDS_S:
+        if limit_s == ROUNDS_S[-1]:
+            left.sort(key=lambda test: -lines.get(test, 0))
+        cost_s, files, chosen = 0.0, set[str](), list[str]()
+        for test in left:
+            file = test.partition("::")[0]
+            more_s = seconds[test] + STARTED_S + (0 if file in files else COLLECTED_S)
+            if cost_s + more_s <= limit_s:
+                cost_s += more_s
+                files.add(file)
+                chosen.append(test)
+        if limit_s == ROUNDS_S[-1]:
+            chosen = chosen or left[:1]
+        if chosen:
             yield chosen
-            chosen = []
-            if (limit := next(limits, 0)) == 0:
-                return
-        chosen.append(test)
-    if chosen:
-        yield chosen
+        left = [test for test in left if test not in set(chosen)]
 
 
 def written(file: Path) -> dict[str, Verdict]:
