@@ -40,10 +40,9 @@ FOLDERS = ["service", "payer", "protocol", "chain/ledger"]
 TESTS = [
     "tests/service", "tests/payer", "tests/protocol", "tests/chain", "tests/facilitator",
     "tests/explorer", "tests/hostile", "tests/conformance", "tests/cli", "tests/scenarios",
-    "tests/evm", "tests/world", "tests/suite", "tests/serve", "tests/crash", "tests/explore",
-    "tests/mutants", "tests/watch", "tests/journal", "tests/report",
+    "tests/evm", "tests/world",
 ]  # fmt: skip
-"""Folders of tests in whose process the product runs; others start programs, or look at other things."""
+"""Those of the tests in whose own process the product runs; others start programs, or take long."""
 OTHER = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
     ast.GtE: ast.Gt, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -323,6 +322,14 @@ def written(file: Path) -> dict[str, Verdict]:
     return {each.defect: each for each in found}
 
 
+def write(file: Path, verdicts: Iterable[Verdict]) -> None:
+    """Write verdicts for a later run."""
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        rows = csv.writer(opened, lineterminator="\n")
+        rows.writerow(["defect", "line", "verdict", "test"])
+        rows.writerows(map(astuple, verdicts))
+
+
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.house.mutate", description=__doc__)
@@ -331,7 +338,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=FOLDERS, help="a folder; repeatable")
     parser.add_argument("--out", type=Path, help="write the verdicts to this CSV file")
     parser.add_argument("--before", type=Path, help="compare them with those of this file")
-    parser.add_argument("--passing", type=Path, help="read from this folder what each test passes")
+    parser.add_argument("--passing", type=Path, help="keep in this folder what each test passes")
     parser.add_argument("--tests", action="append", help="a folder of tests; repeatable; or most")
     return parser.parse_args()
 
@@ -342,12 +349,11 @@ def main() -> None:
     before = written(given.before) if given.before else {}
     chosen = drawn(given.seed, given.count, given.only or FOLDERS)
     workers = os.cpu_count() or 1
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
-        passing = (
-            read(given.passing)
-            if given.passing
-            else note(Path(folder), given.tests or TESTS, workers)
-        )
+    with TemporaryDirectory() as unnamed, ThreadPoolExecutor(workers) as pool:
+        folder: Path = given.passing or Path(unnamed)
+        folder.mkdir(exist_ok=True)
+        is_known = any(folder.iterdir())
+        passing = read(folder) if is_known else note(folder, given.tests or TESTS, workers)
         jobs = [
             pool.submit(look, each, passing, before[each.name].test if each.name in before else "")
             for each in chosen
@@ -357,11 +363,8 @@ def main() -> None:
             verdict = job.result()
             now[verdict.defect] = verdict
             print("  |  ".join(map(str, astuple(verdict))), flush=True)
-    if given.out:
-        with given.out.open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(["defect", "line", "verdict", "test"])
-            rows.writerows(map(astuple, now.values()))
+            if given.out:  # each time: who stops it keeps what is known
+                write(given.out, now.values())
     kinds = Counter(each.verdict for each in now.values())
     print(f"of {len(now)} defects: {', '.join(f'{n} {kind}' for kind, n in kinds.most_common())}")
     sys.exit(judged(now, before))
@@ -371,11 +374,15 @@ def judged(now: dict[str, Verdict], before: dict[str, Verdict]) -> int:
     """Print what speaks against the tests, and return 1 if anything does, 0 otherwise."""
     died = {each.test for each in now.values() if each.verdict == DIED and "::" in each.test}
     found = [f"{test} fails without a defect, too" for test in failing(sorted(died), None)]
-    for name, then in before.items():
-        if name not in now:
-            print(f"no longer drawn, its code has changed: {name}")
-        elif then.verdict == DIED != now[name].verdict:
-            found.append(f"died before, by {then.test}: {name}")
+    found += [
+        f"died before, by {before[name].test}: {name}"
+        for name, verdict in now.items()
+        if name in before and before[name].verdict == DIED != verdict.verdict
+    ]
+    if gone := before.keys() - now.keys():
+        print(
+            f"{len(gone)} of before are not drawn now: their code has changed, or fewer are drawn"
+        )
     print(*found, sep="\n")
     return int(bool(found))
 

@@ -19,6 +19,7 @@ from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -293,3 +294,11 @@ def test_a_store_that_is_closed_answers_nothing(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         store.one("SELECT 1")
+
+
+def test_an_answer_that_is_stored_counts_as_served_whatever_ends_the_process() -> None:
+    with closing(Store()) as store:
+        key = IdempotencyKey("pay_0123456789abcdef", b"digest")
+        assert store.served.reserve(key, "pay_1", until_s=300, now_s=0)
+        store.served.keep(key, StoredResponse([], b"quote"), ("pay_1", QUOTE), until_s=300)
+        assert store.served.is_marked("pay_1")
