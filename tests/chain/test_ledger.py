@@ -20,6 +20,7 @@ from tests.chain.helpers import (
 )
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.chain.ledger.overrides import Account, Overrides
@@ -166,11 +167,27 @@ def test_an_initializer_reads_its_words_before_it_refuses(driver):
         assert driver.refusal(abi.calldata(abi.selector(again), *texts, *[0] * more)) == refused
 
 
+def test_a_contract_knows_the_hashes_of_256_blocks(driver):
+    driver.mine(258)
+
+    def known(number: int) -> bytes:
+        data = abi.calldata(abi.selector("getBlockHash(uint256)"), number)
+        return asyncio.run(driver.ledger.call(Call(ALICE.address_bytes, MULTICALL, data)))
+
+    assert [known(number) for number in (2, 257)] == [driver.block(2).hash, driver.block(257).hash]
+    assert [known(number) for number in (1, 258, 259)] == [bytes(32)] * 3
+
+
 def test_a_balance_can_be_overridden_of_whom_only_the_call_names(driver):
     stranger = Wallet(b"9" * 32).address_bytes
     slot = keccak256(abi.word(stranger) + abi.word(BALANCES))
     override = Account(None, None, {slot: abi.word(7)}, False)
-    call = Call(ALICE.address_bytes, TOKEN, abi.balance_of(stranger))
-    overrides = Overrides({TOKEN: override})
-    assert asyncio.run(driver.ledger.call(call, None, overrides)) == abi.word(7)
+    for data, answer in (
+        (abi.balance_of(stranger), 7),
+        (abi.calldata(abi.TRANSFER, stranger, 1), 1),
+        (abi.calldata(abi.APPROVE, SHOP.address_bytes, stranger), 1),
+    ):
+        call = Call(ALICE.address_bytes, TOKEN, data)
+        answered = asyncio.run(driver.ledger.call(call, None, Overrides({TOKEN: override})))
+        assert answered == abi.word(answer)
     assert driver.view(abi.balance_of(stranger)) == abi.word(0)

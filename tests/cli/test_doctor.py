@@ -320,6 +320,23 @@ def test_the_public_cronos_paywall_is_paid_by_cronos_clients() -> None:
     assert "as the public Cronos paywall does" in done.stderr
 
 
+def test_why_a_payer_in_two_steps_does_not_pay_is_named() -> None:
+    told = examined(lambda asked: only_two_steps(asked, wanted={"resource": "/other"}))
+    (why,) = (each["why"] for each in told["payers"] if each["name"] == "payer in two steps")
+    assert why == "offer 1: resource"
+
+
+def test_a_list_of_offers_without_a_version_is_told() -> None:
+    told = examined(Reply(402, {"accepts": []}))
+    assert ("body", "no x402Version") in {
+        (each["about"], each["seen"]) for each in told["findings"]
+    }
+    told = examined(Reply(402, {"x402Version": "1", "accepts": []}))
+    assert ("body", "x402Version '1'") in {
+        (each["about"], each["seen"]) for each in told["findings"]
+    }
+
+
 def test_version_2_in_the_body_lacks_its_header() -> None:
     told = examined(lambda asked: Reply(402, told_in(asked)[1]))
     assert not told["ok"]

@@ -207,6 +207,7 @@ ROLES = {
     "blacklist": abi.calldata(abi.BLACKLIST, SHOP.address_bytes),
     "unblacklist": abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
     "unblacklist, again": abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
+    "remove who is none": abi.calldata(abi.REMOVE_MINTER, MALLORY.address_bytes),
     "configure": abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 1000),
     "configure the owner": abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, 2**256 - 1),
     "a new rescuer": abi.calldata(abi.UPDATE_RESCUER, MALLORY.address_bytes),

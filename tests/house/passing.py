@@ -6,6 +6,7 @@ execute, which a test starts, are not seen.
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from coverage import Coverage, CoverageData
 
 LINES, SECONDS = "lines", "seconds"
 """How the files begin, of which each process of a run writes one."""
+CACHING = type(cache(len))
 AT_IMPORT = ""
 """Stands for a test where a line is executed outside of all."""
 
@@ -49,6 +51,7 @@ class Noting:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        _forget_results()
         began_s = _cpu_s()
         self._coverage.switch_context(_file(item.nodeid))  # what fixtures do, they do for all of it
         try:
@@ -78,6 +81,14 @@ class Noting:
 
 def _file(test: str) -> str:
     return test.partition("::")[0]
+
+
+def _forget_results() -> None:
+    """Clear the caches of our functions: what one returns from its cache, no test after would pass."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("x402sim")]
+    for value in [value for module in ours for value in vars(module).values()]:
+        if isinstance(value, CACHING):
+            value.cache_clear()
 
 
 def _cpu_s() -> float:

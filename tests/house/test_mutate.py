@@ -73,23 +73,24 @@ def test_a_defect_meets_the_tests_that_pass_its_line(tmp_path: Path) -> None:
     assert met("to_decimal: amount_base < 0").verdict == UNSEEN
 
 
-def test_tests_meet_a_defect_in_rounds_of_which_all_cost_no_more_than_20_s() -> None:
-    seconds = {"a::cheap": 0.1, "a::fair": 0.8, "b::dear": 3.0, "b::later": 5.0, "b::never": 19.0}
-    assert list(rounds(list(seconds), seconds)) == [
+def test_a_defect_meets_cheap_tests_first_and_then_those_that_pass_most_of_its_file() -> None:
+    seconds = {"a::cheap": 0.1, "a::fair": 0.8, "b::dear": 3.0, "b::dearer": 8.0, "b::whole": 9.0}
+    lines = {"b::dearer": 10, "b::whole": 90}
+    assert list(rounds(list(seconds), seconds, lines)) == [
         ["a::cheap", "a::fair"],
         ["b::dear"],
-        ["b::later"],
+        ["b::whole"],
     ]
-    assert list(rounds(["a::cheap"], seconds)) == [["a::cheap"]]
+    assert list(rounds(["a::long"], {"a::long": 50.0}, {})) == [["a::long"]]
 
 
 def test_what_died_before_must_die_after(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mutate, "failing", lambda tests, defect: [])
-    died, alive, gone = Verdict("a", 1, DIED, "t"), Verdict("a", 9, ALIVE, "3 of 3"), "b"
+    died, alive, gone = Verdict("a", 1, DIED, "t::a"), Verdict("a", 9, ALIVE, "3 of 3"), "b"
     assert judged({"a": died}, {"a": alive, gone: Verdict(gone, 2, DIED, "t")}) == 0
     assert judged({"a": alive}, {"a": died}) == 1
-    assert "died before, by t: a" in capsys.readouterr().out
+    assert "died before, by t::a: a" in capsys.readouterr().out
     monkeypatch.setattr(mutate, "failing", lambda tests, defect: list(tests))
     assert judged({"a": died}, {}) == 1

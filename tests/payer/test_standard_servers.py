@@ -11,9 +11,11 @@ import httpx
 import pytest
 
 from tests.payer.shop import LOST, URL, ask
+from tests.strategies import requirements
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed, PaymentFailed
+from x402sim.payer.standard import StandardOffer, proof
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.messages import encode
@@ -32,6 +34,7 @@ from x402sim.protocol.x402 import (
     Version,
     domain_of,
     read_payment,
+    requirements_v2,
     to_base64,
 )
 from x402sim.protocol.x402_reasons import NONCE_USED, SIGNATURE
@@ -157,6 +160,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "no amount": ({"amount": "0.01"}, ""),
     "no payee": ({"pay_to": "0x1"}, ""),
     "no time": ({"max_timeout_seconds": 0}, "0 seconds to pay"),
+    "too long": ({"max_timeout_seconds": 2**31}, "2147483648 seconds to pay"),
 }
 
 
@@ -321,3 +325,12 @@ def test_extensions_that_it_does_not_know_are_sent_back() -> None:
     shop = StandardShop(2, extensions=offered)
     assert ask(shop, payer()) == 200
     assert shop.extensions_paid == [offered]
+
+
+def test_an_id_that_a_402_names_is_shown_with_the_payment() -> None:
+    def shown(**extra: str) -> dict[str, str]:
+        accepted = requirements_v2(requirements(), BASE_SEPOLIA, **extra)
+        return proof(StandardOffer(accepted, 10_000, None, ()), "signed")
+
+    assert shown(paymentId="pay_1") == {"PAYMENT-SIGNATURE": "signed", "X-Payment-Id": "pay_1"}
+    assert shown() == shown(paymentId="not a header\n") == {"PAYMENT-SIGNATURE": "signed"}

@@ -292,3 +292,8 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     second = ResourcePayments()
     second.resume(left)
     assert second.unfinished() == left
+
+
+def test_who_lacked_funds_is_told_that_the_payment_was_not_made_yet() -> None:
+    till = Till((402, {"error": BALANCE, "final": False}))
+    assert str(till.ask()).startswith(f"the payment was not made yet: 402 {BALANCE}")

@@ -1,5 +1,7 @@
 """What is wrong with a way to pay, or with a signed window; the commands show it."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,12 +9,18 @@ from tests.strategies import requirements
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.explain import way_facts
-from x402sim.protocol.findings import of_settlement, of_supported, of_window
+from x402sim.protocol.findings import of_settlement, of_supported, of_way, of_window
 from x402sim.protocol.networks import NETWORKS, TESTNET
 from x402sim.protocol.ways import ways_of
 from x402sim.protocol.x402 import requirements_v2
 
 NOW_S = 1_800_000_000
+
+
+def offered() -> dict[str, Any]:
+    """A way to pay of version 2, in which nothing is wrong."""
+    fields: dict[str, Any] = msgspec.to_builtins(requirements_v2(requirements(), TESTNET))
+    return fields
 
 
 @pytest.mark.parametrize(
@@ -36,9 +44,7 @@ def test_a_window_that_ends_soon_may_still_be_settled(
 
 def test_only_the_address_of_the_networks_token_is_told_as_that_token() -> None:
     def told(asset: bytes) -> str:
-        fields = requirements_v2(requirements(), TESTNET)
-        sent = msgspec.to_builtins(msgspec.structs.replace(fields, asset=checksum(asset)))
-        (way,) = ways_of({"x402Version": 2, "accepts": [sent]})
+        (way,) = ways_of({"x402Version": 2, "accepts": [offered() | {"asset": checksum(asset)}]})
         return str(dict(way_facts(way, NETWORKS))["asset"])
 
     assert told(TESTNET.asset).endswith(f" = {TESTNET.token_symbol}")
@@ -63,3 +69,30 @@ def test_an_odd_payer_of_a_receipt_is_told_and_stops_nothing() -> None:
     (found,) = of_settlement(receipt | {"payer": "0x12"}, NETWORKS)
     assert (found.about, found.stops) == ("payer", False)
     assert not list(of_settlement(receipt | {"payer": "0x" + "ab" * 20}, NETWORKS))
+
+
+def test_a_url_of_another_scheme_is_what_a_proxy_makes_of_it() -> None:
+    def advice(named: str) -> str:
+        told = {"x402Version": 2, "resource": {"url": named}, "accepts": [offered()]}
+        (way,) = ways_of(told)
+        (found,) = of_way(way, NETWORKS, "https://shop.test/page")
+        assert (found.about, found.stops) == ("resource", False)
+        return found.do
+
+    assert advice("http://shop.test/page").startswith("Behind a proxy")
+    for other in ("http://shop.test/other", "https://elsewhere.test/page", "/page"):
+        assert advice(other).startswith("Name the URL that was requested")
+
+
+@pytest.mark.parametrize("seconds", [0, 2**31, True, None, "300"])
+def test_the_seconds_to_pay_are_a_number_that_payers_read(seconds: Any) -> None:
+    (way,) = ways_of({"x402Version": 2, "accepts": [offered() | {"maxTimeoutSeconds": seconds}]})
+    (found,) = of_way(way, NETWORKS)
+    assert (found.about, found.wanted) == ("maxTimeoutSeconds", "a whole number of seconds")
+
+
+@pytest.mark.parametrize("reason", [None, "", 7])
+def test_a_refusal_without_a_reason_is_told(reason: Any) -> None:
+    refused = {"success": False, "errorReason": reason, "network": "eip155:84532"}
+    found = {each.about: each for each in of_settlement(refused, NETWORKS)}
+    assert found["success"].do == "The payment was refused, and the answer does not say why."

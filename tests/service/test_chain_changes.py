@@ -310,7 +310,7 @@ async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig)
     rig.now[0] += 60
     with broken(rig, "facilitator", only("/settle", lose_request)):
         for _ in range(60):
-            await sessions.expire(rig.service)
+            assert await sessions.expire(rig.service) == 0
             rig.now[0] += 10
     tries = [r for r in rig.wires["facilitator"].seen if r.url.path.endswith("/settle")]
     assert len(tries) - 1 == 6, "after 0, 10, 30, 70, 150 and 310 s"

@@ -20,6 +20,7 @@ from tests.rig import (
 from tests.service.standard import failed, settled
 from x402sim.chain.base import Call
 from x402sim.payer.core import signed_header
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import authorization_of
@@ -260,3 +261,19 @@ async def test_a_time_after_the_last_date_of_a_calendar_is_told_as_that(rig: Ser
     auth = replace(authorization_of(rig.sign(required))[0], valid_after=2**200)
     refused = (await rig.pay(required, signed_header(auth, rig.alice, TESTNET))).json()
     assert "this header is valid from 9999-12-31T23:59:59Z until 2027" in refused["reason"]
+
+
+@scene
+async def test_a_forged_header_is_not_the_earlier_one_that_may_still_settle(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask()
+    with broken(rig, "facilitator", only("/settle", answer(502, "gone"))):
+        await rig.pay(required)
+    asked = len(rig.wires["facilitator"].seen)
+    refused = (
+        await rig.pay(required, rig.sign(required, Wallet.create())[:-8] + "00000000")
+    ).json()
+    assert refused["final"] is False
+    assert "an earlier payment header may still settle" in str(refused), refused
+    assert len(rig.wires["facilitator"].seen) == asked

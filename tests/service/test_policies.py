@@ -90,6 +90,19 @@ def test_a_lost_answer(policy: Any, first: tuple[int, bool | None], later: int) 
     play(story, **({"lost_answer": policy} if policy else {}))
 
 
+def test_what_the_facilitator_refuses_is_no_lost_answer() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fault(Fault(victim="facilitator", does="lose request", path="/verify"))
+        required = await alice.ask()
+        refused = await alice.pay(required)
+        assert refused.body["final"] is False, "nothing was sent, and nothing is forgotten"
+        assert (await alice.ask(payment_id=required.payment_id)).status == 402
+        assert await alice.balance() == 1_000_000
+
+    play(story, lost_answer=Forget())
+
+
 def test_a_lost_request_is_settled_again() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")

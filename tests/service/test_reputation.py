@@ -77,6 +77,7 @@ def test_each_rule_says_what_it_counts() -> None:
     new, good, bad = Track(), Track(matched=98, served=98), Track(matched=98, served=49)
     assert [MatchedPayments().of(each) for each in (new, good, bad)] == [0, 98, 98]
     assert [ServedShare().of(each) for each in (new, good, bad)] == [500, 990, 500]
+    assert ServedShare().counts_served
     assert not MatchedPayments().counts_served
     with pytest.raises(ValueError, match="reputation: expected an object with `of`"):
         Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from x402sim.service.issue import RESOURCES
 from x402sim.service.store import Store
 from x402sim.service.store.database import Backoff, Database, after_failure
 from x402sim.service.store.file import claimed, require_file
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -286,3 +287,18 @@ def test_what_a_failed_start_made_goes_and_what_was_there_stays(tmp_path):
     with pytest.raises(sqlite3.OperationalError), claimed(new):
         raise sqlite3.OperationalError("database is locked")
     assert new.exists(), "another process uses it"
+
+
+def test_a_store_that_is_closed_answers_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "service.db")
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.one("SELECT 1")
+
+
+def test_an_answer_that_is_stored_counts_as_served_whatever_ends_the_process() -> None:
+    with closing(Store()) as store:
+        key = IdempotencyKey("pay_0123456789abcdef", b"digest")
+        assert store.served.reserve(key, "pay_1", until_s=300, now_s=0)
+        store.served.keep(key, StoredResponse([], b"quote"), ("pay_1", QUOTE), until_s=300)
+        assert store.served.is_marked("pay_1")

@@ -18,11 +18,14 @@ from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, valu
 from tests.strategies import requirements
 from x402sim import Wallet
 from x402sim.http.exchange import OverClient, Transport
+from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.environment import Environment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import read_receipt
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
 from x402sim.service.upstream.facilitator import Verdict
 
@@ -106,6 +109,24 @@ def test_the_honest_answers_of_these_tests_are_understood() -> None:
 
     call([json.dumps(SETTLED).encode()], settle)
     assert moved[0].tx_hash == WORD
+
+
+def test_a_receipt_tells_transfers_and_used_authorizations_of_its_token_only() -> None:
+    token, payer, shop, nonce = SETUP.network.asset, b"p" * 20, b"s" * 20, b"n" * 32
+
+    def log(event: bytes, *indexed: bytes, of: bytes = token) -> dict[str, Any]:
+        topics = [to_hex(each) for each in (event, *(word.rjust(32, b"\0") for word in indexed))]
+        return LOG | {"address": to_hex(of), "topics": topics, "data": "0x5"}
+
+    logs = [
+        log(abi.TRANSFER_EVENT, payer, shop),
+        log(abi.TRANSFER_EVENT, payer, shop, of=b"o" * 20),
+        log(abi.AUTHORIZATION_USED, payer, nonce),
+        log(abi.AUTHORIZATION_CANCELED, payer, b"c" * 32),
+    ]
+    found = read_receipt(RECEIPT | {"logs": logs}, token)
+    assert found is not None
+    assert (found.transfers, found.used) == (((payer, shop, 5),), ((payer, nonce),))
 
 
 def test_a_contract_that_reverts_accepts_no_signature() -> None:
