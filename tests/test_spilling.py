@@ -1,9 +1,13 @@
 """A mapping that spills is a dictionary, wherever its items are."""
 
+import gc
+
 import pytest
 from hypothesis import given, strategies as st
 
-from x402sim import World
+from x402sim import LiveWorld, World
+from x402sim.chain.base import Block
+from x402sim.events import TransactionMined, TransactionUndone
 from x402sim.spilling import Spilling
 
 ACTS = st.lists(st.tuples(st.sampled_from(["set", "del", "get"]), st.integers(0, 20)), max_size=80)
@@ -56,3 +60,27 @@ def test_a_chain_and_its_invariants_do_the_same_with_next_to_nothing_in_memory(n
         patch.setattr("x402sim.spilling.KEPT", 1 << 20)
         assert World(seed=3).play(name).sha256 == spilled.sha256
     assert spilled.outcome == "passed"
+
+
+def test_no_block_is_held_that_was_mined_long_ago_and_a_deep_reorganisation_undoes_it_all() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        before = _blocks()
+        for _ in range(30):
+            await alice.buy()
+        assert _blocks() - before < 15
+        await world.reorg(30)
+        await world.reorg(31)
+
+    run = World(invariants=False).play(story)
+    assert run.outcome == "passed", run.reason
+    undone = [each.tx_hash for each in run.journal.events(TransactionUndone)]
+    mined = [
+        each.tx_hash for each in run.journal.events(TransactionMined)
+    ]  # the last new block has all
+    assert undone == [*reversed(mined[1:31]), *mined[31:61], mined[0]]
+
+
+def _blocks() -> int:
+    gc.collect()
+    return sum(type(each) is Block for each in gc.get_objects())

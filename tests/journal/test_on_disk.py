@@ -165,6 +165,35 @@ def test_lines_that_are_spelled_otherwise_are_read_in_every_way(file):
 
 
 @pytest.mark.parametrize(
+    "strange",
+    [
+        b'{"seq":%d,"at_ms":9000,"x":1,"event":"payment indexed","payment_id":"pay_2","block":8}\n',
+        b'{"at_ms":9000,"seq":%d,"event":"payment indexed","payment_id":"pay_2","block":8}\n',
+        b'{"seq":%d,"at_ms":90000,"event":"payment indexed","payment_id":"pay_2","block":8}\n',
+        b'{"seq":%d,"at_ms":9000,"event": "payment indexed","payment_id":"pay_2","block":8}\n',
+        b'{"seq":%d,"at_ms":9000,"event":"payment indexed","actor":"\\u0073","payment_id":"\\u0070","block":8}\n',
+    ],
+)
+def test_a_line_of_another_writer_is_found_among_ours(file, strange):
+    """Names are looked for where those of the first line of a block are."""
+    lines = [b'{"seq":%d,"at_ms":1000,"event":"note","actor":"world","name":"x","data":{}}\n' % n
+             for n in range(1000, 1000 + 2 * EVERY)]  # fmt: skip
+    for place in 0, 7, EVERY + 1:
+        written = list(lines)
+        written[place] = strange % (1000 + place)
+        file.write_bytes(HEADER + b"".join(written))
+        journal = Journal.open(file)
+        (found,) = journal.of(PaymentIndexed)
+        assert (found.seq, found.event.block) == (1000 + place, 8)
+        assert len(list(journal.of(Note))) == 2 * EVERY - 1
+        assert [
+            len(batch["payment indexed"]["seq"])
+            for batch in columns_of(journal)
+            if "payment indexed" in batch
+        ] == [1]
+
+
+@pytest.mark.parametrize(
     "wrong",
     [b"\n", b"{}\n", b'{"seq":1}{"seq":2}\n', b"[" * 9999 + b"\n", b"\xff\n"],
     ids=["blank", "empty", "two", "deep", "no text"],

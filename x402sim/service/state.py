@@ -25,7 +25,7 @@ from x402sim.service.upstream.chain import ExplorerClient, RpcClient
 from x402sim.service.upstream.facilitator import FacilitatorClient
 
 
-class Entitlement(msgspec.Struct, frozen=True):
+class Entitlement(msgspec.Struct, frozen=True, gc=False):
     """The fields of section 2.5 (2.5/entitlement); `timestamp_ms` is the time of creation."""
 
     payment_id: str

@@ -10,11 +10,14 @@ from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
+from x402sim.spilling import Spilling
 
 _USES: dict[bytes, Literal["used", "canceled"]] = {
     abi.AUTHORIZATION_USED: "used",
     abi.AUTHORIZATION_CANCELED: "canceled",
 }
+_Recorded = tuple[bytes, tuple[bytes, ...]]
+"""The hash of a block, and those of its transactions."""
 
 
 class ChainRecorder:
@@ -26,9 +29,13 @@ class ChainRecorder:
         """`network` is the name of a further network, which its events then carry."""
         self._actor = "chain" if network is None else f"chain {network}"
         self._chain, self._journal, self._clock = chain, journal, clock
-        self._recorded: list[Block]
-        self._recorded, self.supply_base = chain.at_first
+        blocks, self.supply_base = chain.at_first
         """`supply_base` is the token's supply at the last call, in base units."""
+        self._recorded = Spilling[int, _Recorded](int, _Recorded)
+        """What is recorded, by number: one block follows the other."""
+        self._newest = -1
+        for block in blocks:
+            self._note(block)
         self.on_block: list[Callable[[Block], None]] = []
         """Called with each new block once its events are recorded."""
         self._lock = asyncio.Lock()
@@ -38,16 +45,18 @@ class ChainRecorder:
         """Record what has changed since the last call."""
         async with self._lock:
             height = await self._chain.height()
-            while self._recorded:
-                newest = self._recorded[-1]
-                there = await self._chain.block(newest.number) if newest.number <= height else None
-                if there is not None and there.hash == newest.hash:
+            while (newest := self._recorded.get(self._newest)) is not None:
+                block_hash, tx_hashes = newest
+                there = await self._chain.block(self._newest) if self._newest <= height else None
+                if there is not None and there.hash == block_hash:
                     break
-                for tx_hash in self._recorded.pop().tx_hashes:
+                del self._recorded[self._newest]
+                self._newest -= 1
+                for tx_hash in tx_hashes:
                     self._record(
                         events.TransactionUndone(actor=self._actor, tx_hash=to_hex(tx_hash))
                     )
-            first = self._recorded[-1].number + 1 if self._recorded else 0
+            first = 0 if newest is None else self._newest + 1
             for number in range(first, height + 1):
                 block = await self._chain.block(number)
                 receipts = (
@@ -55,13 +64,17 @@ class ChainRecorder:
                 )
                 if block is None or None in receipts:
                     break  # a reorg replaced it meanwhile and calls again
-                self._recorded.append(block)
+                self._note(block)
                 for receipt in filter(None, receipts):
                     for event in receipt_events(self._actor, self._chain.token, block, receipt):
                         self._record(event)
                 for hook in self.on_block:
                     hook(block)
             self.supply_base = await self._chain.supply()
+
+    def _note(self, block: Block) -> None:
+        self._newest = block.number
+        self._recorded[block.number] = block.hash, block.tx_hashes
 
     def _record(self, event: events.ChainEvent) -> None:
         self._journal.record(self._clock.now_ms(), event)
