@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
 from x402sim.experiments.grid import cells
+from x402sim.experiments.processes import Processes
 from x402sim.experiments.sweep import SweepFailed
 from x402sim.experiments.tables import Work
 
@@ -165,12 +167,21 @@ KINDS: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def another() -> Iterator[Processes]:
+    """A process that plays what several tests give it: to start one takes most of a second."""
+    with Processes(1, int, ()) as process:
+        yield process
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_experiment_may_be_all_that_is_called(tmp_path: Path, kind: str) -> None:
-    """In this process and in others, and resumed from a folder."""
-    for workers in (0, 1):
-        frame = sweep(KINDS[kind], {"n": [1, 2]}, range(2), workers=workers)
-        assert frame["value"].tolist() == [3, 4, 6, 7], workers
+def test_an_experiment_may_be_all_that_is_called(
+    another: Processes, tmp_path: Path, kind: str
+) -> None:
+    """In this process and in another, and resumed from a folder."""
+    for where in ({"workers": 0}, {"executor": another}):
+        frame = sweep(KINDS[kind], {"n": [1, 2]}, range(2), **where)
+        assert frame["value"].tolist() == [3, 4, 6, 7], where
     for _ in range(2):
         frame = sweep(KINDS[kind], {"n": [1]}, range(2), workers=0, out=tmp_path)
         assert frame["value"].tolist() == [3, 4]

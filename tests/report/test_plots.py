@@ -53,7 +53,7 @@ def written(ax: Axes) -> list[str]:
 
 def boxes(ax: Axes) -> dict[Any, str]:
     """Return the bounding box of every visible text, in pixels."""
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     off = {
         label
         for axis in (ax.xaxis, ax.yaxis)

@@ -11,11 +11,12 @@ from tests.suite_payer.payer import Payer
 from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
-from x402sim.suite.payer.case import PayerCase
+from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.judge import Judge
 from x402sim.suite.payer.shop import PaymentFlow
 from x402sim.suite.payer.start import Function
 from x402sim.suite.payer.subject import all_cases
+from x402sim.suite.played import Violation as Costly, by_play, result
 
 DEFECTS = {
     "signs again": "payer/lost/events-break-off-mcp payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "
@@ -105,19 +106,44 @@ HONEST = [
 """What honest payers do differently."""
 
 
-def judged(
-    payer: Payer, cases: Iterable[PayerCase], patience_s: float = 20
-) -> dict[str, CaseResult]:
-    """Play these cases, and return what came of each."""
+def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
+    """Judge by these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
         with ThreadPoolExecutor(32) as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            judge = Judge(payer=Function(payer), patience_s=patience_s, jobs=4)
+            judge = Judge(payer=Function(payer), jobs=4)
             found = judge.run(list(cases), lambda check_id: None)
             return {case.id: result async for case, result in found}
 
     return asyncio.run(main())
+
+
+def failures(payer: Payer, wanted: Iterable[PayerCase], patience_s: float) -> dict[str, CaseResult]:
+    """Play these cases, and return what failed; only what does not fail is played again.
+
+    That a failure is played again before it is told is shown in `test_judging`.
+    """
+    found: dict[str, CaseResult] = {}
+
+    async def look(judge: Judge, group: list[PayerCase]) -> None:
+        for again in ("", " again"):  # the first is no proof if the judge answered too late
+            played = await judge.play(group[0], again)
+            failed = {case: it for case in group if isinstance(it := case.test(played), Violation)}
+            if len(failed) == len(group):
+                break
+        for case, it in failed.items():
+            wrong = Costly(expected=it.expected, actual=it.actual, why=it.why, demand=it.demand)
+            found[case.id] = result(case, wrong, played.report(), "", played.seconds)
+
+    async def main() -> None:
+        with ThreadPoolExecutor(32) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            judge = Judge(payer=Function(payer), patience_s=patience_s, jobs=4)
+            await asyncio.gather(*(look(judge, group) for group in by_play(wanted)))
+
+    asyncio.run(main())
+    return found
 
 
 def cases(ids: str) -> list[PayerCase]:
@@ -134,9 +160,8 @@ PATIENCE_S = {"no limits": 12, "never stops": 3}
 def test_a_defect_is_caught(defect: str) -> None:
     wanted = cases(DEFECTS[defect])
     with_it = frozenset(filter(None, (defect, ALSO.get(defect))))
-    found = judged(Payer(with_it), wanted, patience_s=PATIENCE_S.get(defect, 20))
-    missed = [name for name, result in found.items() if result.outcome is not Outcome.FAILED]
-    assert missed == []
+    found = failures(Payer(with_it), wanted, PATIENCE_S.get(defect, 20))
+    assert [case.id for case in wanted if case.id not in found] == [], "missed"
     told = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
     assert all(each.repair for each in told), (
         "conformance/payer/causes.toml says what is wrong, and how to repair it"

@@ -5,6 +5,7 @@ process, which needs nothing but Python to start. Pickled tasks come through its
 and answers leave through its standard output; what a task prints goes to standard error.
 """
 
+import gc
 import os
 import pickle
 import queue
@@ -143,8 +144,12 @@ def main() -> None:
     sys.path[:], sys.argv[:] = pickle.load(given)  # noqa: S301 - of our own making
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=[given, tasks], daemon=True).start()
+    gc.disable()  # until the first task has imported what it needs: nothing of it can be freed
     while True:
         answer = _answer(tasks.get())
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
         sys.stdout.flush()
         pickle.dump(answer, answers)
         answers.flush()

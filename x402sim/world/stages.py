@@ -415,7 +415,8 @@ class _Socket(OverTransport):
 
     def __init__(self) -> None:
         limits = httpx.Limits(max_keepalive_connections=0)
-        super().__init__(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
+        # it is plain HTTP: no certificates are read
+        super().__init__(httpx.AsyncHTTPTransport(limits=limits, trust_env=False, verify=False))
 
     async def send(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
