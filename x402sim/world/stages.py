@@ -398,14 +398,15 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     # here, as few worlds need them: they come with uvicorn, which takes long to import
     from uvicorn.server import ServerState
 
-    from x402sim.world.server.connection import HttpConnection, Shared
+    from x402sim.world.server.connection import HttpConnection, Shared, Workers
     from x402sim.world.server.listen import Listen, listening_socket
 
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
     state, shown = ServerState(), _tracked_by_loop(app, loop)
-    shared = Shared(deadlines=None)
+    # no worker waits for the next request: a loop that waits for nothing but the time says so
+    shared = Shared(Workers(most_idle=0), deadlines=None)
     server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
     return server, sock.getsockname()[1]
 

@@ -40,7 +40,7 @@ from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.feed import PageFeed, stored
 from x402sim.world.process import ServiceProcess
 from x402sim.world.running_world import RunningWorld, build, running
-from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared
+from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Names, ServerLog
 from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
@@ -94,7 +94,8 @@ class Server(uvicorn.Server):
         websocket_at: Callable[[str], Callable[..., Any] | None] = lambda _: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        shared = Shared(deadlines, websocket_at=websocket_at)
+        self._workers = Workers()
+        shared = Shared(self._workers, deadlines, websocket_at=websocket_at)
 
         def connected(*, config: Any, server_state: Any, **_: Any) -> HttpConnection:
             return HttpConnection(config.loaded_app, server_state, shared)
@@ -132,6 +133,7 @@ class Server(uvicorn.Server):
         """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
+        self._workers.stop()
 
 
 def world_app(world: RunningWorld, listen: Listen, feed: PageFeed | None = None) -> ASGIApp:
