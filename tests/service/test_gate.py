@@ -213,4 +213,6 @@ async def test_a_full_disk_leaves_the_debit_of_an_answer_that_was_not_written(
 
 @scene
 async def test_a_path_that_does_not_exist_is_404(rig: ServiceRig) -> None:
-    assert (await rig.http.get("/api/nothing")).status_code == 404
+    for path in ("/api/nothing", "/docs/nothing", "/nothing.md"):
+        gone = await rig.http.get(path)
+        assert (gone.status_code, gone.json()["error"]) == (404, "Not found"), path
