@@ -96,6 +96,8 @@ def test_an_older_chain_file_is_refused_and_an_older_database_is_not(
     moments: list[Path], tmp_path: Path
 ) -> None:
     chosen = moments[:: len(moments) // 8]
+    logged, seen = numbers(moments[-1])
+    assert logged == seen, "the database learns of each operation"
     known = {folder: numbers(folder) for folder in chosen}
     assert len(set(known.values())) > 4, "the story must get on between the chosen moments"
     refused = 0

@@ -326,6 +326,12 @@ def test_why_a_payer_in_two_steps_does_not_pay_is_named() -> None:
     assert why == "offer 1: resource"
 
 
+def test_python_reads_seconds_that_are_a_text() -> None:
+    for shop, (npm, python) in ((only_v1, V1), (only_v2, V2)):
+        can_pay = payers(examined(partial(shop, maxTimeoutSeconds="300")))
+        assert (can_pay[npm], can_pay[python]) == (False, True)
+
+
 def test_a_list_of_offers_without_a_version_is_told() -> None:
     told = examined(Reply(402, {"accepts": []}))
     assert ("body", "no x402Version") in {

@@ -58,7 +58,7 @@ ROUNDS_S = (1.0, 4.0, 15.0)
 """What the tests may cost that meet a defect in the first run of pytest, in the second, in the last."""
 COLLECTED_S, STARTED_S = 0.05, 0.005
 """What a file costs more than its tests do, and a test more than it does itself."""
-PATIENCE_S = 60
+PATIENCE_S = 180
 """How long a test may wait before the defect counts as noticed: it may hang."""
 MEMORY = 4 << 30
 """How many bytes a defect may fill."""

@@ -96,3 +96,11 @@ def test_a_refusal_without_a_reason_is_told(reason: Any) -> None:
     refused = {"success": False, "errorReason": reason, "network": "eip155:84532"}
     found = {each.about: each for each in of_settlement(refused, NETWORKS)}
     assert found["success"].do == "The payment was refused, and the answer does not say why."
+
+
+@pytest.mark.parametrize("empty", ["", 7, None])
+def test_a_way_to_pay_on_another_chain_has_texts_too(empty: Any) -> None:
+    other = {"network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "asset": empty}
+    (way,) = ways_of({"x402Version": 2, "accepts": [offered() | other]})
+    found = {each.about: each.wanted for each in of_way(way, NETWORKS) if each.stops}
+    assert found == {"asset": "a string"}

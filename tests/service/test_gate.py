@@ -209,3 +209,10 @@ async def test_a_full_disk_leaves_the_debit_of_an_answer_that_was_not_written(
     rig.service.store.execute("PRAGMA query_only = 0")
     assert "a debit without an answer is not undone" in caplog.text
     assert (await rig.ask(x_session_id=session_id)).status_code == 200
+
+
+@scene
+async def test_a_path_that_does_not_exist_is_404(rig: ServiceRig) -> None:
+    for path in ("/api/nothing", "/docs/nothing", "/nothing.md"):
+        gone = await rig.http.get(path)
+        assert (gone.status_code, gone.json()["error"]) == (404, "Not found"), path

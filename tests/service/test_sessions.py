@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from tests.rig import ServiceRig, scene
+from tests.service.standard import set_up
+from x402sim.policies import ServeConfirmed, ServicePolicy
 from x402sim.service import sessions
 
 MAX_SPENDS: tuple[object, ...] = ("1.0", "0.00", "99999999999999999.00", "1.00\n", 1.00, "1" * 5000)
@@ -83,3 +85,14 @@ async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_
     assert rig.earned == 50_000
     shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "refunded"
+
+
+@scene
+async def test_a_session_waits_for_the_blocks_on_its_deposit(rig: ServiceRig) -> None:
+    set_up(rig, policy=ServicePolicy(serve=ServeConfirmed(3)))
+    required = await rig.ask_session("0.05")
+    await rig.pay(required)
+    await rig.parts.chain.mine(3)
+    paid = {"x_payment_id": required.json()["paymentId"]}
+    session = (await rig.ask_session("0.05", **paid)).json()["sessionId"]
+    assert (await rig.ask(x_session_id=session)).status_code == 200

@@ -34,6 +34,7 @@ CONNECTED = {"private_key": b"k" * 32, "secret": b"s" * 32} | dict.fromkeys(
 def test_the_settings_come_from_the_environment() -> None:
     setup = read_environment(ENV)
     assert (setup.network.name, setup.settings.final_depth) == ("cronos-testnet", 12)
+    assert setup.settings.pending_wait_s == (15, 60)
     assert setup.settings.phase == 0, "its periodic work begins one interval after its start"
     assert read_environment({**ENV, "FINAL_DEPTH": "0"}).settings.final_depth == 0
     assert setup.pay_to == setup.wallet
