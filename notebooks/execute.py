@@ -1,7 +1,7 @@
 """Execute notebooks in a fresh kernel and save them with their outputs.
 
-Without files: all of them. Every execution saves the same bytes, apart from images: no
-timestamps, no versions, nothing about the machine.
+Without files: all of them, some at a time. Every execution saves the same bytes, apart from images:
+no timestamps, no versions, nothing about the machine.
 
 `--full` plays the notebooks that have a full size at that size, on all cores, and saves them in
 `notebooks/out` with the results of their sweeps: an execution that was interrupted goes on there.
@@ -9,6 +9,7 @@ timestamps, no versions, nothing about the machine.
 
 import argparse
 import os
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,8 +87,12 @@ def main() -> None:
         folder = FOLDER / "out"
         folder.mkdir(exist_ok=True)
         files = files or [file for file in notebooks() if FULL in file.read_text()]
-    for file in files or notebooks():
+
+    def save(file: Path) -> None:
         nbformat.write(executed(read(file)), folder / file.name)
+
+    with ThreadPoolExecutor(1 if given.full else os.cpu_count()) as kernels:
+        list(kernels.map(save, files or notebooks()))  # raises what the first of them raised
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
 """`python -m tests.renew`: write all generated files anew, and say which have changed.
 
-`--only NAME` renews one of them (repeatable); without it, all, which takes more than an hour. Those that
-others are made from come first. Exit code 1: something could not be made.
+`--only NAME` renews one of them (repeatable); without it, all, which takes half an hour on two cores.
+Those that others are made from come first. Exit code 1: something could not be made.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import npm
+from tests.evm import find
+from x402sim.chain.node.anvil import VARIABLE
 from x402sim.clock import stopwatch
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +27,7 @@ class Generated:
     minutes: float
     patterns: str
     commands: str
+    needs_anvil: bool = False
 
     def contents(self) -> dict[Path, bytes]:
         """Return the files as they are now."""
@@ -51,18 +56,18 @@ GENERATED = {
     ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),
     "costs": Generated(
-        "what each check costs", 2.5, "conformance/service/costs.json", "-m tests.suite.costs"
+        "what each check costs", 0.1, "conformance/service/costs.json", "-m tests.suite.costs"
     ),
     "demands": Generated(
         "the page of demands", 0.1, "conformance/service/demands.md", "-m tests.suite.demands"
     ),
     "interop": Generated(
-        "the guide's other programs", 5, "x402sim/guide/facilitator.md", "-m tests.interop"
+        "the guide's other programs", 0.1, "x402sim/guide/facilitator.md", "-m tests.interop"
     ),
-    "mutants": Generated("the matrix of mutants", 15, MATRIX, f"-m tests.mutants --csv {MATRIX}"),
+    "mutants": Generated("the matrix of mutants", 10, MATRIX, f"-m tests.mutants --csv {MATRIX}"),
     "strangers": Generated(
         "the matrix of strangers, and its page",
-        30,
+        5,
         f"{STRANGERS} conformance/service/strangers.md",
         f"-m tests.strangers --csv {STRANGERS}; -m tests.strangers.page",
     ),
@@ -73,7 +78,11 @@ GENERATED = {
         f"-m tests.bench --write {SPEED}",
     ),
     "notebooks": Generated(
-        "the notebooks' outputs", 10, "notebooks/*.ipynb", "notebooks/execute.py"
+        "the notebooks' outputs",
+        7,
+        "notebooks/*.ipynb",
+        "notebooks/execute.py",
+        needs_anvil=True,
     ),
 }
 """Everything that is generated, by the name that `--only` takes."""
@@ -83,9 +92,10 @@ def renew(each: Generated) -> tuple[bool, list[str]]:
     """Make files anew; return whether that went well, and the files that have changed."""
     before, went_well = each.contents(), True
     try:
+        env = os.environ | ({VARIABLE: str(find.anvil())} if each.needs_anvil else {})
         for command in each.commands.split("; "):
-            subprocess.run([sys.executable, *command.split()], cwd=ROOT, check=True)
-    except subprocess.CalledProcessError as error:
+            subprocess.run([sys.executable, *command.split()], cwd=ROOT, env=env, check=True)
+    except (subprocess.CalledProcessError, npm.NotInstalled) as error:
         print(error)
         went_well = False
     after = each.contents()

@@ -20,12 +20,16 @@ Row = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the suite said of one service; `crash` is the trace if the suite itself crashed."""
+    """What the suite said of one service; `crash` is the trace if the suite itself crashed.
+
+    `ids` are those that it was judged by; none if by all.
+    """
 
     name: str
     results: dict[str, Result]
     seconds: float
     crash: str = ""
+    ids: Collection[str] = ()
 
     def of(self, *outcomes: Outcome) -> list[str]:
         """Return the ids with one of these outcomes."""
@@ -66,18 +70,22 @@ def kept(file: Path) -> list[list[str]]:
     return list(csv.reader(file.read_text("utf-8").splitlines())) if file.exists() else []
 
 
-def write(file: Path, header: Row, rows: Iterable[Row], order: Iterable[str]) -> None:
-    """Write a matrix in this order of names; rows of others that the file has stay.
+def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Iterable[str]) -> None:
+    """Write a matrix in this order of names; rows and columns of which none is told stay.
 
-    A name is the first column, or the first two with a slash between them.
+    A name is the first column, or the first two with a slash between them. A row with a column of
+    which nothing is known is left out.
     """
-    before = kept(file)
-    old = before[1:] if before[:1] == [[*header]] else []
-    found = {name: row for row in [*old, *rows] for name in (row[0], "/".join(row[:2]))}
+    first, *others = kept(file) or [[]]
+    found: dict[str, Mapping[str, str]] = {}
+    for row in [*(dict(zip(first, each, strict=True)) for each in others), *rows]:
+        values = [*row.values()]
+        for name in (values[0], "/".join(values[:2])):
+            found[name] = {**found.get(name, {}), **row}
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(header)
-    table.writerows(found[name] for name in order if name in found)
+    table = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(found[name] for name in order if {*header} <= {*found.get(name, ())})
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
@@ -85,27 +93,35 @@ def main(
     package: str,
     names: Mapping[str, Collection[str]],
     *,
-    judge: Callable[[list[str]], Iterable[Verdict]],
+    judge: Callable[[list[str], list[str]], Iterable[Verdict]],
     complaint: Callable[[Verdict], str],
     line: Callable[[Verdict], str],
     score: Callable[[Sequence[Verdict]], list[str]],
     write: Callable[[Path, Sequence[Verdict]], None],
+    check_ids: Collection[str] = (),
 ) -> NoReturn:
     """`python -m tests.PACKAGE`: judge services, print what was said, and the score.
 
-    `names` has the words by which --only names each of them. Exit code 1: there was a complaint.
+    `names` has the words by which --only names each of them; `check_ids` are those that --check
+    takes, and `judge` is called with the names and those ids. Exit code 1: there was a complaint.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with --only, "
-                        "renew those rows")  # fmt: skip
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with --only or "
+                        "--check, renew those rows or columns")  # fmt: skip
     parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
+    if check_ids:
+        parser.add_argument("--check", action="append", metavar="ID", default=[],
+                            help="judge by this id only, in two minutes; repeatable")  # fmt: skip
     asked = parser.parse_args()
+    ids: list[str] = asked.check if check_ids else []
+    if unknown := {*ids} - {*check_ids}:
+        parser.error(f"there is no check {', '.join(sorted(unknown))}")
     wanted, elapsed = set(asked.only or ()), stopwatch()
     chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]
     if not chosen:
         parser.error(f"there is no {', '.join(sorted(wanted))}")
     verdicts: dict[str, Verdict] = {}
-    for verdict in judge(chosen):
+    for verdict in judge(chosen, ids):
         verdicts[verdict.name] = verdict
         mark = "!" if complaint(verdict) else "+"
         told = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"

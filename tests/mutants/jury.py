@@ -3,9 +3,10 @@
 import logging
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 
 from tests.mutants.honest import HONEST, Honest
@@ -48,16 +49,30 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def judge_all(names: Iterable[str]) -> Iterator[Verdict]:
-    """Judge many services on all cores, and yield each verdict as it is given."""
+def judge_all(services: Mapping[str, Collection[str]]) -> Iterator[Verdict]:
+    """Judge each service by its ids, or by all checks if it has none; on all cores.
+
+    A verdict is yielded as soon as it is given.
+    """
+    longest_first = sorted(services.items(), key=lambda each: bool(each[1]))
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(judge_one, name) for name in names]):
+        for done in as_completed([pool.submit(_judge_by, *each) for each in longest_first]):
             yield done.result()
+
+
+def _judge_by(name: str, ids: Collection[str]) -> Verdict:
+    verdict = judge_one(name, [check for check in all_checks() if check.id in ids])
+    return replace(verdict, ids=ids)
+
+
+def wanted(mutant: Mutant, verdict: Verdict) -> frozenset[str]:
+    """Return the ids that should have failed for a mutant, of those that judged it."""
+    return mutant.check_ids & {*verdict.ids} if verdict.ids else mutant.check_ids
 
 
 def missed(mutant: Mutant, verdict: Verdict) -> list[str]:
     """Return the ids that should have failed for a mutant, and did not."""
-    return sorted(mutant.check_ids - set(verdict.failed))
+    return sorted(wanted(mutant, verdict) - set(verdict.failed))
 
 
 def others(mutant: Mutant, verdict: Verdict) -> list[str]:
@@ -85,7 +100,8 @@ def complaint(verdict: Verdict) -> str:
 def sum_up(verdicts: Iterable[Verdict]) -> list[str]:
     """Return three lines: the score, that of the specification's demands, false alarms."""
     verdicts = list(verdicts)
-    mutants = [verdict for verdict in verdicts if verdict.name in MUTANTS]
+    defects = [verdict for verdict in verdicts if verdict.name in MUTANTS]
+    mutants = [verdict for verdict in defects if wanted(MUTANTS[verdict.name], verdict)]
     honest = [verdict for verdict in verdicts if verdict.name in HONEST]
     seen = sum(not missed(MUTANTS[verdict.name], verdict) for verdict in mutants)
     share = f" = {100 * seen / len(mutants):.1f} %" if mutants else ""

@@ -1,6 +1,7 @@
 """The matrix of services and checks, as a table: what the suite says of each mutant."""
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 from tests import verdicts as verdicts_of
@@ -16,7 +17,7 @@ FILE = folder() / "mutation_matrix.csv"
 
 
 def write(file: Path, verdicts: Sequence[Verdict]) -> None:
-    """Write a row for each service and a column for each check.
+    """Write a row for each service and a column for each check; what was not judged stays.
 
     The first columns are its name, its class of defect ("honest" if it has none), and the
     ids that must fail, with spaces between them. A cell is the outcome; it is empty for
@@ -25,7 +26,16 @@ def write(file: Path, verdicts: Sequence[Verdict]) -> None:
     before = [row[0] for row in verdicts_of.kept(file)[1:]]
     names = [name for name in before if name in {**MUTANTS, **HONEST}]
     order = sorted(dict.fromkeys([*names, *MUTANTS, *HONEST]), key=lambda name: name in HONEST)
-    verdicts_of.write(file, [*FIRST, *check_ids()], map(row, verdicts), order)
+    header = [*FIRST, *check_ids()]
+    rows = (
+        {
+            name: value
+            for name, value in zip(header, row(verdict), strict=True)
+            if not verdict.ids or name in (*FIRST, *verdict.ids)
+        }
+        for verdict in verdicts
+    )
+    verdicts_of.write(file, header, rows, order)
 
 
 def row(verdict: Verdict) -> list[str]:
@@ -35,6 +45,20 @@ def row(verdict: Verdict) -> list[str]:
     outcomes = [_outcome(verdict, check) for check in check_ids()]
     news = ["" if each in NO_NEWS else str(each) for each in outcomes]
     return [verdict.name, mutant.kind if mutant else "honest", " ".join(wanted), *news]
+
+
+def need_all_checks() -> list[str]:
+    """Return the services in which more than two ids fail that need not, as the kept matrix says.
+
+    In one of them, a check may set off what another sees. A single id is no measure of it.
+    """
+    header, *rows = kept()
+    return [
+        name
+        for name, _, must_fail, *outcomes in rows
+        if len({*compress(header[3:], (it == "failed" for it in outcomes))} - {*must_fail.split()})
+        > 2
+    ]
 
 
 def kept() -> list[list[str]]:

@@ -6,9 +6,12 @@ the mutants and the honest services, several as one, and `python -m tests.campai
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tests import verdicts
 from tests.campaign import at_length
 from tests.mutants import matrix
 from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
@@ -25,7 +28,10 @@ HOW = "write it anew: python -m tests.renew --only mutants"
 
 def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
     only_one = [check for check in all_checks() if check.id == "spec/4.5/llms-txt"]
-    assert "is missed: there is no check" in complaint(judge_one("ids-count-up", only_one))
+    verdict = judge_one("ids-count-up", only_one)
+    assert "is missed: there is no check" in complaint(verdict)
+    asked = replace(verdict, ids={only_one[0].id})
+    assert complaint(asked) == "", "no other id was asked"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,14 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
             wanted = MUTANTS[name].check_ids
             assert (kind, must_fail.split()) == (MUTANTS[name].kind, sorted(wanted)), HOW
             assert wanted <= failed, name
+
+
+def test_in_the_matrix_stays_what_was_not_judged(tmp_path: Path) -> None:
+    file = tmp_path / "matrix.csv"
+    file.write_text("service,old,gone\na,failed,failed\nb,,\nc,,\n")
+    rows = [{"service": "a", "new": "failed"}, {"service": "b", "old": "failed", "new": ""}]
+    verdicts.write(file, ["service", "old", "new"], rows, ["b", "a", "c", "d"])
+    assert file.read_text() == "service,old,new\nb,failed,\na,failed,failed\n"
 
 
 @pytest.mark.thorough

@@ -12,6 +12,7 @@ import pytest
 from tests.mutants import matrix
 from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept as strangers
+from tests.strangers.stranger import world
 from x402sim.report.causes import by_cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
@@ -122,7 +123,8 @@ def test_the_five_faults_of_a_toy_are_named_and_no_more() -> None:
         "expired_as_invalid": "spec/7/authorization-expired",
         "timeout_3600": "spec/8/timeout",
     }
-    toy = try_one(Trial(stranger="fastapi", defect=",".join(faults)))
+    with world() as within:
+        toy = try_one(Trial(stranger="fastapi", defect=",".join(faults)), within=within)
     found = causes([*toy.results.values()])
     assert [each.id for each in found] == list(faults.values())
     assert sum(len(each.follows) for each in found) > 15, "what follows is not told as a cause"

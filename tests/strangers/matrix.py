@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tests import verdicts as verdicts_of
-from tests.strangers.stranger import Defect, running, strangers
+from tests.strangers.stranger import Defect, World, running, strangers
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
 from x402sim.suite.case import matching
@@ -34,12 +34,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.stranger}/{self.defect or '+'.join(self.choices) or 'as it is'}"
 
 
-def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
-    """Start a stranger in a world of its own, and run the suite, or the checks of some ids."""
+def try_one(trial: Trial, ids: Sequence[str] = (), *, within: World) -> Verdict:
+    """Start a stranger within a world, and run the suite, or the checks of some ids."""
     stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
     if ids:
         checks = [check for each in ids for check in matching(checks, each, IDS_BEGIN)]
-    with running(stranger, trial.choices, trial.defect) as place:
+    with running(stranger, trial.choices, trial.defect, within=within) as place:
         options = Options(
             base_url=place.url,
             target=stranger.target_for(trial.choices),
@@ -68,16 +68,16 @@ def complaint(verdict: Verdict) -> str:
     return f"{verdict.name} is missed: {defect.does}"
 
 
-def look(trial: Trial) -> Verdict:
+def look(trial: Trial, within: World) -> Verdict:
     """Run the suite against a trial; against a defect, the checks of its section first."""
     defect = defect_of(trial.name)
     if defect is not None and defect.section:
         chapter = defect.section.split(".")[0]
         ids = [f"{document}/{chapter}{end}" for document in ("spec", "kit") for end in "./"]
-        verdict = try_one(trial, ids)
+        verdict = try_one(trial, ids, within=within)
         if not complaint(verdict):
             return verdict
-    return try_one(trial)
+    return try_one(trial, within=within)
 
 
 def sum_up(verdicts: Sequence[Verdict]) -> list[str]:
@@ -98,7 +98,8 @@ def sum_up(verdicts: Sequence[Verdict]) -> list[str]:
 
 def write(file: Path, verdicts: Sequence[Verdict], order: Iterable[str]) -> None:
     """Write a row for each form; rows of other forms that are in the file stay."""
-    verdicts_of.write(file, FIRST, map(row, verdicts), order)
+    rows = (dict(zip(FIRST, row(each), strict=True)) for each in verdicts)
+    verdicts_of.write(file, FIRST, rows, order)
 
 
 def row(verdict: Verdict) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import signal
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -116,43 +116,58 @@ def strangers() -> dict[str, Stranger]:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A running stranger in a world of its own. `restart` is a command that kills it."""
+    """A running stranger and its world. `restart` is a command that kills the stranger."""
 
     url: str
     world: str
     restart: str
 
 
+World = Mapping[str, Any]
+"""What a world has said of itself when it was ready."""
+
+
 @contextmanager
-def running(stranger: Stranger, choices: Sequence[str] = (), defect: str = "") -> Iterator[Place]:
-    """Start a world and the stranger in it; both end with the block."""
-    with ExitStack() as stack:
+def world() -> Iterator[World]:
+    """Start a world without a service; strangers can be in it one after the other."""
+    with _started("serve", "--no-service", "--port", "0", "--json") as line:
+        yield msgspec.json.decode(line)
 
-        def start(*args: str, **options: Any) -> str:
-            process = Running(*args, **options)
-            stack.callback(process.close)
-            stack.callback(process.end, signal.SIGTERM)
-            line = process.line(timeout_s=START_S)
-            assert line, f"it did not start: {process.errors()}"
-            return line
 
-        world = msgspec.json.decode(start("serve", "--no-service", "--port", "0", "--json"))
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        file = folder / "pid"
-        env = {**settings(world), "CHOICES": ",".join(choices), "DEFECT": defect}
-        env |= {"PORT": str(free_port()), "STATE": str(folder / "state")}
+@contextmanager
+def running(
+    stranger: Stranger, choices: Sequence[str] = (), defect: str = "", *, within: World
+) -> Iterator[Place]:
+    """Start the stranger within a world; it ends with the block."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pid"
+        env = {**settings(within), "CHOICES": ",".join(choices), "DEFECT": defect}
+        env |= {"PORT": str(free_port()), "STATE": f"{folder}/state"}
         for name in choices:
             env |= stranger.choices[name].env
         kept = ["bash", "-c", KEEP, str(file), *stranger.program()]
-        line = start(program=kept, env=env, cwd=stranger.folder)
-        yield Place(
-            url=line.split()[-1],
-            world=world["rpc"].removesuffix("/rpc"),
-            restart=f"kill -9 $(cat {file})",
-        )
+        with _started(program=kept, env=env, cwd=stranger.folder) as line:
+            yield Place(
+                url=line.split()[-1],
+                world=within["rpc"].removesuffix("/rpc"),
+                restart=f"kill -9 $(cat {file})",
+            )
 
 
-def settings(world: dict[str, Any]) -> dict[str, str]:
+@contextmanager
+def _started(*args: str, **options: Any) -> Iterator[str]:
+    """Start a program and yield its first line; it ends with the block."""
+    process = Running(*args, **options)
+    try:
+        line = process.line(timeout_s=START_S)
+        assert line, f"it did not start: {process.errors()}"
+        yield line
+    finally:
+        process.end(signal.SIGTERM)
+        process.close()
+
+
+def settings(world: World) -> dict[str, str]:
     """Return the settings with which a service runs in this world."""
     return service_env(world) | {
         "PATH": os.environ["PATH"],

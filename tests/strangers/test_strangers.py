@@ -4,6 +4,7 @@ The whole suite against every form is `python -m tests.strangers`; here, each st
 with its legal choices in a few groups, and each defect before the checks that saw it.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.strangers import page
 from tests.strangers.__main__ import all_trials
 from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept
-from tests.strangers.stranger import strangers
+from tests.strangers.stranger import World, strangers, world
 from x402sim.report.results import Outcome
 from x402sim.spec.sentences import SENTENCES
 
@@ -57,13 +58,20 @@ def test_the_page_is_current() -> None:
 waits = pytest.mark.waits  # for sessions to end, in real time
 
 
+@pytest.fixture(scope="module")
+def within() -> Iterator[World]:
+    """A world, in which the strangers of the tests are one after the other."""
+    with world() as started:
+        yield started
+
+
 @waits
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("trial", CORRECT, ids=lambda trial: trial.name)
-def test_a_correct_stranger_passes_in_time(trial: Trial) -> None:
+def test_a_correct_stranger_passes_in_time(trial: Trial, within: World) -> None:
     """As it is, and with its legal choices."""
-    assert try_one(trial).alarms() == ""
+    assert try_one(trial, within=within).alarms() == ""
 
 
 def seen() -> list[Any]:
@@ -86,8 +94,8 @@ def seen() -> list[Any]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("trial", "check_id"), seen(), ids=lambda it: getattr(it, "name", it))
-def test_a_defect_is_seen(trial: Trial, check_id: str) -> None:
-    assert check_id in try_one(trial, [check_id]).of(Outcome.FAILED)
+def test_a_defect_is_seen(trial: Trial, check_id: str, within: World) -> None:
+    assert check_id in try_one(trial, [check_id], within=within).of(Outcome.FAILED)
 
 
 IN_ONE_LOOP = {
@@ -101,10 +109,10 @@ IN_ONE_LOOP = {
 @waits
 @pytest.mark.thorough
 @pytest.mark.parametrize("check_id", IN_ONE_LOOP)
-def test_what_needs_the_only_loop_is_seen_by_its_own_id(check_id: str) -> None:
+def test_what_needs_the_only_loop_is_seen_by_its_own_id(check_id: str, within: World) -> None:
     """The whole suite accuses no loop that stands still (`CORRECT`); each id still sees a defect."""
     trial = Trial(stranger="fastapi", choices=("one_loop",), defect=IN_ONE_LOOP[check_id])
-    assert try_one(trial, [check_id]).of(Outcome.FAILED) == [check_id]
+    assert try_one(trial, [check_id], within=within).of(Outcome.FAILED) == [check_id]
 
 
 PAYWALL = {row["form"]: row["seen_by_text"] for row in kept() if row["service"] == "express"}
@@ -114,7 +122,7 @@ PAYWALL = {row["form"]: row["seen_by_text"] for row in kept() if row["service"] 
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("form", PAYWALL)
-def test_the_public_paywall_fails_what_the_documentation_says(form: str) -> None:
+def test_the_public_paywall_fails_what_the_documentation_says(form: str, within: World) -> None:
     choices = () if form == "as it is" else (form,)
-    verdict = try_one(Trial(stranger="express", choices=choices))
+    verdict = try_one(Trial(stranger="express", choices=choices), within=within)
     assert set(verdict.by_the_text) == set(PAYWALL[form].split())

@@ -1,49 +1,58 @@
-"""`python -m tests.suite.costs`: measure what each case costs our own service.
+"""`python -m tests.suite.costs`: count what each case costs our own service.
 
-Writes `conformance/service/costs.json`: the requests of each case, and the seconds in which it waits. A
-plan is made of them (`x402sim.suite.service.plan`).
+Writes `conformance/service/costs.json`: the requests of each case, and the seconds for which it waits. A
+plan is made of them (`x402sim.suite.service.plan`). They are counted in virtual time, in which only waiting
+takes time, so that they are the same on every machine, however busy.
 """
 
-import asyncio
 import json
 
-from tests.suite.duo import Duo
-from x402sim.clock import stopwatch
+import httpx
+
+from tests.mutants.jury import quiet
+from x402sim import World
 from x402sim.report.results import Outcome
 from x402sim.suite.service.engine import all_checks, folder, run_case
-from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.options import Options
 from x402sim.suite.service.preflight import examine
-from x402sim.suite.service.remote import reach
+from x402sim.suite.service.setting import Setting
+from x402sim.world.loop import run_virtual
+from x402sim.world.stages import in_process
+from x402sim.world.transport.link import Asgi
 
-WAITS_S = 0.25
-"""A case that takes longer waits; a shorter one works."""
+FILE = folder() / "costs.json"
 
 
-async def measure(duo: Duo) -> dict[str, list[float]]:
-    """Return requests and seconds of each case that runs with a world."""
-    found: dict[str, list[float]] = {}
-    checks = all_checks()
-    async with reach(parse(duo.url, world=duo.control)) as setting:
-        await examine(setting, checks)
-        for case in checks:
-            before, elapsed = setting.pace.requests, stopwatch()
+async def _count() -> dict[str, tuple[int, int]]:
+    """Return requests and seconds of each case that runs with a world, but no clock to advance."""
+    found = {}
+    async with in_process(World(seed=1)) as stage:
+        assert stage.parts is not None
+        setting = Setting(
+            options=Options(pay_to=stage.parts.service.env.pay_to),
+            http=stage.client("suite"),
+            clock=stage.clock,
+            rng=stage.rng,
+            control=stage.control,
+            rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
+        )
+        await examine(setting, all_checks())
+        for case in all_checks():
+            before, begun_s = setting.pace.requests, stage.clock.now()
             result = await run_case(setting, case)
-            requests, seconds = setting.pace.requests - before, elapsed()
             if result.outcome is not Outcome.SKIPPED:
-                found[case.name] = [requests, round(seconds, 1) if seconds > WAITS_S else 0]
+                waited_s = round(stage.clock.now() - begun_s)
+                found[case.name] = setting.pace.requests - before, waited_s
     return found
 
 
-def main() -> None:
-    duo = Duo(one_account=True)  # or a case that needs deposits there is skipped
-    try:
-        found = asyncio.run(measure(duo))
-    finally:
-        duo.close()
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in found.items())
-    (folder() / "costs.json").write_text("{\n" + lines + "\n}\n", encoding="utf-8")
-    print(f"{len(found)} cases, {sum(cost[0] for cost in found.values()):.0f} requests")
+def counted() -> str:
+    """Return the text of the file."""
+    with quiet():
+        found = run_virtual(_count)
+    lines = (f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in found.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":
-    main()
+    FILE.write_text(counted(), encoding="utf-8")

@@ -10,6 +10,7 @@ import pytest
 from tests.mutants.change import all_of, setting
 from tests.mutants.jury import quiet
 from tests.mutants.wrapper import overriding
+from tests.suite.costs import FILE, counted
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
@@ -19,7 +20,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite.case import matching
 from x402sim.suite.options import flags_of
 from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
-from x402sim.suite.service.engine import all_checks, folder, run, run_case
+from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.parse_options import parse
 from x402sim.suite.service.plan import WORK, Cost, Plan, cost_base, costs, make_plan
@@ -77,13 +78,18 @@ second path that costs more than the first."""
 
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
     checks = all_checks()
-    measured = costs(folder() / "costs.json")
+    measured = costs(FILE)
     assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only costs"
     rare = {Need.CLOCK, Need.RESTART, Need.RECORD, Need.SESSION_VIEW}
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
     assert not left, "run python -m tests.renew --only costs"
     assert sum(cost.requests for cost in measured.values()) < 2200, "a run is a burden"
+
+
+@pytest.mark.thorough
+def test_the_costs_are_counted_and_not_measured() -> None:
+    assert FILE.read_text("utf-8") == counted(), "run python -m tests.renew --only costs"
 
 
 PAYER = "0x" + "01" * 32
@@ -193,7 +199,7 @@ def test_the_plan_is_within_a_third_of_what_a_run_waits(
                 control=stage.control,
                 restart=restart if has_restart else None,
             )
-            measured = costs(folder() / "costs.json")
+            measured = costs(FILE)
             plan = make_plan(judged, all_checks(), measured, price_base=PRICE, round_trip_s=0)
             begun_s = stage.clock.now()
             found = [each async for each in run(judged, all_checks())]

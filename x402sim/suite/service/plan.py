@@ -1,7 +1,8 @@
 """The plan of a run: its requests, payments and duration, and what does not fit the budget.
 
-The number of requests and the time of each case are measured with our own service
-(`conformance/service/costs.json`, made by `python -m tests.suite.costs`).
+The requests and the waits of each case were counted with our own service
+(`conformance/service/costs.json`, made by `python -m tests.suite.costs`). How long a request takes
+is measured at the target, before the checks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +33,7 @@ WORK = 1.8
 """How much longer a request of a case takes than one that is not paid, as measured: a settlement,
 the signature before it, and what the world is asked besides."""
 USUAL_REQUESTS = 8
-"""The requests of a case that was not measured."""
+"""The requests of a case that was not counted."""
 OF_TARGET = (Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW)
 """What a target file says that there is not: a service need not have it, so it does not apply."""
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
@@ -41,8 +42,8 @@ _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 class Cost(msgspec.Struct, frozen=True, array_like=True):
     """What one case costs our own service: requests, and seconds in which it only waits."""
 
-    requests: float
-    waits_s: float = 0.0
+    requests: int
+    waits_s: float = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Plan:
 
 
 def costs(file: Path) -> dict[str, Cost]:
-    """Return the measured cost of each case, by its name."""
+    """Return the cost of each case, by its name."""
     return msgspec.json.decode(file.read_bytes(), type=dict[str, Cost])
 
 
