@@ -122,8 +122,6 @@ class Table(dict[str, Any]):
 UNREAD = (AnswerSent, PayerJoined)
 """Events that no table has: a third of those of a crowd, which would be read for nothing."""
 _LATER: dict[type[BaseEvent], tuple[str, ...]] = {
-    AnswerReceived: ("to", "final"),
-    NoAnswer: ("to",),
     TransactionMined: (
         "at_ms", "actor", "block", "block_time_s", "sender", "call", "gas_price_wei",
         "revert_reason",
@@ -135,16 +133,18 @@ _LATER: dict[type[BaseEvent], tuple[str, ...]] = {
 }  # fmt: skip
 """What the frames of orders and steps, which are mostly the first, do not need of the most frequent
 events. None of these columns has an id: an array with a place for each id stays large enough."""
+_NEVER = {(name_of(AnswerReceived), "to"), (name_of(NoAnswer), "to")}
+"""What the request of the same exchange has, too."""
 _COLUMNS = {
     (name_of(kind), field): field in _LATER.get(kind, ())
     for kind in KINDS
     if kind not in UNREAD
     for field in (*NUMBERS, *kind.__struct_fields__)
+    if (name_of(kind), field) not in _NEVER
 }
 """Every column of a table, and whether it is read later."""
 _EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
 _OF_EXCHANGES = frozenset(each for each in _COLUMNS if each[0] in _EXCHANGES)
-_ACTORS = frozenset(each for each in _OF_EXCHANGES if each[1] == "actor")
 _FIRST, _REST = (
     frozenset(each for each, is_later in _COLUMNS.items() if is_later is wanted)
     for wanted in (False, True)
@@ -152,13 +152,13 @@ _FIRST, _REST = (
 
 
 class _Read:
-    """What is read of a journal: from a file `first` what the first frame needs, then the `rest`,
-    both without the exchanges of some actors."""
+    """What is read of a journal: from a file `first` what the first frame needs, `without` the
+    exchanges of some actors, and then the `rest`, which has none."""
 
     def __init__(
         self, journal: Journal, first: Wanted, rest: Wanted, without: frozenset[str] = frozenset()
     ) -> None:
-        self._journal, self._later, self._without = journal, rest, without
+        self._journal, self._later = journal, rest
         self.texts, self._batches = journal.columns(first, without=without)
 
     def column(self, kind: str, name: str) -> Any:
@@ -172,7 +172,7 @@ class _Read:
     @cached_property
     def _rest(self) -> list[ByName]:
         """All other columns."""
-        return self._journal.columns(self._later, self.texts, without=self._without)[1]
+        return self._journal.columns(self._later, self.texts)[1]
 
     def tables(self) -> dict[type[BaseEvent], Table]:
         """Return a table for each kind."""
@@ -186,7 +186,7 @@ class _Read:
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
     services = reading_of(journal).joined
-    return _Read(journal, _FIRST, _REST | _ACTORS, services).tables()
+    return _Read(journal, _FIRST, _REST, services).tables()
 
 
 @once
