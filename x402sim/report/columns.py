@@ -35,6 +35,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once, reading_of
 
 Made = TypeVar("Made")
+_MANY = 4
 
 
 def parameters(do: Callable[..., Any]) -> list[str]:
@@ -220,9 +221,13 @@ def standing(journal: Journal) -> Table:
 def words(numbers: Any, texts: Texts) -> pa.Array:
     """Return the texts with these numbers as an Arrow array that has each text only once."""
     chosen = np.asarray(numbers, "int32")
-    indices, known = pd.factorize(chosen)
-    names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
+    if len(texts.all) > _MANY * len(chosen):  # all of them would take longer than those
+        indices, known = pd.factorize(chosen)
+        names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
+    if texts.made is None or len(texts.made) < len(texts.all):
+        texts.made = pa.array(texts.all, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(chosen, mask=chosen == 0), texts.made)
 
 
 def since(at_ms: Any, start_ms: Any) -> Any:
