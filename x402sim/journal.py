@@ -199,6 +199,8 @@ class Texts(defaultdict[str | None, int]):
     def __init__(self) -> None:
         super().__init__(count(1).__next__, {None: 0})
         self._all: list[str | None] = []
+        self.made: Any = None
+        """What a reader has made of `all`, to use it again while there are no more."""
 
     @property
     def all(self) -> list[str | None]:

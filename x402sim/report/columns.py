@@ -35,6 +35,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once, reading_of
 
 Made = TypeVar("Made")
+_MANY = 4
 
 
 def parameters(do: Callable[..., Any]) -> list[str]:
@@ -122,8 +123,6 @@ class Table(dict[str, Any]):
 UNREAD = (AnswerSent, PayerJoined)
 """Events that no table has: a third of those of a crowd, which would be read for nothing."""
 _LATER: dict[type[BaseEvent], tuple[str, ...]] = {
-    AnswerReceived: ("to", "final"),
-    NoAnswer: ("to",),
     TransactionMined: (
         "at_ms", "actor", "block", "block_time_s", "sender", "call", "gas_price_wei",
         "revert_reason",
@@ -135,16 +134,18 @@ _LATER: dict[type[BaseEvent], tuple[str, ...]] = {
 }  # fmt: skip
 """What the frames of orders and steps, which are mostly the first, do not need of the most frequent
 events. None of these columns has an id: an array with a place for each id stays large enough."""
+_NEVER = {(name_of(AnswerReceived), "to"), (name_of(NoAnswer), "to")}
+"""What the request of the same exchange has, too."""
 _COLUMNS = {
     (name_of(kind), field): field in _LATER.get(kind, ())
     for kind in KINDS
     if kind not in UNREAD
     for field in (*NUMBERS, *kind.__struct_fields__)
+    if (name_of(kind), field) not in _NEVER
 }
 """Every column of a table, and whether it is read later."""
 _EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
 _OF_EXCHANGES = frozenset(each for each in _COLUMNS if each[0] in _EXCHANGES)
-_ACTORS = frozenset(each for each in _OF_EXCHANGES if each[1] == "actor")
 _FIRST, _REST = (
     frozenset(each for each, is_later in _COLUMNS.items() if is_later is wanted)
     for wanted in (False, True)
@@ -152,13 +153,13 @@ _FIRST, _REST = (
 
 
 class _Read:
-    """What is read of a journal: from a file `first` what the first frame needs, then the `rest`,
-    both without the exchanges of some actors."""
+    """What is read of a journal: from a file `first` what the first frame needs, `without` the
+    exchanges of some actors, and then the `rest`, which has none."""
 
     def __init__(
         self, journal: Journal, first: Wanted, rest: Wanted, without: frozenset[str] = frozenset()
     ) -> None:
-        self._journal, self._later, self._without = journal, rest, without
+        self._journal, self._later = journal, rest
         self.texts, self._batches = journal.columns(first, without=without)
 
     def column(self, kind: str, name: str) -> Any:
@@ -172,7 +173,7 @@ class _Read:
     @cached_property
     def _rest(self) -> list[ByName]:
         """All other columns."""
-        return self._journal.columns(self._later, self.texts, without=self._without)[1]
+        return self._journal.columns(self._later, self.texts)[1]
 
     def tables(self) -> dict[type[BaseEvent], Table]:
         """Return a table for each kind."""
@@ -186,7 +187,7 @@ class _Read:
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
     services = reading_of(journal).joined
-    return _Read(journal, _FIRST, _REST | _ACTORS, services).tables()
+    return _Read(journal, _FIRST, _REST, services).tables()
 
 
 @once
@@ -220,9 +221,13 @@ def standing(journal: Journal) -> Table:
 def words(numbers: Any, texts: Texts) -> pa.Array:
     """Return the texts with these numbers as an Arrow array that has each text only once."""
     chosen = np.asarray(numbers, "int32")
-    indices, known = pd.factorize(chosen)
-    names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
+    if len(texts.all) > _MANY * len(chosen):  # all of them would take longer than those
+        indices, known = pd.factorize(chosen)
+        names = pa.array(map(texts.all.__getitem__, known.tolist()), pa.string())
+        return pa.DictionaryArray.from_arrays(pa.array(indices, mask=chosen == 0), names)
+    if texts.made is None or len(texts.made) < len(texts.all):
+        texts.made = pa.array(texts.all, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(chosen, mask=chosen == 0), texts.made)
 
 
 def since(at_ms: Any, start_ms: Any) -> Any:
