@@ -25,6 +25,12 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "x402sim" / "guide" / "experiments.md"
 
 
+@pytest.fixture(autouse=True)
+def nothing_else_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a sweep carry what its experiment names: not each of four hundred files of tests, too."""
+    monkeypatch.setattr("x402sim.report.bundle._loaded", dict)
+
+
 def played(namespace: dict[str, Any], out: Path, **options: Any) -> list[Any]:
     """Sweep the `experiment` of a namespace over two seeds; return its values."""
     grid = namespace.get("GRID", {"n": [1]})

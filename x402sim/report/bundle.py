@@ -205,9 +205,10 @@ def carry(
     main = {program.root / place for place in texts}
     loaded, named = _loaded(), _imported(program.imports) | dict(files or {})
     for name, file in (loaded | named).items():
-        if file.resolve() in main or not file.is_file():
+        whole = file.resolve()
+        if whole in main or not file.is_file():
             continue
-        place, is_found = _place(name, file.resolve(), program.root)
+        place, is_found = _place(name, whole, program.root)
         texts[place] = file.read_bytes()
         if not is_found:
             missing.append(f"the scenario {file.name} is given by a path that others do not have")
@@ -238,8 +239,8 @@ def _loaded() -> dict[str, Path]:
         if isinstance(file, str)
         and file.endswith(".py")
         and name != "__main__"
+        and not is_library(file, name)  # it is remembered, and true of most
         and Path(file).parent != SCENARIOS
-        and not is_library(file, name)
     }
 
 
