@@ -164,7 +164,7 @@ class EvmChain:
         try:
             async with asyncio.timeout(timeout_s):
                 while receipt is None:
-                    await self._clock.sleep(POLL_S)
+                    await self._pause()
                     receipt = await self._find_receipt(tx_hash)
         except TimeoutError:
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
@@ -186,6 +186,10 @@ class EvmChain:
         except ChainError:
             return None
         return receipt
+
+    async def _pause(self) -> None:
+        """Wait until a receipt may be there; a chain in virtual time mines meanwhile."""
+        await self._clock.sleep(POLL_S)
 
     # --- others ----------------------------------------------------------------------
 
