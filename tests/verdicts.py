@@ -73,8 +73,8 @@ def kept(file: Path) -> list[list[str]]:
 def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Iterable[str]) -> None:
     """Write a matrix in this order of names; rows and columns of which none is told stay.
 
-    A name is the first column, or the first two with a slash between them. A row with a column of
-    which nothing is known is left out.
+    A name is the first column, or the first two with a slash between them. Raises `SystemExit`,
+    and writes nothing, if a row of the file has no value for a new column.
     """
     first, *others = kept(file) or [[]]
     found: dict[str, Mapping[str, str]] = {}
@@ -82,10 +82,17 @@ def write(file: Path, header: Row, rows: Iterable[Mapping[str, str]], order: Ite
         values = [*row.values()]
         for name in (values[0], "/".join(values[:2])):
             found[name] = {**found.get(name, {}), **row}
+    names = [name for name in order if name in found]
+    if lacking := [name for name in names if not {*header} <= {*found[name]}]:
+        new = sorted({*header} - {*found[lacking[0]]})
+        sys.exit(
+            f"{file} is not written: {len(lacking)} of its rows, such as {lacking[0]}, have no value "
+            f"for {', '.join(new)}. Judge all by it first: --check {new[0]}"
+        )
     text = io.StringIO()
     table = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
-    table.writerows(found[name] for name in order if {*header} <= {*found.get(name, ())})
+    table.writerows(found[name] for name in names)
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
@@ -106,8 +113,12 @@ def main(
     takes, and `judge` is called with the names and those ids. Exit code 1: there was a complaint.
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with --only or "
-                        "--check, renew those rows or columns")  # fmt: skip
+    renewed = (
+        "--only or --check, renew those rows or columns" if check_ids else "--only, those rows"
+    )
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help=f"write the matrix; with {renewed}"
+    )
     parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
     if check_ids:
         parser.add_argument("--check", action="append", metavar="ID", default=[],

@@ -89,8 +89,13 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
 
 def test_in_the_matrix_stays_what_was_not_judged(tmp_path: Path) -> None:
     file = tmp_path / "matrix.csv"
-    file.write_text("service,old,gone\na,failed,failed\nb,,\nc,,\n")
+    old = "service,old,gone\na,failed,failed\nb,,\n"
+    file.write_text(old + "c,,\n")
     rows = [{"service": "a", "new": "failed"}, {"service": "b", "old": "failed", "new": ""}]
+    with pytest.raises(SystemExit, match="1 of its rows, such as c, have no value for new"):
+        verdicts.write(file, ["service", "old", "new"], rows, ["b", "a", "c", "d"])
+    assert file.read_text() == old + "c,,\n"
+    file.write_text(old)
     verdicts.write(file, ["service", "old", "new"], rows, ["b", "a", "c", "d"])
     assert file.read_text() == "service,old,new\nb,failed,\na,failed,failed\n"
 

@@ -1,5 +1,6 @@
 """The table of a payment's states and events: the service makes its moves, and no other."""
 
+import sqlite3
 from collections.abc import Callable
 from pkgutil import resolve_name
 from unittest.mock import ANY
@@ -55,6 +56,9 @@ HAPPENS: dict[PaymentEvent, Happens] = {
         at.number
     ),
     PaymentEvent.PAID: lambda rig, at: follow(rig.service, at, answer(ChainFinding.PAID, USED)),
+    PaymentEvent.PAID_AGAIN: lambda rig, at: follow(
+        rig.service, at, answer(ChainFinding.PAID, USED)
+    ),
     PaymentEvent.NOT_YET: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
     PaymentEvent.NEVER: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NEVER)),
     PaymentEvent.SILENT: lambda rig, at: follow(rig.service, at, answer(ChainFinding.UNKNOWN)),
@@ -85,6 +89,17 @@ async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequ
     return sent, attempt
 
 
+def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
+    """Store another attempt, with a nonce of its own, that has paid for the same payment id."""
+    names = rig.service.store.execute("SELECT name FROM pragma_table_info('payments')").fetchall()
+    others = ", ".join(name for (name,) in names if name not in ("attempt", "state", "nonce"))
+    rig.service.store.execute(
+        f"INSERT INTO payments(state, nonce, {others}) SELECT 'settled', x'00', {others} "
+        "FROM payments WHERE attempt = ?",
+        attempt.number,
+    )
+
+
 @pytest.mark.parametrize("event", PaymentEvent)
 @pytest.mark.parametrize("state", PaymentState)
 @scene
@@ -94,6 +109,12 @@ async def test_each_cell_of_the_table(
     """What an event makes of an attempt in a state; where the table has no row, nothing."""
     sent, attempt = await in_state(rig, state)
     store = rig.service.store
+    if event is PaymentEvent.PAID_AGAIN:
+        if state is PaymentState.SETTLED:
+            with pytest.raises(sqlite3.IntegrityError):  # one attempt for an id is settled
+                pay_otherwise(rig, attempt)
+            return
+        pay_otherwise(rig, attempt)
     before = store.execute("SELECT * FROM payments").fetchall()
     if event is PaymentEvent.PRESENTED:
         await present(rig, sent)

@@ -1,7 +1,7 @@
 """The states of payments and sessions, the events that move them, and what the service does then.
 
 Each machine is a table, a row for each state and event. What is in no row changes nothing. The
-store writes its updates from the rows of `PAYMENT`: each update names the states that it expects.
+store takes what each update of a state expects, and what it writes, from the rows of `PAYMENT`.
 The documentation prints both tables. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-refund.
 """
 
@@ -30,7 +30,8 @@ class PaymentState(StrEnum):
     SETTLED = "settled"
     """Paid: it grants access. The only state that does."""
     FAILED = "failed"
-    """It can never be paid, unless a reorganisation of the chain makes its transfer after all."""
+    """It grants nothing: it can never be paid, unless a reorganisation of the chain makes its
+    transfer after all, or it was paid although another attempt had paid for its payment id."""
 
 
 class PaymentEvent(StrEnum):
@@ -40,6 +41,7 @@ class PaymentEvent(StrEnum):
     NOT_TAKEN = "the facilitator was not called, or has refused without taking it"
     MAYBE_TAKEN = "the facilitator may submit it, as its answer is lost or does not deny it"
     PAID = "the facilitator or the chain reports that its money has moved"
+    PAID_AGAIN = "its money has moved, and another attempt has paid for its payment id"
     NOT_YET = "the chain reports that its nonce is unused, and still valid"
     NEVER = "the chain proves that it can never pay (too late, cancelled, or used otherwise)"
     SILENT = "the chain's node does not answer"
@@ -64,6 +66,7 @@ HANDLED_BY: dict[str, str] = {
     PaymentEvent.NOT_TAKEN: "service.payments:recover_or_refuse",
     PaymentEvent.MAYBE_TAKEN: "service.payments:recover_or_refuse",
     PaymentEvent.PAID: "service.reconcile:grant",
+    PaymentEvent.PAID_AGAIN: "service.reconcile:follow",
     PaymentEvent.NOT_YET: "service.reconcile:follow",
     PaymentEvent.NEVER: "service.reconcile:revoke",
     PaymentEvent.SILENT: "service.reconcile:ask_chain",
@@ -82,6 +85,7 @@ PAYMENT: tuple[Move, ...] = (
     Move(_NOT, _E.PRESENTED, _FLIGHT, "sends it, if no other header may pay for the same 402"),
     Move(_NOT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
     Move(_NOT, _E.PAID, _SETTLED, "grants access: somebody else has submitted it"),
+    Move(_NOT, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_NOT, _E.NOT_YET, _NOT, "notes that its nonce is unused: a later use is its own"),
     Move(_NOT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
     Move(_NOT, _E.DROPPED, _NEW, "deletes the record"),
@@ -90,12 +94,14 @@ PAYMENT: tuple[Move, ...] = (
     Move(_FLIGHT, _E.NOT_TAKEN, _NOT, "answers that nothing was charged; another may be signed"),
     Move(_FLIGHT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
     Move(_FLIGHT, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
+    Move(_FLIGHT, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_FLIGHT, _E.NOT_YET, _FLIGHT, "notes that its nonce is unused: a later use is its own"),
     Move(_FLIGHT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
     Move(_FLIGHT, _E.DROPPED, _NEW, "deletes the record"),
     Move(_FLIGHT, _E.RESTARTED, _FLIGHT, "asks the chain at once, and then less and less often"),
     Move(_MAYBE, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again"),
     Move(_MAYBE, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
+    Move(_MAYBE, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_MAYBE, _E.NOT_YET, _MAYBE, "notes that its nonce is unused: a later use is its own"),
     Move(_MAYBE, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged any more"),
     Move(_MAYBE, _E.DROPPED, _NEW, "deletes the record: only a naive policy does this"),

@@ -125,8 +125,8 @@ async def pay(
                     case "claim":
                         attempt = attempt or claim(service, request, is_unused=is_unused)
                     case "verify":  # steps 2 and 3
-                        # a used nonce was refused above. If it is not known to be unused, the node
-                        # did not answer: a use by this payment could not be told from one before.
+                        # A used nonce was refused above, so the node did not answer: a use by this
+                        # payment could not be told from one before it.
                         if request.is_authorized and not is_unused:
                             raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
                         if verifies and policy.verify.verifies(request.terms.amount_base):

@@ -19,7 +19,7 @@ from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
-from x402sim.protocol.states import PaymentState
+from x402sim.protocol.states import PaymentEvent, PaymentState
 from x402sim.service.state import Entitlement, Service
 from x402sim.service.store.database import Backoff, after_failure
 from x402sim.service.store.payment_records import Attempt
@@ -214,7 +214,7 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
         if not payments.is_paid_otherwise(attempt):
             grant(service, attempt, use.tx_hash)
         elif attempt.status == "pending":
-            payments.fail(attempt.number, height)
+            payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         return
     if use.tx_hash != attempt.tx_hash:

@@ -26,11 +26,11 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
     `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
     the header cannot be read. `is_authorized`: it makes the required transfer, so it can be claimed
-    once only. `nonce_confirmed_unused`: the chain has reported that it was not used yet.
-    `offered_id` is the payment id of the 402 that a payment in one step answers, if its payer has
-    sent it. `wait_s` are the seconds that it has waited, while it is pending, since the last look
-    (0 if nobody has looked), and `failed_at` is the height of the chain that failed it. Only what
-    `is_authorized` can pay. As long as not `nonce_confirmed_unused`, nothing of it is sent.
+    once only; no other can pay. `nonce_confirmed_unused`: the chain has reported that it was not
+    used yet; one that is authorized is not sent before. `offered_id` is the payment id of the 402
+    that a payment in one step answers, if its payer has sent it. `wait_s` are the seconds that it
+    has waited, while it is pending, since the last look (0 if nobody has looked), and `failed_at`
+    is the height of the chain that failed it.
     """
 
     payer: Address | None
@@ -89,13 +89,17 @@ def _update(event: PaymentEvent, others: str = "") -> str:
 
 
 _NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
+_NOT = PaymentState.NOT_SUBMITTED
 _RESUME = (
-    "UPDATE payments SET state = 'in flight' "
-    f"WHERE attempt = ?3 AND state = 'not submitted' AND {_NO_RIVAL}"
+    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}' "
+    f"WHERE attempt = ?3 AND state = '{_NOT}' AND {_NO_RIVAL}"
 )
 _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
 _UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
-_FAIL = _update(PaymentEvent.NEVER, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
+_FAIL = {
+    event: _update(event, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
+    for event in (PaymentEvent.NEVER, PaymentEvent.PAID_AGAIN)
+}
 _DROP = f"DELETE FROM payments WHERE {_in(states.moves(PaymentEvent.DROPPED))}"
 _SET_BLOCK = (
     "UPDATE payments SET tx_hash = ?2, block_number = ?3, is_deep = ?4 "
@@ -282,14 +286,16 @@ class PaymentRecords:
         """
         return self._db.changed(_UNDO, number)
 
-    def fail(self, number: int, height: int) -> bool:
+    def fail(self, number: int, height: int, why: PaymentEvent = PaymentEvent.NEVER) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
+
+        Or, with `PAID_AGAIN`, that it was paid for nothing.
 
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
         a reorganisation may make its transfer after all. False if it has failed already.
         """
         with self._db.transaction():
-            failed = self._db.one(_FAIL, number, height)
+            failed = self._db.one(_FAIL[why], number, height)
             if failed is not None and self._settled(failed[0]) is None:
                 self._sessions.cancel(failed[0])
         return failed is not None
