@@ -10,7 +10,8 @@ ServicePolicy, for Settings(policy=...):
                SettleAgain: asks the facilitator again
                AskOnce*, Forget*: charged and not served
   verify       VerifyFirst, SkipVerify: bad signatures are refused later
-  claim        ClaimFirst, ClaimAfterVerify
+  claim        ClaimFirst
+               ClaimAfterVerify*: charged and not served, if another submits
                ClaimAfterSettle*: charged and not served, after a crash
                NoClaim*: one payment, many grants
   refund       RefundAtExpiry, NeverRefund*: keeps what is left

@@ -24,7 +24,7 @@ class ForgetsRefusals(Wrapper):
     """A store that drops a claim whose money does not move now."""
 
     def mark_not_submitted(self, attempt: int) -> None:
-        self.inner.drop_claim(attempt)
+        self.inner.forget(attempt)
 
 
 def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:

@@ -47,7 +47,8 @@ class PaymentEvent(StrEnum):
     SILENT = "the chain's node does not answer"
     IN_BLOCK = "the block of its transfer is found"
     DEEP = "so many blocks are on top that no reorganisation is expected"
-    DROPPED = "its header cannot pay and was not sent, or the policy forgets it"
+    DROPPED = "the facilitator refuses it, and its header cannot pay"
+    FORGOTTEN = "the policy forgets it"
     RESTARTED = "the process of the service ends, and starts again"
 
 
@@ -72,7 +73,8 @@ HANDLED_BY: dict[str, str] = {
     PaymentEvent.SILENT: "service.reconcile:ask_chain",
     PaymentEvent.IN_BLOCK: "service.reconcile:set_block",
     PaymentEvent.DEEP: "service.indexer:run",
-    PaymentEvent.DROPPED: "service.reconcile:PendingPaymentHandle.forget",
+    PaymentEvent.DROPPED: "service.payments:recover_or_refuse",
+    PaymentEvent.FORGOTTEN: "service.reconcile:PendingPaymentHandle.forget",
     PaymentEvent.RESTARTED: "service.background:run_background",
 }
 """The code that handles each event, as `module:name` below x402sim."""
@@ -89,6 +91,7 @@ PAYMENT: tuple[Move, ...] = (
     Move(_NOT, _E.NOT_YET, _NOT, "notes that its nonce is unused: a later use is its own"),
     Move(_NOT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
     Move(_NOT, _E.DROPPED, _NEW, "deletes the record"),
+    Move(_NOT, _E.FORGOTTEN, _NEW, "deletes the record"),
     Move(_NOT, _E.RESTARTED, _NOT, "asks the chain at once, and then less and less often"),
     Move(_FLIGHT, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again: its process died"),
     Move(_FLIGHT, _E.NOT_TAKEN, _NOT, "answers that nothing was charged; another may be signed"),
@@ -98,13 +101,14 @@ PAYMENT: tuple[Move, ...] = (
     Move(_FLIGHT, _E.NOT_YET, _FLIGHT, "notes that its nonce is unused: a later use is its own"),
     Move(_FLIGHT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
     Move(_FLIGHT, _E.DROPPED, _NEW, "deletes the record"),
+    Move(_FLIGHT, _E.FORGOTTEN, _NEW, "deletes the record: only a naive policy does this"),
     Move(_FLIGHT, _E.RESTARTED, _FLIGHT, "asks the chain at once, and then less and less often"),
     Move(_MAYBE, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again"),
     Move(_MAYBE, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
     Move(_MAYBE, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_MAYBE, _E.NOT_YET, _MAYBE, "notes that its nonce is unused: a later use is its own"),
     Move(_MAYBE, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged any more"),
-    Move(_MAYBE, _E.DROPPED, _NEW, "deletes the record: only a naive policy does this"),
+    Move(_MAYBE, _E.FORGOTTEN, _NEW, "deletes the record: only a naive policy does this"),
     Move(_MAYBE, _E.RESTARTED, _MAYBE, "asks the chain at once, and then less and less often"),
     Move(_SETTLED, _E.PRESENTED, _SETTLED, "refuses it: already settled"),
     Move(_SETTLED, _E.PAID, _SETTLED, "stores the block, and a transaction that has replaced it"),

@@ -104,7 +104,8 @@ async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
             return finding in (ChainFinding.NEVER, ChainFinding.NOT_YET)
         if finding is ChainFinding.NEVER and is_deep(service, listed.failed_at or 0, height):
             payments.set_deep(attempt.number)
-        return finding is ChainFinding.PAID
+        now = payments.reload(attempt)
+        return now is not None and now.status != status
 
 
 async def _is_undone(service: Service, attempt: Attempt, height: int) -> bool:

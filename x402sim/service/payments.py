@@ -125,10 +125,7 @@ async def pay(
                     case "claim":
                         attempt = attempt or claim(service, request, is_unused=is_unused)
                     case "verify":  # steps 2 and 3
-                        # A used nonce was refused above, so the node did not answer: a use by this
-                        # payment could not be told from one before it.
-                        if request.is_authorized and not is_unused:
-                            raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
+                        _require_unused(request, is_unused)
                         if verifies and policy.verify.verifies(request.terms.amount_base):
                             await verify(service, request)
                         if not policy.reserves:
@@ -152,6 +149,15 @@ async def pay(
         return receipt(settled, str(settled.tx_hash))
 
 
+def _require_unused(request: ValidRequest, is_unused: bool) -> None:
+    """Raise `NotSettled` if the node did not say that the authorization is unused.
+
+    A used one was refused before; a use by this payment could not be told from one before it.
+    """
+    if request.is_authorized and not is_unused:
+        raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT)
+
+
 async def accept(
     service: Service, sent: SettlementRequest, offered_id: str | None, key: IdempotencyKey | None
 ) -> None:
@@ -165,22 +171,21 @@ async def accept(
         attempt, is_unused = await resume_or_admit(service, request)
         if attempt is not None and attempt.status == "settled":
             return
-        if attempt is not None and attempt.state is PaymentState.IN_FLIGHT:
-            # nothing is sent before the endpoint has worked
-            payments.mark_not_submitted(attempt.number)
         try:
             await reject_low_v_signature(service, request, attempt)
+            if policy.steps[0] == "claim" and policy.reserves and attempt is None:
+                attempt = claim(service, request, is_unused=is_unused)
+            _require_unused(request, is_unused)
             if policy.verify.verifies(request.terms.amount_base):
                 await verify(service, request)
-        except NotSettled as cause:  # what was sent before may still be paid
-            is_sent = attempt is not None and attempt.state is PaymentState.MAYBE_SUBMITTED
-            refusal = Refusal.PENDING if is_sent else cause.refusal
-            final = None if attempt is None else False
-            raise SettlementRefused(refusal, cause.reason, final=final) from cause
-        if policy.reserves and attempt is None:
-            attempt = claim(service, request, is_unused=is_unused)
-            if service.settings.payment_flow is not None:  # if the endpoint fails, it is not sent
-                payments.mark_not_submitted(attempt.number)
+            if policy.reserves and attempt is None:
+                attempt = claim(service, request, is_unused=is_unused)
+        except NotSettled as cause:  # what was sent before, or by others, may still be paid
+            await recover_or_refuse(service, request, attempt, cause)
+            return
+        if attempt is not None and service.settings.payment_flow is not None:
+            # nothing is sent before the endpoint has worked
+            payments.mark_not_submitted(attempt.number)
 
 
 # --- step 1: what was sent, and what was presented before --------------------------------
@@ -289,7 +294,7 @@ def earlier_attempt(
             continue
         if is_same:
             same = attempt
-        else:
+        elif not _has_same_nonce(request, attempt):  # of two with one nonce, one can pay
             may_settle |= attempt.state is not PaymentState.NOT_SUBMITTED
     if may_settle:
         raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
@@ -321,13 +326,21 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
 
 
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
-    """Tell whether a header holds the authorization of an earlier attempt."""
-    auth = request.payment.authorization
+    """Tell whether a header holds the authorization of an earlier attempt.
+
+    A good one does not resume the attempt of a header that could not pay, such as one with another
+    signature, or one that a smart wallet had not signed yet: that attempt has claimed nothing.
+    """
+    if request.is_authorized and not attempt.is_authorized:
+        return False
     if attempt.header == request.payment.text:
         return True
-    if auth is None or not request.is_authorized:
-        return False
-    return (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
+    return request.is_authorized and _has_same_nonce(request, attempt)
+
+
+def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
+    auth = request.payment.authorization
+    return auth is not None and (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
 
 
 async def is_unused(service: Service, request: ValidRequest) -> bool:
@@ -381,6 +394,8 @@ async def reject_low_v_signature(
         if await service.rpc.has_code(auth.from_):
             return
     except Unavailable as error:
+        if attempt is not None:
+            raise NotSettled(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT) from error
         raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, _NODE_SILENT, final=False) from error
     reason = f"v is {v}: the token takes 27 or 28, so add 27 to the signature's last byte"
     if attempt is not None:

@@ -171,7 +171,11 @@ class ClaimFirst:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAfterVerify:
-    """Write the claim after the verification: a bad header leaves no record."""
+    """Half naive: write the claim after the verification. A bad header leaves no record.
+
+    Nor does a good one whose verification fails or is lost: if somebody else submits it then, its
+    payer is charged and not served.
+    """
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
         """Only before the settlement."""

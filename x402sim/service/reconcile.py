@@ -47,8 +47,10 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
     cancelled, or paid for something else: also if another header with the same nonce has paid.
     """
     payer, nonce, until_s = attempt.payer, attempt.nonce, attempt.valid_before_s
-    if payer is None or nonce is None or until_s is None:
-        return ChainAnswer(ChainFinding.UNKNOWN)
+    if payer is None or nonce is None or until_s is None:  # it cannot be read
+        lasts_ms = 1000 * service.settings.longest_window_s
+        is_over = service.clock.now_ms() - attempt.timestamp > lasts_ms
+        return ChainAnswer(ChainFinding.NEVER if is_over else ChainFinding.UNKNOWN)
     try:
         state = await service.rpc.nonce_state(payer, nonce)
     except Unavailable:
@@ -73,6 +75,10 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
 async def follow_chain(service: Service, attempt: Attempt) -> ChainFinding:
     """Ask the chain about a payment, and move its record accordingly (`follow`)."""
     answer = await ask_chain(service, attempt)
+    now = service.store.payments.reload(attempt)
+    if now is not None and now.state is not attempt.state:
+        # another process has moved it, and the same state of the chain may mean something else
+        answer = await ask_chain(service, now)
     follow(service, attempt, answer)
     return answer.finding
 
@@ -166,6 +172,7 @@ class PendingPaymentHandle:
             return self.finding
         if attempt.state is PaymentState.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
+        service.store.payments.mark_maybe_submitted(attempt.number)
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
@@ -188,7 +195,7 @@ class PendingPaymentHandle:
 
     def forget(self) -> None:
         """Delete the record."""
-        self._service.store.payments.drop_claim(self._listed.number)
+        self._service.store.payments.forget(self._listed.number)
         self.is_forgotten = True
 
 
@@ -206,20 +213,23 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
     payment_id, payments = attempt.payment_id, service.store.payments
-    if attempt.status == "failed" and payments.is_claimed(
-        attempt.payer, attempt.nonce, but=attempt.number
-    ):
-        return  # it was presented again meanwhile: that attempt gets the payment
+    deep = is_deep(service, use.block_number, height)
+    # one that has failed may have been presented again: then that attempt gets the payment
+    is_taken = payments.is_paid_otherwise(attempt) or (
+        attempt.status == "failed"
+        and payments.is_claimed(attempt.payer, attempt.nonce, but=attempt.number)
+    )
     if attempt.status != "settled":
-        if not payments.is_paid_otherwise(attempt):
+        if not is_taken:
             grant(service, attempt, use.tx_hash)
         elif attempt.status == "pending":
             payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
+        elif deep:
+            payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:
         service.record(events.TransactionReplaced(payment_id=payment_id, tx_hash=use.tx_hash))
-    deep = is_deep(service, use.block_number, height)
     set_block(service, attempt, use.tx_hash, use.block_number, is_deep=deep)
 
 

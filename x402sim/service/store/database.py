@@ -77,6 +77,7 @@ class Database:
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)
         try:
+            self._require_version()  # a file that is refused is not changed
             self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
             if file is None:
                 self.execute("PRAGMA cache_size=-512")
@@ -96,12 +97,16 @@ class Database:
                 for statement in _schema():
                     self.execute(statement)
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            (version,) = self.one("PRAGMA user_version")
-            if version != SCHEMA_VERSION:
-                raise sqlite3.DatabaseError(
-                    f"its tables are of version {version}, this x402sim reads version "
-                    f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
-                )
+            self._require_version()
+
+    def _require_version(self) -> None:
+        """Raise `sqlite3.DatabaseError` if there are tables, of another version."""
+        (version,) = self.one("PRAGMA user_version")
+        if version != SCHEMA_VERSION and self.one("SELECT 1 FROM sqlite_master") is not None:
+            raise sqlite3.DatabaseError(
+                f"its tables are of version {version}, this x402sim reads version "
+                f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
+            )
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""

@@ -100,7 +100,10 @@ _FAIL = {
     event: _update(event, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
     for event in (PaymentEvent.NEVER, PaymentEvent.PAID_AGAIN)
 }
-_DROP = f"DELETE FROM payments WHERE {_in(states.moves(PaymentEvent.DROPPED))}"
+_DROP, _FORGET = (
+    f"DELETE FROM payments WHERE {_in(states.moves(event))}"
+    for event in (PaymentEvent.DROPPED, PaymentEvent.FORGOTTEN)
+)
 _SET_BLOCK = (
     "UPDATE payments SET tx_hash = ?2, block_number = ?3, is_deep = ?4 "
     f"WHERE {_in(states.moves(PaymentEvent.IN_BLOCK))}"
@@ -260,8 +263,15 @@ class PaymentRecords:
         self._db.execute(_NOT_TAKEN, number)
 
     def drop_claim(self, number: int) -> None:
-        """Delete a pending attempt whose header cannot pay; its authorization is free again."""
+        """Delete an attempt whose header cannot pay; its authorization is free again.
+
+        Not if another process has sent it meanwhile.
+        """
         self._db.execute(_DROP, number)
+
+    def forget(self, number: int) -> None:
+        """Delete a pending attempt, although it may be paid: a naive policy does this."""
+        self._db.execute(_FORGET, number)
 
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled).

@@ -3,7 +3,8 @@
 -- The states of payments are those of protocol/states.py; their status is what payers see of them.
 
 CREATE TABLE payments(
-    attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
+    -- a number is never used again: a request may still hold that of a record that is deleted
+    attempt INTEGER PRIMARY KEY AUTOINCREMENT, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
     to_address TEXT NOT NULL, amount TEXT NOT NULL, resource_url TEXT NOT NULL,
     state TEXT NOT NULL
         CHECK (state IN ('not submitted', 'in flight', 'maybe submitted', 'settled', 'failed')),

@@ -13,6 +13,8 @@ from x402sim.http.exchange import Headers, Request, Response, Transport, Url, wi
 from x402sim.protocol.messages import BadMessage, decode
 
 Read = TypeVar("Read")
+REVERTED = 3
+"""The code of JSON-RPC for a contract that ended a call."""
 
 
 class Unavailable(Exception):
@@ -20,7 +22,20 @@ class Unavailable(Exception):
 
 
 class JsonRpcError(Unavailable):
-    """It was reached and answered with a JSON-RPC error."""
+    """It was reached and answered with a JSON-RPC error; `error` is what it says of it."""
+
+    def __init__(self, text: str, error: Any) -> None:
+        super().__init__(text)
+        self.error = error
+
+    @property
+    def is_revert(self) -> bool:
+        """Whether a contract ended the call: not if the node has a limit of requests, or is busy.
+
+        Nodes agree on code 3; older ones have others, with "revert" in their message.
+        """
+        error = self.error if isinstance(self.error, dict) else {}
+        return error.get("code") == REVERTED or "revert" in str(error.get("message")).lower()
 
 
 class OutcomeUnknown(Exception):
@@ -62,10 +77,10 @@ async def json_rpc(
     except BadMessage as error:
         raise Unavailable(f"{request.url} did not answer JSON: {error}") from error
     if not isinstance(body, dict) or "jsonrpc" not in body or "result" not in body:
-        is_error = isinstance(body, dict) and "error" in body
-        raise (JsonRpcError if is_error else Unavailable)(
-            f"{request.url} answered {response.text[:200]}"
-        )
+        text = f"{request.url} answered {response.text[:200]}"
+        if isinstance(body, dict) and "error" in body:
+            raise JsonRpcError(text, body["error"])
+        raise Unavailable(text)
     try:
         return read(body["result"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:

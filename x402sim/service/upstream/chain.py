@@ -131,13 +131,16 @@ class RpcClient:
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
         """Tell whether a contract calls a signature its own (EIP-1271).
 
-        False for an account without a contract.
+        False for an account without a contract, and if the contract reverts. Raises `Unavailable`
+        for any other error: a busy node must not make a good payment a bad one.
         """
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
             return await self._call(_is_valid, "eth_call", call, "latest")
-        except JsonRpcError:  # it reverts
-            return False
+        except JsonRpcError as error:
+            if error.is_revert:
+                return False
+            raise
 
     async def has_code(self, account: Address) -> bool:
         """Tell whether an account is a contract, or delegates to one (EIP-7702)."""
