@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -397,6 +398,7 @@ def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
     process = subprocess.Popen(command, env=environment | {"PYTHONHASHSEED": "1"})
     while len(list(out.glob("*.parquet"))) < 2:
         assert process.poll() is None
+        time.sleep(0.01)
     process.kill()
     process.wait()
     kept = sum(pq.read_metadata(each).num_rows for each in out.glob("*.parquet"))

@@ -20,8 +20,12 @@ from x402sim.report import bundle
 from x402sim.report.canonical import frame_sha256, lines_sha256
 from x402sim.report.frames import TABLES
 
-UNDRAWN = "from x402sim.report import plots; plots.figures = lambda journal: {}\n"
-"""How a program begins, so that its plots, which no test here looks at, are not drawn."""
+UNDRAWN = """from x402sim.report import bundle
+if bundle.awaited() is None:
+    from x402sim.report import plots; plots.figures = lambda journal: {}
+"""
+"""How a program begins, so that its plots, which no test here looks at, are not drawn; a program
+that is repeated draws none."""
 HELPERS = "RATE = 0.5\n"
 STUDY = """
 import sys
@@ -149,7 +153,7 @@ def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     assert python("own.py", cwd=tmp_path).returncode == 0
     out = tmp_path / "out"
     missing = json.loads((out / BUNDLE).read_text())["origin"]["not_carried"]
-    assert missing == ["own.py, line 3, reads data (open): no data are carried"]
+    assert missing == ["own.py, line 5, reads data (open): no data are carried"]
     done = reproduced(out, code=2)
     assert (
         "`python own.py` did not come to what it saved: it raised FileNotFoundError" in done.stderr

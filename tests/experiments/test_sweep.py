@@ -404,6 +404,7 @@ def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", code, str(made), str(out)])
     while len(list(out.glob("*.parquet"))) < 1:
         assert process.poll() is None
+        time.sleep(0.01)
     process.kill()
     process.wait()
     kept = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))

@@ -108,10 +108,13 @@ def test_the_actor_of_an_event_matches_its_kind() -> None:
 
 
 def test_every_event_is_recorded_somewhere() -> None:
-    nodes = (node for file in CODE for node in ast.walk(ast.parse(file.read_text("utf-8"))))
-    calls = (ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call))
-    called = {call.rpartition(".")[2] for call in calls}
-    assert set(NAMES) <= called
+    missing = set(NAMES)
+    for text in (file.read_text("utf-8") for file in CODE):
+        if any(f"{name}(" in text for name in missing):
+            nodes = ast.walk(ast.parse(text))
+            calls = (ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call))
+            missing -= {call.rpartition(".")[2] for call in calls}
+    assert missing == set()
 
 
 def test_every_report_takes_every_event() -> None:

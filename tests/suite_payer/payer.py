@@ -24,7 +24,7 @@ from x402sim.protocol.crypto import PrivateKey, checksum, from_hex, parse_addres
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.suite.payer.start import Task
 
-MOST_BYTES, DEADLINE_S, EIP3009 = 1 << 20, 9.0, "eip3009"
+MOST_BYTES, EIP3009 = 1 << 20, "eip3009"
 NAMED = {"base": 8453}
 WINDOWS_S = {"a window of ten seconds": 10, "a window of an hour": 3600}
 BEGINS_S = {"valid from now": 0, "valid from then": -600}
@@ -82,6 +82,7 @@ class Payer:
     habits: frozenset[str] = frozenset()
     tries: int = 2
     timeout_s: float = 5.0
+    deadline_s: float = 9.0
     signed: list[Authorization] = field(default_factory=list)
 
     def __call__(self, task: Task) -> str:
@@ -186,7 +187,7 @@ class Purchase:
         raise NotBought("too many redirects")
 
     def _send(self, method: str, url: str, headers: dict[str, str], body: Any) -> Answer:
-        ends = time.monotonic() + DEADLINE_S
+        ends = time.monotonic() + self.payer.deadline_s
         more = {"Accept": "application/json, text/event-stream"} if self.task.flow == "mcp" else {}
         limits = not self.has("no limits")
         timeout = self.payer.timeout_s if limits else 60
@@ -215,7 +216,7 @@ class Purchase:
         last: Exception | None = None
         tries = 1 if self.has("gives up") else self.payer.tries
         began = time.monotonic()
-        while self.has("never stops") and time.monotonic() < began + 8:  # a thread cannot be ended
+        while self.has("never stops") and time.monotonic() < began + 4:  # a thread cannot be ended
             time.sleep(0.1)
             with suppress(NotBought, httpx.HTTPError, RecursionError):
                 return self._once()

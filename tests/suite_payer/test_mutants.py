@@ -152,15 +152,16 @@ def cases(ids: str) -> list[PayerCase]:
     return found
 
 
-PATIENCE_S = {"no limits": 12, "never stops": 3}
-"""How long a start may take that does not end by itself."""
+PATIENCE_S = {"no limits": 5, "never stops": 3}
+"""How long a start may take that does not end by itself: longer than the deadline of a payer below."""
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_caught(defect: str) -> None:
     wanted = cases(DEFECTS[defect])
     with_it = frozenset(filter(None, (defect, ALSO.get(defect))))
-    found = failures(Payer(with_it), wanted, PATIENCE_S.get(defect, 20))
+    payer = Payer(with_it, timeout_s=2, deadline_s=2)
+    found = failures(payer, wanted, PATIENCE_S.get(defect, 20))
     assert [case.id for case in wanted if case.id not in found] == [], "missed"
     told = causes([of_id([case], {case: found[case.id]}, "") for case in wanted])
     assert all(each.repair for each in told), (

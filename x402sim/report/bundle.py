@@ -266,8 +266,10 @@ _WRITES = ("w", "a", "x")
 def readings(place: str, text: bytes) -> Iterator[str]:
     """Yield a sentence for each call in a file that seems to read what is not carried."""
     source = "\n".join(cells_in(text)).encode() if place == NOTEBOOK else text
-    nodes: list[Any] = [each for each in ast.walk(ast.parse(source)) if hasattr(each, "lineno")]
-    for node in sorted(nodes, key=lambda each: (each.lineno, each.col_offset)):
+    looked_at = [
+        each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Call | ast.Attribute)
+    ]
+    for node in sorted(looked_at, key=lambda each: (each.lineno, each.col_offset)):
         where = f"{place}, line {node.lineno}"
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -276,9 +278,10 @@ def readings(place: str, text: bytes) -> Iterator[str]:
             modes = [str(each.value) for each in given if isinstance(each, ast.Constant)]
             is_written = name == "open" and any(mode.startswith(_WRITES) for mode in modes)
             is_read = name in _READERS or name.startswith("read_")
-            if (is_read and not is_written) or ast.unparse(node.func) in _LOADERS:
+            is_loaded = name == "load" and ast.unparse(node.func) in _LOADERS
+            if (is_read and not is_written) or is_loaded:
                 yield f"{where}, reads data ({name}): no data are carried"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+        elif node.attr in ("environ", "getenv") and ast.unparse(node.value) == "os":
             yield f"{where}, reads the environment, which is not carried"
 
 

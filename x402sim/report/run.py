@@ -187,6 +187,12 @@ class Run(Summary):
         `ValueError` for a run that cannot be repeated.
         """
         need_extra()
+        if bundle:
+            from x402sim.report.bundle import awaited
+
+            if (call := awaited()) is not None:  # it is repeated now, and nothing is drawn
+                call.arrive(self)
+                return Path(folder)
         from x402sim.report import save
 
         if bundle:

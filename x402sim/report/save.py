@@ -46,9 +46,6 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
 
     `wrong` is why nobody can, if so: then it raises `NotRepeatable`, and writes nothing.
     """
-    if (call := bundle.awaited()) is not None:  # it is repeated now
-        call.arrive(run)
-        return folder
     calls = bundle.begin(folder)
     if wrong:
         raise bundle.NotRepeatable(f"bundle: {run.name!r} cannot be repeated: {wrong}")

@@ -7,6 +7,7 @@ content was given away, another whether the service has kept standing.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType
 from typing import Any
@@ -201,7 +202,8 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
     """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
 
     `strategy` is called with the module `hypothesis.strategies`; it must not use a closure. No
-    files are left on disk.
+    files are left on disk, unless Hypothesis has its folder there already, with what it would
+    take a second to find out again.
     """
     key: tuple[int, CodeType] = count, strategy.__code__
     if key in _GENERATED:
@@ -226,7 +228,7 @@ def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
         found.append(example)
 
     with TemporaryDirectory() as scratch:
-        set_hypothesis_home_dir(scratch)
+        set_hypothesis_home_dir(None if Path(".hypothesis").is_dir() else scratch)
         try:
             collect()
         finally:
