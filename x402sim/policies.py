@@ -10,8 +10,7 @@ ServicePolicy, for Settings(policy=...):
                SettleAgain: asks the facilitator again
                AskOnce*, Forget*: charged and not served
   verify       VerifyFirst, SkipVerify: bad signatures are refused later
-  claim        ClaimFirst
-               ClaimAfterVerify*: charged and not served, if another submits
+  claim        ClaimFirst, ClaimAfterVerify*: lost if another submits it
                ClaimAfterSettle*: charged and not served, after a crash
                NoClaim*: one payment, many grants
   refund       RefundAtExpiry, NeverRefund*: keeps what is left

@@ -229,8 +229,8 @@ class Server(Running, World):
         self.http.close()
         super().close()
 
-    def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop it as a person does, and see that it ends well."""
+    def stop(self, number: int | None = signal.SIGINT) -> None:
+        """Stop it as a person does, or wait if it is ending; see that it ends well."""
         code = self.end(number)
         errors = self.errors()
         assert "Traceback" not in errors, errors
