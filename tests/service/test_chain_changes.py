@@ -69,7 +69,8 @@ async def test_a_header_whose_signature_others_can_rewrite_keeps_its_claim(
     rig: ServiceRig, other: Callable[[bytes], bytes]
 ) -> None:
     required = await rig.ask()
-    header = rig.sign(required)
+    signed = (rig.sign(required) for _ in range(100))
+    header = next(each for each in signed if authorization_of(each)[1][64] == 28)  # its bit is 1
     auth, signature = authorization_of(header)
     presented = encode_header(auth, other(signature), TESTNET)
     refused = await rig.pay(required, presented)
