@@ -173,13 +173,13 @@ async def accept(
             return
         try:
             await reject_low_v_signature(service, request, attempt)
-            if policy.steps[0] == "claim" and policy.reserves and attempt is None:
-                attempt = claim(service, request, is_unused=is_unused)
-            _require_unused(request, is_unused)
-            if policy.verify.verifies(request.terms.amount_base):
-                await verify(service, request)
-            if policy.reserves and attempt is None:
-                attempt = claim(service, request, is_unused=is_unused)
+            for step in policy.steps:  # by default the claim comes first, as in `pay`
+                if step == "claim" and policy.reserves:
+                    attempt = attempt or claim(service, request, is_unused=is_unused)
+                elif step == "verify":
+                    _require_unused(request, is_unused)
+                    if policy.verify.verifies(request.terms.amount_base):
+                        await verify(service, request)
         except NotSettled as cause:  # what was sent before, or by others, may still be paid
             await recover_or_refuse(service, request, attempt, cause)
             return

@@ -214,18 +214,18 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
     """Store which transaction made a payment, and grant it if that is news."""
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
-    # one that has failed may have been presented again: then that attempt gets the payment
-    is_taken = payments.is_paid_otherwise(attempt) or (
-        attempt.status == "failed"
-        and payments.is_claimed(attempt.payer, attempt.nonce, but=attempt.number)
-    )
     if attempt.status != "settled":
+        # one that has failed may have been presented again: then that attempt gets the payment
+        is_taken = payments.is_paid_otherwise(attempt) or (
+            attempt.status == "failed"
+            and payments.is_claimed(attempt.payer, attempt.nonce, but=attempt.number)
+        )
         if not is_taken:
             grant(service, attempt, use.tx_hash)
         elif attempt.status == "pending":
             payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
-        elif deep:
+        elif deep:  # or the indexer would look at it in every run, and at 100 such only
             payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:

@@ -299,8 +299,7 @@ class PaymentRecords:
     def fail(self, number: int, height: int, why: PaymentEvent = PaymentEvent.NEVER) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
-        Or, with `PAID_AGAIN`, that it was paid for nothing.
-
+        `why` is PAID_AGAIN if the chain says that it was paid, after another for its payment id.
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
         a reorganisation may make its transfer after all. False if it has failed already.
         """
