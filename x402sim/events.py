@@ -204,9 +204,11 @@ class MempoolDropped(_Story, frozen=True, kw_only=True):
 
 
 class RevertsForced(_Story, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = "Written when a story forces the next `calls` of the token to revert."
+    meaning: ClassVar[str] = """Written when a story forces the next `calls` of the token to revert;
+    with an `account`, the next that name it."""
 
     calls: int
+    account: str | UnsetType = UNSET
 
 
 class Check(_Story, frozen=True, kw_only=True):

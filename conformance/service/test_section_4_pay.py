@@ -360,7 +360,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
 )
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
-    await probe.world.post("force-revert", {"calls": 1})
+    await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
     await _is_not_settled(probe, challenge, payer, header)
 
 

@@ -10,6 +10,7 @@ from eth_account import Account
 from tests.chain.asking import PAYMENT, SHOP, UNKNOWN, Rpc
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
 from tests.chain.test_ledger_file import contents
+from x402sim.chain.base import ForcedReverts
 from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.operation_log import OperationLog
@@ -234,7 +235,7 @@ def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
     for tag, paid in (("latest", 0), ("pending", 10_000)):
         assert int(rpc.result("eth_call", asked, tag), 16) == paid
     assert contents(driver) == before
-    assert rpc.ledger.machine.forced_reverts == 1
+    assert rpc.ledger.machine.forced_reverts == ForcedReverts(1)
 
 
 # --- accounts of the server ----------------------------------------------------------

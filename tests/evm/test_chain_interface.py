@@ -178,6 +178,16 @@ def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDr
     assert either.send(payment()).succeeded
 
 
+def test_a_revert_forced_of_one_account_strikes_no_other(either: ChainDriver):
+    either.force_revert(1, ALICE.address_bytes)
+    approve = abi.calldata(abi.APPROVE, SHOP.address_bytes, 1)
+    assert either.send(approve, MALLORY).succeeded
+    assert not either.send(payment()).succeeded, "it moves Alice's money, whoever sends it"
+    assert either.send(payment()).succeeded
+    either.force_revert(1, ALICE.address_bytes)
+    assert not either.send(approve, ALICE).succeeded
+
+
 # --- anvil's own ---------------------------------------------------------------------
 
 

@@ -155,7 +155,7 @@ COMMANDS = [
     ("explorer/lag", {"seconds": -1}, 400),
     *(("facilitator", {"receipt_timeout_s": s}, 400) for s in (0, -1, 1e12, "1")),
     *(("facilitator", each, 400) for each in ({"name": "moon"}, {"simulates": 1}, {"native": 1})),
-    ("force-revert", {"calls": -1}, 400),
+    *(("force-revert", each, 400) for each in ({"calls": -1}, {"account": "0x12"})),
     ("balances", {"accounts": ["0x12"]}, 400),
     ("balances", {}, 400),
     ("mining", {"automine": True, "automin": False}, 400),

@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from tests.mutants.change import setting
 from tests.suite.cases import case
 from x402sim import TESTNET, World
+from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.protocol.crypto import Address
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.control_api import SETTLE
+from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.expect import expect
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.probe import Probe
@@ -101,6 +106,28 @@ def moody(clause: str, *answers: int, **how: Any) -> tuple[Check, list[int]]:
         expect("the answer", left.pop(0), 1)
 
     return case(clause, looks, waits=lambda _: 1, needs="world", **how), left
+
+
+def test_a_revert_is_of_the_payer_though_another_transaction_is_mined_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a refund of a session that a check beside it waits for."""
+    force_revert, another = LedgerChain.force_revert, Address(b"\x77" * 20)
+    minted: list[int] = []
+
+    async def and_another(chain: LedgerChain, calls: int, account: Address | None = None) -> None:
+        await force_revert(chain, calls, account)
+        if calls:
+            await chain.fund(another, 1)
+            minted.append(await chain.balance(another))
+
+    monkeypatch.setattr(LedgerChain, "force_revert", and_another)
+    reverting = [
+        each for each in all_checks() if "transaction" in each.title and "revert" in each.title
+    ]
+    results = judged(*reverting).values()
+    assert {each.outcome: each.reason for each in results} == {Outcome.PASSED: ""}
+    assert minted == [1, 2]
 
 
 def test_what_fails_in_company_and_holds_alone_is_inconclusive_and_says_with_whom() -> None:

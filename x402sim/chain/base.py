@@ -36,6 +36,22 @@ class Call(msgspec.Struct, frozen=True):
     value: int = 0
 
 
+class ForcedReverts(msgspec.Struct, frozen=True):
+    """How many of the next calls of the token revert; with an account, of those that name it."""
+
+    calls: int = 0
+    account: bytes | None = None
+
+    def strike(self, call: Call) -> bool:
+        """Tell whether this call of the token is one of them: sent by the account, or about it."""
+        named = self.account is None or self.account == call.sender or self.account in call.data
+        return self.calls > 0 and named
+
+    def less_one(self) -> "ForcedReverts":
+        """Return what is left after one of them."""
+        return ForcedReverts(self.calls - 1, self.account)
+
+
 class Log(msgspec.Struct, frozen=True):
     """An event of a mined transaction; `index` counts within its block."""
 
@@ -145,8 +161,10 @@ class Controls(Protocol):
         those of its account that a block takes only after it. Return whether there was any.
         """
 
-    async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token revert when mined."""
+    async def force_revert(self, calls: int, account: Address | None = None) -> None:
+        """Make the next `calls` calls of the token revert when mined; with an account, the next
+        that name it: it is their sender, or stands in their data.
+        """
 
     async def set_code(
         self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None

@@ -424,8 +424,8 @@ export class Sim {
     return this.#json("POST", "/crash", given);
   }
 
-  /** Make the next calls of the token revert when mined: {"calls": 1}. */
-  forceRevert(given: { calls?: number } = {}): Promise<Reverts> {
+  /** Make the next calls of the token revert, all or one account's: {"calls": 1, "account": "0x…"}. */
+  forceRevert(given: { calls?: number; account?: string } = {}): Promise<Reverts> {
     return this.#json("POST", "/force-revert", given);
   }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 import msgspec
+from msgspec import UNSET
 
 from x402sim import events
 from x402sim.journal import Entry, Journal
@@ -63,7 +64,7 @@ _TEXTS: dict[type, str] = {
     events.MiningSwitched: "mine {mines}",
     events.ChainReorganised: "reorganisation, {depth} deep",
     events.MempoolDropped: "mempool dropped",
-    events.RevertsForced: "the token's next calls revert: {calls}",
+    events.RevertsForced: "the token's next calls revert: {calls}{of}",
     events.Note: "{name}{facts}",
     # what failed in it
     events.Check: "{clause} failed: expected {expected!r}, actual {actual!r}",
@@ -195,6 +196,8 @@ class Teller:
                 return {"lasted": f"{(until_ms - from_ms) / 1000:g}"}
             case events.MiningSwitched(automine=automine):
                 return {"mines": "at once" if automine else "on demand only"}
+            case events.RevertsForced(account=account):
+                return {"of": "" if account is UNSET else f" of {self._who(account)}"}
             case events.Note(data=data):
                 return {"facts": "".join(f" {key}={value}" for key, value in data.items() if value)}
             case events.StoryRaised(trace=[*_, reason]) | events.PaymentRefused(reason=str(reason)):

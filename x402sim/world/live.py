@@ -352,9 +352,9 @@ class LiveWorld:
         await self._do("/drop")
 
     @explained
-    async def force_revert(self, calls: int = 1) -> None:
-        """Make the next calls of the token revert when mined."""
-        await self._do("/force-revert", calls=calls)
+    async def force_revert(self, calls: int = 1, *, account: str = "") -> None:
+        """Make the next calls of the token revert when mined; with an address, those naming it."""
+        await self._do("/force-revert", calls=calls, account=account)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""

@@ -318,9 +318,9 @@ class LedgerChain:
         """Set the nonce of an account's next transaction."""
         await self._apply("nonce", account, nonce)
 
-    async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token revert when mined."""
-        await self._apply("force_revert", calls)
+    async def force_revert(self, calls: int, account: Address | None = None) -> None:
+        """Make the next calls of the token, or those that name an account, revert when mined."""
+        await self._apply("force_revert", calls, *([] if account is None else [account]))
 
     async def reset(self) -> None:
         """Revert to block 0. The automine setting is kept."""

@@ -11,6 +11,7 @@ from x402sim.chain.base import (
     Block,
     Call,
     ChainError,
+    ForcedReverts,
     Log,
     LogFilter,
     Reverted,
@@ -57,8 +58,7 @@ class Machine:
         self.token = token
         self.state = LedgerState()
         self.automine = True
-        self.forced_reverts = 0
-        """How many of the next calls of the token are forced to revert."""
+        self.forced_reverts = ForcedReverts()
         self._most_wei = self.gas_price_wei = most_wei
         """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
@@ -245,7 +245,7 @@ class Machine:
         assert tx.block_number is not None
         block, forced = self.state.blocks[tx.block_number], self.forced_reverts
         earlier = [self.transaction(tx_hash) for tx_hash in block.tx_hashes[: tx.index]]
-        self.forced_reverts = 0
+        self.forced_reverts = ForcedReverts()
         try:
             then = self.at(block.number - 1)
             for index, each in enumerate(filter(None, earlier)):
@@ -407,8 +407,8 @@ class Machine:
         try:
             if call.to == self.token.network.asset:
                 frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
-                if self.forced_reverts:
-                    self.forced_reverts -= 1
+                if self.forced_reverts.strike(call):
+                    self.forced_reverts = self.forced_reverts.less_one()
                     frame.refuse("forced revert")
                 run(frame)
                 if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from x402sim.chain.base import Call, ChainError
+from x402sim.chain.base import Call, ChainError, ForcedReverts
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.overrides import put_code
 from x402sim.chain.ledger.storage import set_word
@@ -29,8 +29,8 @@ def _automine(machine: Machine, at_s: int, on: bool) -> None:
         machine.mine(at_s, 1)
 
 
-def _force_revert(machine: Machine, _: int, calls: int) -> None:
-    machine.forced_reverts = calls
+def _force_revert(machine: Machine, _: int, calls: int, account: bytes | None = None) -> None:
+    machine.forced_reverts = ForcedReverts(calls, None if account is None else Address(account))
 
 
 def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:

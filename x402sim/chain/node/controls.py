@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from x402sim.chain.base import Block, ChainError
+from x402sim.chain.base import Block, ChainError, ForcedReverts
 from x402sim.chain.node import objects
 from x402sim.chain.node.any_node import AnyNode
 from x402sim.clock import Clock
@@ -58,7 +58,7 @@ class Controls:
         self._snapshots: dict[int, tuple[int, list[Resend]]] = {}
         """The height and the mempool of each snapshot: the node restores no mempool."""
         self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
-        self._reorgs = self.forced_reverts = 0
+        self._reorgs, self.forced_reverts = 0, ForcedReverts()
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
@@ -152,9 +152,11 @@ class Controls:
             await self._rpc.ask("anvil_dropAllTransactions")
             return bool(was)
 
-    async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token run out of gas, when they are sent."""
-        self.forced_reverts = calls
+    async def force_revert(self, calls: int, account: Address | None = None) -> None:
+        """Make the next calls of the token, or those that name an account, run out of gas. They are
+        counted when they are sent.
+        """
+        self.forced_reverts = ForcedReverts(calls, account)
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""

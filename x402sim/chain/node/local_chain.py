@@ -105,8 +105,8 @@ class LocalChain(EvmChain):
         gas.require_fit(call.data)
         limit = GAS_LIMIT
         async with self.controls.operation():
-            if call.to == self.token and self.controls.forced_reverts:
-                self.controls.forced_reverts -= 1
+            if call.to == self.token and self.controls.forced_reverts.strike(call):
+                self.controls.forced_reverts = self.controls.forced_reverts.less_one()
                 limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
             request = {
                 **objects.call_object(call),

@@ -313,10 +313,13 @@ async def drop(world: RunningWorld) -> Waiting:
 
 
 async def force_revert(
-    world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1
+    world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1, account: str = ""
 ) -> Reverts:
-    """Make the next calls of the token revert when mined: {"calls": 1}."""
-    await rewinding(world).force_revert(calls)
+    """Make the next calls of the token revert when mined: {"calls": 1, "account": "0x…"}.
+
+    With an account, the next that name it, as their sender or in their data: others' go through.
+    """
+    await rewinding(world).force_revert(calls, read(parse_address, account) if account else None)
     return Reverts(calls=calls)
 
 
