@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -134,10 +136,20 @@ def test_a_sweep_whose_points_all_failed_says_why() -> None:
             summarize(frame, by="rate", values=values)
 
 
-@pytest.mark.parametrize("in_a_notebook", [False, True])
+@pytest.mark.parametrize("place", ["a script", "a notebook", "a notebook, whose thread starts"])
 def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(
-    tmp_path: Path, *, in_a_notebook: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
+    start = threading.Thread.start
+
+    def started_late(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name == "x402sim":
+            time.sleep(30)  # meanwhile the story is played, until Ctrl-C
+
+    if place.endswith("starts"):
+        monkeypatch.setattr(threading.Thread, "start", started_late)
+
     async def long_one(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.fetch()
@@ -149,7 +161,7 @@ def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(
         World(journal=file).play(long_one)
 
     def play() -> None:
-        if not in_a_notebook:
+        if place == "a script":
             World(journal=file).play(long_one)
             return
         with closing(asyncio.new_event_loop()) as loop:  # as a notebook's, it leaves Ctrl-C alone

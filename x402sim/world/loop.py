@@ -311,11 +311,14 @@ def run_anywhere(
     _require_no_import()
     future: Future[T] = Future()
     cancels: list[Callable[[], object]] = []
+    is_interrupted = threading.Event()
 
     async def cancelled_by_us() -> T:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
         cancels.append(partial(loop.call_soon_threadsafe, task.cancel))
+        if is_interrupted.is_set():  # Ctrl-C came before there was anything to cancel
+            task.cancel()
         return await main()
 
     def work() -> None:
@@ -324,13 +327,16 @@ def run_anywhere(
         except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             future.set_exception(error)
 
-    threading.Thread(target=work, name="x402sim").start()
+    thread = threading.Thread(target=work, name="x402sim")
     try:
+        thread.start()  # Ctrl-C may come before it returns, when the thread is already at work
         return future.result()
     except KeyboardInterrupt:
+        is_interrupted.set()
         for cancel in () if future.done() else cancels:
             cancel()
-        wait([future])
+        if thread in threading.enumerate():
+            wait([future])
         raise
 
 
