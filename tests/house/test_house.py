@@ -56,7 +56,7 @@ def test_nothing_is_left_at_the_top_level() -> None:
 # --- data is data, prose is prose ---------------------------------------------------------
 
 READS = {
-    "chain/node/sender.py": "what a node says",
+    "chain/node/evm_chain.py": "what a node says",
     "experiments/dependencies.py": "an experiment, and what it imports, to notice a change",
     "experiments/reproduce.py": "a notebook's cells, which are compiled",
     "experiments/digest.py": "the name of a story that a user gives",

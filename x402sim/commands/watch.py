@@ -9,8 +9,7 @@ import httpx
 import typer
 
 from x402sim import events
-from x402sim.chain.node.evm_chain import EvmChain
-from x402sim.chain.node.linked import LinkedNode
+from x402sim.chain.node.evm_chain import EvmChain, LinkedNode
 from x402sim.clock import Clock
 from x402sim.commands import common
 from x402sim.http.exchange import OverClient

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from x402sim.chain.base import ChainError, Reverted
-from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.ledger.frame import Arguments
 from x402sim.events import Part
 from x402sim.http.exchange import Request
 from x402sim.protocol import abi
@@ -152,7 +152,7 @@ class _Pool:
     """Looks for new transactions in the mempool, as anybody may at a node."""
 
     def __init__(self, parts: RunningWorld, see: Callable[[Observed], None]) -> None:
-        from x402sim.chain.node.linked import LinkedNode  # it signs: heavy
+        from x402sim.chain.node.evm_chain import LinkedNode  # it signs: heavy
 
         self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
         self._clock, self._network, self._see = parts.clock, parts.network, see

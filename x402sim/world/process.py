@@ -24,7 +24,7 @@ from x402sim.world.transport.strike import ABORT
 from x402sim.world.world import Hooks
 
 if TYPE_CHECKING:
-    from x402sim.chain.node.linked import LinkedChain
+    from x402sim.chain.node.evm_chain import LinkedChain
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ class FacilitatorNode:
         if not self._faults.reach_facilitators:
             return self.direct
         if self._linked is None:
-            from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
+            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # it signs: heavy
 
             node = LinkedNode(self._link(), self._url)
             self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)

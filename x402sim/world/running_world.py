@@ -32,7 +32,7 @@ from starlette.types import ASGIApp
 
 from x402sim import events
 from x402sim.chain.base import Chain, ChainError
-from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.chain.ledger.frame import TABLES as TOKEN_TABLES
 from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
 from x402sim.explorer.app import explorer_app

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from starlette.types import ASGIApp
 
-from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.chain.ledger.frame import TABLES as TOKEN_TABLES
 from x402sim.durations import Duration, DurationSpec, constant, duration_of
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
 from x402sim.explorer.index import ExplorerSettings

@@ -14,8 +14,7 @@ from typing import Literal
 
 import httpx
 
-from x402sim.chain.base import Call, Chain, Controls, LogFilter, TxReceipt
-from x402sim.chain.fees import PLENTY_WEI
+from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, LogFilter, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from x402sim.chain.rpc.context import DEVELOP
+from x402sim.chain.rpc.reading import DEVELOP
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.http import web
