@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
-from x402sim.report.newest import LAST, newest
-from x402sim.report.page import of_journal, of_run
+from x402sim.report.page import newest, of_journal, of_run
+from x402sim.report.reading import LAST
 from x402sim.world.feed import PageFeed
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.origins import own_programs_only

@@ -19,8 +19,7 @@ from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
 from x402sim.experiments.until import Until
 from x402sim.report import need_extra
-from x402sim.report.bundle import Program, Running
-from x402sim.report.sources import imports
+from x402sim.report.bundle import Program, Running, imports
 from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
 from x402sim.text.suggest import unknown

@@ -17,14 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.experiments.digest import Reader
-from x402sim.report.sources import (
-    absolute,
-    imported,
-    imports,
-    is_library,
-    own_versions,
-    versions_of,
-)
+from x402sim.report.bundle import absolute, imported, imports, is_library, own_versions, versions_of
 
 _NUMERIC = ("numpy", "pandas")
 Namespace = dict[str, Any]

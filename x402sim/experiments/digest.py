@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from x402sim.report.sources import is_library
+from x402sim.report.bundle import is_library
 
 _PLAIN = (type(None), bool, float, complex, type(Ellipsis), type(NotImplemented))
 _NAMED_ONLY = (

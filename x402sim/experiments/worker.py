@@ -25,7 +25,7 @@ import cloudpickle
 from x402sim.clock import stopwatch
 from x402sim.experiments.grid import function_of
 from x402sim.experiments.tables import Point, Work, result_of, table_of
-from x402sim.report.canonical import lines_sha256
+from x402sim.report.bundle import lines_sha256
 from x402sim.report.run import RunFailed, Watched, watched_runs
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks

@@ -15,8 +15,7 @@ from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
-from x402sim.report.conformance_annotations import unready
-from x402sim.report.conformance_reports import About, written
+from x402sim.report.conformance_reports import About, unready, written
 from x402sim.report.results import Outcome, Result
 from x402sim.suite import printing
 from x402sim.suite.baseline import Baseline, known, mended
