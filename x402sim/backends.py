@@ -18,7 +18,7 @@ world.observe(act)         Observed, with a WaitingTransaction: what is seen
 
 from x402sim.durations import Exponential as Exponential
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings as FacilitatorSettings
 from x402sim.world.chain_models import (
     FixedBlocks as FixedBlocks,
     GasWalk as GasWalk,

@@ -57,9 +57,8 @@ def test_nothing_is_left_at_the_top_level() -> None:
 
 READS = {
     "chain/node/evm_chain.py": "what a node says",
-    "experiments/dependencies.py": "an experiment, and what it imports, to notice a change",
+    "experiments/dependencies.py": "an experiment and what it imports, to notice a change; the name of a story",
     "experiments/reproduce.py": "a notebook's cells, which are compiled",
-    "experiments/digest.py": "the name of a story that a user gives",
     "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
     "journal.py": "a line of a journal",
@@ -78,7 +77,7 @@ READS = {
     "report/bundle.py": "a user's program: its files that read data, a notebook's cells, what it imports",
     "report/html.py": "names of runs, as anchors",
     "service/environment.py": "URLs",
-    "spec/sentences.py": "the specification, a table of sentences",
+    "spec/ground.py": "the specification, a table of sentences",
     "suite/process.py": "names and values of the environment",
     "suite/service/answers.py": "what a target answers",
     "suite/service/control_api.py": "hashes",

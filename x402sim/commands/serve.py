@@ -12,7 +12,7 @@ import typer
 
 from x402sim.commands import common
 from x402sim.commands.ready_file import ReadyFile, ready_file
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.service.settings import Settings

@@ -15,9 +15,8 @@ import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
+from x402sim.experiments.summary import UNITS, Unit, Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
-from x402sim.experiments.until import Until
 from x402sim.report import need_extra
 from x402sim.report.bundle import Program, Running, imports
 from x402sim.text.printable import printable

@@ -18,9 +18,8 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
 from x402sim.report.page import of_journal
 from x402sim.text.printable import printable
-from x402sim.watch.log import line_of
 from x402sim.watch.proxy import Proxy, Upstream
-from x402sim.watch.recorder import Recorder, Seen
+from x402sim.watch.recorder import Recorder, Seen, line_of
 from x402sim.world.feed import PageFeed
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import LogThread

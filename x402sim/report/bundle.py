@@ -11,7 +11,8 @@ the SHA-256 of lines of ASCII, each ended by a newline. The first is a JSON arra
 the columns, sorted; each row follows as a JSON object without spaces, its names sorted, without the
 values that are missing. A number is written in digits if it is whole (2, also of the float 2.0),
 and as Python's `repr` of the float if not; a moment as its whole microseconds since 1970, in UTC; a
-date in ISO 8601; True and False as true and false; anything else as its text."""
+date in ISO 8601; True and False as true and false; anything else as its text.
+"""
 
 import hashlib
 import json

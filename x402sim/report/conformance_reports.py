@@ -3,7 +3,8 @@
 What a subject has answered is other people's text. In annotations, workflow commands of GitHub
 Actions, it is escaped for a terminal first (`readable`), and then as the runner unescapes it, so
 that it begins no command. In Markdown it stands in code, where nothing in it is markup, or mentions
-anybody. The markup of the HTML page is in `templates/conformance.html.j2`."""
+anybody. The markup of the HTML page is in `templates/conformance.html.j2`.
+"""
 
 import json
 import re
@@ -15,8 +16,7 @@ from x402sim.report import conformance as report
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import CaseResult, Outcome, Result, Results
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.folder import folder
-from x402sim.spec.sentences import TITLES
+from x402sim.spec.ground import TITLES, folder
 from x402sim.text.printable import printable
 from x402sim.text.templates import render
 

@@ -6,7 +6,8 @@ of money.
 A journal names a block by its number and its transactions: it has neither hashes nor blocks without
 transactions. Of each reorganisation it has the depth, whatever was in the blocks. Each transaction
 that stands in the chain is counted once, so that the fees add up to what the native balances have
-lost."""
+lost.
+"""
 
 import json
 from collections.abc import Callable

@@ -2,7 +2,8 @@
 each payment id, and of each session's budget, at the end of a journal.
 
 The service's own events say that state. Where a journal has none (a service behind a URL), the
-answers that the payers received are used instead."""
+answers that the payers received are used instead.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable

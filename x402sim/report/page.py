@@ -6,7 +6,8 @@ nothing but its own script, so that a frame in a notebook can show it.
 
 It may show the newest payments only, each with all that happened to it. A payment is a payment id
 that a 402 has named. What else happened to it is found by what events share: its exchanges,
-authorizations, transactions and sessions."""
+authorizations, transactions and sessions.
+"""
 
 import json
 from base64 import b64encode

@@ -21,7 +21,7 @@ from x402sim.chain.base import PLENTY_WEI, Chain, ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import phrase
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, parse_address, parse_key

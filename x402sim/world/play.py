@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from x402sim import events
 from x402sim.clock import stopwatch
 from x402sim.explorer.index import ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.report.progress import telling
 from x402sim.report.run import Run, finished, is_swept

@@ -39,8 +39,7 @@ from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import ExplorerSettings, Index
 from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.discovery import Catalogue
-from x402sim.facilitator.engine import Facilitator
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.http import web
 from x402sim.http.exchange import Request, Response, Transport
 from x402sim.journal import Journal

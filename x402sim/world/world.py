@@ -17,8 +17,7 @@ from x402sim.chain.ledger.frame import TABLES as TOKEN_TABLES
 from x402sim.durations import Duration, DurationSpec, constant, duration_of
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
 from x402sim.explorer.index import ExplorerSettings
-from x402sim.facilitator.engine import Facilitator
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.http.bounded import Limits
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN

@@ -6,7 +6,8 @@ The ledger runs no code. It knows one contract besides the token, the smart wall
 When Circle's FiatToken v2.2 refuses an authorization is a table. The order of the rows is the order
 of its checks: the window and the nonce come before the signature. Both edges of the window are
 outside it. An experiment may leave a row out.
-Clauses: 5/signature-proves, 5/nonce-once, 5/window."""
+Clauses: 5/signature-proves, 5/nonce-once, 5/window.
+"""
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter

@@ -5,7 +5,8 @@ on disk is reopened by replay, and equal seeds give equal blocks.
 A signed transaction is admitted by the rules of geth's mempool, in their order and words. Three
 things differ. The ledger has no EVM, so that no transaction can create a contract. What bids less
 than the base fee is refused, as by anvil. And where too many transactions wait behind gaps in
-nonces, the newest is refused: geth forgets one without a word."""
+nonces, the newest is refused: geth forgets one without a word.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 

@@ -4,7 +4,8 @@ before it runs, which survives a kill -9.
 A database that belongs to the chain holds records of its transactions. It stores the number of
 each operation, after the operation is logged and before anything else can learn of it. So a
 database never knows more than its chain's file, wherever the process is killed; if it does, the
-file is an older copy."""
+file is an older copy.
+"""
 
 import sqlite3
 from collections.abc import Callable, Iterator

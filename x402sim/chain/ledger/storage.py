@@ -3,7 +3,8 @@ of `eth_call`: what a call finds instead of the state.
 
 The ledger has no storage: a slot is looked up among those of all values that it has, so that a
 read costs as much as there are values. Slots that the ledger has nothing for are zero. Setting a
-slot sets the value that would be there, of an account that the ledger knows or the caller names."""
+slot sets the value that would be there, of an account that the ledger knows or the caller names.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, product

@@ -6,7 +6,8 @@ one implementation: nobody upgrades it. Its administrator cannot use the token.
 
 The tables of `frame.py` decide when an authorization is refused; this file and `Frame` say when
 other calls are, and apply what is accepted. A reverted call changes no state.
-Clauses: 5/nonce-once."""
+Clauses: 5/nonce-once.
+"""
 
 import operator
 from collections.abc import Callable

@@ -6,7 +6,8 @@ never be mined).
 
 A node mines nothing behind a gap in an account's nonces, so each nonce is used once and a
 transaction that the node drops is sent again. A send without an answer counts as sent, as it may
-have arrived; the wait for its receipt decides."""
+have arrived; the wait for its receipt decides.
+"""
 
 import asyncio
 import re

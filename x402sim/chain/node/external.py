@@ -1,7 +1,8 @@
 """A chain on an existing node, with our keys and no control over blocks or history.
 
 The token's contract says its name, version and decimals. Its EIP-712 domain must be the one
-computed from them, or no signature would be valid."""
+computed from them, or no signature would be valid.
+"""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,8 @@
 """JSON-RPC 2.0: the envelopes of answers, the parameters that name blocks, calls and logs, and the
 chain as Ethereum's objects.
 
-Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty."""
+Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
+"""
 
 from collections.abc import Sequence
 from hashlib import sha256

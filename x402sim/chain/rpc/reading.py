@@ -5,7 +5,8 @@ A function has the name of its method. Tips are what was bid above the base fee.
 states of its newest blocks: a request for an older one is an error. Of the mempool, `pending` are
 the transactions that the next block takes, and `queued` those behind a gap in the nonces of their
 sender. A trace is the call from outside, as geth's callTracer tells it: the calls within it are
-those of code, which the ledger does not run."""
+those of code, which the ledger does not run.
+"""
 
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence

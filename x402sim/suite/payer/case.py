@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from x402sim.report import results
-from x402sim.spec.sentences import Sentence
+from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol.refusals import Refusal
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 from x402sim.suite.case import near, skipped
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets

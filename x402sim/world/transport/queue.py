@@ -15,7 +15,7 @@ from x402sim.clock import Clock
 from x402sim.durations import service_times
 from x402sim.events import Part, RequestArrived, RequestEnded, RequestStarted, clipped
 from x402sim.explorer.index import ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Stream
