@@ -91,14 +91,14 @@ READS = {
     "text/printable.py": "text of other parties",
     "text/times.py": "times in text of other parties",
     "world/loop.py": "the line of a library that imports a user's file in the place of another",
-    "world/server/exchange.py": "header names",
+    "world/server/connection.py": "header names",
     "world/server/log.py": "messages, and secrets in headers",
-    "world/server/origins.py": "hosts and origins",
-    "world/forgotten.py": "a warning of Python",
+    "world/server/listen.py": "hosts and origins",
+    "world/play.py": "a warning of Python",
     "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",
     "world/transport/faults.py": "messages, paths, and headers that a user gives",
-    "world/feed.py": "paths",
+    "world/ui.py": "paths",
     "world/world.py": "names that a user gives",
     "scenarios/open_pages.py": "the links of a page",
     "conformance/service/test_section_2_required.py": "what a target answers",
@@ -109,7 +109,7 @@ READS = {
 }
 """Each file that takes texts apart, and whose: other people's, or data."""
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
-SHOWS = {"report/frame.py", "report/run.py", "text/schemas.py", "world/scenario.py"}
+SHOWS = {"report/frame.py", "report/run.py", "world/control/app.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
 
 

@@ -54,7 +54,7 @@ from x402sim.protocol.x402 import (
 )
 from x402sim.text.times import moment, readable
 from x402sim.world.control.messages import Account, WorldInfo, network_of
-from x402sim.world.server.origins import LOOPBACK
+from x402sim.world.server.listen import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,11 @@ from x402sim.report.page import of_journal
 from x402sim.text.printable import printable
 from x402sim.watch.proxy import Proxy, Upstream
 from x402sim.watch.recorder import Recorder, Seen, line_of
-from x402sim.world.feed import PageFeed
-from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.listen import Listen, base_url, listening_socket, own_programs_only
 from x402sim.world.server.log import LogThread
-from x402sim.world.server.origins import own_programs_only
 from x402sim.world.server.serve import Server, run as serve
 from x402sim.world.transport.faults import Fault, read_fault
-from x402sim.world.ui import PATH, journal_page
+from x402sim.world.ui import PATH, PageFeed, journal_page
 
 MOST_ENTRIES = 4_000
 """The events that are kept without --out: of about 500 payments."""

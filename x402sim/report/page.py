@@ -1,7 +1,7 @@
 """Payments as lanes, in a browser: the files of the page, the words that explain a journal, and one
 page of HTML that shows a run without a server.
 
-A server streams what the page shows (`world/feed`). Here it stands in the page, whose policy runs
+A server streams what the page shows (`world/ui`). Here it stands in the page, whose policy runs
 nothing but its own script, so that a frame in a notebook can show it.
 
 It may show the newest payments only, each with all that happened to it. A payment is a payment id

@@ -57,12 +57,12 @@ from x402sim.watch.messages import (
     networks_in,
 )
 from x402sim.watch.proxy import Exchange
-from x402sim.world.chain_recorder import receipt_events
-from x402sim.world.feed import exchange_of
+from x402sim.world.running_world import receipt_events
 from x402sim.world.server.log import Form, LogLine, short
 from x402sim.world.transport.faults import Fault, Faults, fields_of
 from x402sim.world.transport.link import answer_event, request_event
 from x402sim.world.transport.requests import LoggedRequest
+from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
 """The orders, and the 402s examined, that are remembered: the newest."""

@@ -19,8 +19,7 @@ from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.transport.faults import Faults
-from x402sim.world.transport.queue import Queue
-from x402sim.world.transport.strike import ABORT
+from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
 if TYPE_CHECKING:

@@ -29,15 +29,19 @@ from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.printable import changed, described
 from x402sim.text.suggest import near_url, unknown
-from x402sim.world.chain_models import (
+from x402sim.world.chains import (
+    ACCOUNTS,
+    DEFAULT_CHAIN,
+    MOST_ACCOUNTS,
     BlockTimes,
+    ChainBackend,
     FixedBlocks,
     GasPrice,
     Gwei,
     Interval,
     Reorganises,
+    parse_chain,
 )
-from x402sim.world.chains import ACCOUNTS, DEFAULT_CHAIN, MOST_ACCOUNTS, ChainBackend, parse_chain
 from x402sim.world.transport.cache import SharedCache
 
 if TYPE_CHECKING:
