@@ -19,9 +19,8 @@ from x402sim.experiments.summary import UNITS, Unit, Until, results_of, summariz
 from x402sim.experiments.sweep import Kept, failures, play, unreached
 from x402sim.report import need_extra
 from x402sim.report.bundle import Program, Running, imports
-from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
-from x402sim.text.suggest import unknown
+from x402sim.text.words import printable, unknown
 from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:

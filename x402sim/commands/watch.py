@@ -17,7 +17,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
 from x402sim.report.page import of_journal
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 from x402sim.watch.proxy import Proxy, Upstream
 from x402sim.watch.recorder import Recorder, Seen, line_of
 from x402sim.world.server.listen import Listen, base_url, listening_socket, own_programs_only

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from x402sim.experiments.grid import OF_SUMMARIES, RESERVED
 from x402sim.report import need_extra
 from x402sim.rng import Rng
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,8 +17,8 @@ from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.results import CaseResult, Outcome, Result, Results
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import TITLES, folder
-from x402sim.text.printable import printable
 from x402sim.text.templates import render
+from x402sim.text.words import printable
 
 
 @dataclass(frozen=True, slots=True)

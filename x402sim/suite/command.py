@@ -23,8 +23,7 @@ from x402sim.suite.case import in_order, interrupted
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
-from x402sim.text.counted import counted
-from x402sim.text.printable import printable
+from x402sim.text.words import counted, printable
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable, invalid or inconclusive;

@@ -41,8 +41,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way, network_called
 from x402sim.rng import Rng
-from x402sim.text.printable import printable
-from x402sim.text.times import moment
+from x402sim.text.words import moment, printable
 from x402sim.watch.messages import (
     PROOFS,
     Half,

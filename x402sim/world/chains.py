@@ -36,7 +36,7 @@ from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
 from x402sim.text.arguments import FromZero, Range, ZeroToOne, explained, require_kind
 from x402sim.text.program import install
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.world.loop import VirtualLoop, run_anywhere
 
 Interval = Annotated[float, Range(0.01, 86_400)]

@@ -29,8 +29,7 @@ from x402sim.text.arguments import (
     explained,
     require_kind,
 )
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
+from x402sim.text.words import described, unknown
 from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo

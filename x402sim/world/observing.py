@@ -24,7 +24,7 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
-from x402sim.text.printable import described
+from x402sim.text.words import described
 from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.stages import Stage

@@ -48,8 +48,7 @@ from x402sim.protocol.x402 import (
 )
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
+from x402sim.text.words import described, unknown
 from x402sim.world.control.messages import Sent
 from x402sim.world.observing import NewBlock, newest_block
 from x402sim.world.stages import Stage

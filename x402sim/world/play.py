@@ -34,8 +34,7 @@ from x402sim.report.summary import checks_of
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.text import tracebacks
-from x402sim.text.printable import changed, described
-from x402sim.text.times import duration
+from x402sim.text.words import changed, described, duration
 from x402sim.world.chains import DEFAULT_CHAIN
 from x402sim.world.invariants import Invariants
 from x402sim.world.live import LiveWorld

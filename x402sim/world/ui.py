@@ -50,7 +50,7 @@ from x402sim.protocol.messages import Wire
 from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
 from x402sim.text.program import start
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
 from x402sim.world.running_world import ACTORS, RunningWorld

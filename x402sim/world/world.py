@@ -27,8 +27,7 @@ from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
-from x402sim.text.printable import changed, described
-from x402sim.text.suggest import near_url, unknown
+from x402sim.text.words import changed, described, near_url, unknown
 from x402sim.world.chains import (
     ACCOUNTS,
     DEFAULT_CHAIN,

@@ -15,7 +15,7 @@ from x402sim.suite.service.check import DOCUMENT, IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.options import HIDDEN, Options, clean_url, secrets
 from x402sim.suite.service.sending import tls
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 
 def parse(base_url: str | None, **given: Any) -> Options:

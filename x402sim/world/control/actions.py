@@ -19,7 +19,7 @@ from x402sim.protocol.networks import Network
 from x402sim.service import indexer, sessions
 from x402sim.service.content import agents
 from x402sim.service.reconcile import reconcile
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.world.control.messages import (
     Account,
     Automine,

@@ -21,8 +21,7 @@ from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.rng import Rng, Stream
 from x402sim.text.arguments import AboveZero, ExplainedMeta, require_kind
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
+from x402sim.text.words import described, unknown
 from x402sim.world.transport.requests import PROOFS
 
 Period = tuple[float, float]
