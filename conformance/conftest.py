@@ -15,7 +15,7 @@ from x402sim.suite.service.check import Check
 from x402sim.suite.service.parse_options import parse
 from x402sim.suite.service.subject import SERVICE
 from x402sim.suite.verdict import NotReady
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 FLAGS = flags_of(SERVICE.options)
 

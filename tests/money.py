@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from x402sim.chain.base import Chain, Log, LogFilter
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
-from x402sim.text.printable import printable_lines
+from x402sim.text.words import printable_lines
 
 
 class Law(Enum):

@@ -18,22 +18,26 @@ world.observe(act)         Observed, with a WaitingTransaction: what is seen
 
 from x402sim.durations import Exponential as Exponential
 from x402sim.explorer.index import ExplorerSettings as ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
-from x402sim.world.chain_models import (
+from x402sim.facilitator.engine import FacilitatorSettings as FacilitatorSettings
+from x402sim.world.chains import (
+    Anvil as Anvil,
     FixedBlocks as FixedBlocks,
     GasWalk as GasWalk,
     JitteredBlocks as JitteredBlocks,
+    Node as Node,
     PoissonBlocks as PoissonBlocks,
     Reorgs as Reorgs,
 )
-from x402sim.world.chains import Anvil as Anvil, Node as Node
 from x402sim.world.observing import (
     Observed as Observed,
     WaitingTransaction as WaitingTransaction,
 )
 from x402sim.world.transport.cache import SharedCache as SharedCache
-from x402sim.world.transport.faults import FaultedRequest as FaultedRequest
-from x402sim.world.transport.periods import Outages as Outages, Schedule as Schedule
+from x402sim.world.transport.faults import (
+    FaultedRequest as FaultedRequest,
+    Outages as Outages,
+    Schedule as Schedule,
+)
 from x402sim.world.world import Deployment as Deployment
 
 # There is no `__all__`: `help` of this module would be that of each class.

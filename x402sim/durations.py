@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from x402sim.rng import Stream
 from x402sim.text.arguments import AboveZero, explained
-from x402sim.text.printable import described
+from x402sim.text.words import described
 
 Duration = Callable[[Stream], float]
 """Draws seconds: how long one message travels in one direction, or one request is served."""

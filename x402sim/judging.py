@@ -26,7 +26,7 @@ from x402sim.suite.command import judged
 from x402sim.suite.options import STRICT, flags_of
 from x402sim.suite.subjects import SUBJECTS, subject as subject_of
 from x402sim.suite.verdict import NotReady as NotReady
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.world.loop import run_anywhere
 
 __all__ = ["NotReady", "Verdict", "judge"]

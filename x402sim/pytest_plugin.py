@@ -211,7 +211,7 @@ def _options(node: pytest.Item) -> tuple[dict[str, Any], list["Fault"]]:
     A `World` replaces the options of the markers before.
     """
     from x402sim import LocalServer, World
-    from x402sim.text.suggest import unknown
+    from x402sim.text.words import unknown
 
     options: dict[str, Any] = {}
     known = ["faults", *signature(LocalServer).parameters]

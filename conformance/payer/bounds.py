@@ -32,7 +32,7 @@ from x402sim.suite.payer.shop import (
     in_base64,
 )
 from x402sim.suite.wire import How, Reply, Request, as_json
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 _STANDARD_HTTP = (PaymentFlow.V1, PaymentFlow.V2)
 FEW_REQUESTS = 8

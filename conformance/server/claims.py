@@ -14,7 +14,7 @@ from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.server.uses import Uses, buys_one_repeated, distinguished, used
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 HELD_S = 0.6
 """How long the facilitator holds what is asked at once."""

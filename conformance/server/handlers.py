@@ -23,7 +23,7 @@ from x402sim.suite.server.trade import (
 )
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
-from x402sim.text.counted import often
+from x402sim.text.words import often
 
 LEAST_S = 1.0
 """A handler that takes less is not slow."""

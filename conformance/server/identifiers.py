@@ -17,7 +17,7 @@ from x402sim.suite.server.room import Moved
 from x402sim.suite.server.trade import PAUSE_S, REFUSED
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
-from x402sim.text.counted import counted, often
+from x402sim.text.words import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}

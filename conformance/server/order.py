@@ -31,7 +31,7 @@ from x402sim.suite.server.trade import (
 )
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
-from x402sim.text.counted import often
+from x402sim.text.words import often
 
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0

@@ -9,7 +9,7 @@ from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.trade import times_made
-from x402sim.text.counted import counted, often
+from x402sim.text.words import counted, often
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")

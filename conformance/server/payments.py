@@ -18,7 +18,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.server.trade import SERVED_ONLY_IF_SETTLED
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
 THIEF = checksum(PrivateKey(b"\x09" * 32).address)

@@ -18,7 +18,7 @@ from tests.bench.rounds import NotMeasured, Work
 from tests.chain.helpers import RELAYER, TOKEN, authorization, nonce, signature_of
 from tests.evm import find
 from tests.evm.helpers import Town
-from x402sim.chain.fees import GAS_LIMIT
+from x402sim.chain.base import GAS_LIMIT
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.facilitator import engine
 from x402sim.protocol import abi

@@ -19,12 +19,10 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import GAS_LIMIT, Block, Call, ChainError
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
-from x402sim.chain.ledger.overrides import Account, Overrides
-from x402sim.chain.ledger.storage import BALANCES
+from x402sim.chain.ledger.storage import BALANCES, Account, Overrides
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, keccak256

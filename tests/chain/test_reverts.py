@@ -6,7 +6,7 @@ from eth_utils import keccak
 from hypothesis import given, settings, strategies as st
 
 from x402sim.chain import contract
-from x402sim.chain.ledger.token_rules import TABLES
+from x402sim.chain.ledger.frame import TABLES
 from x402sim.chain.reverts import Cause, cause, text_of
 from x402sim.protocol.crypto import checksum
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.chain.asking import ALICE, PAYMENT, SHOP, Rpc
 from x402sim.chain.base import Call
-from x402sim.chain.rpc import filters
+from x402sim.chain.rpc import subscriptions
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
@@ -64,13 +64,13 @@ def test_filters_end_when_they_are_uninstalled_or_nobody_asks(
     name, left = rpc.result("eth_newBlockFilter"), rpc.result("eth_newBlockFilter")
     assert [rpc.result("eth_uninstallFilter", name) for _ in range(2)] == [True, False]
     assert rpc.error("eth_getFilterChanges", 1)["code"] == -32602
-    monkeypatch.setattr(filters, "MAX_AGE_S", -1)
+    monkeypatch.setattr(subscriptions, "MAX_AGE_S", -1)
     for gone in (name, left):
         assert rpc.error("eth_getFilterChanges", gone) == NOT_FOUND
 
 
 def test_the_number_of_filters_is_bounded(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MAX_FILTERS", 3)
+    monkeypatch.setattr(subscriptions, "MAX_FILTERS", 3)
     names = [rpc.result("eth_newBlockFilter") for _ in range(3)]
     changes(rpc, names[0])  # the second is now the one that was not asked about for longest
     names.append(rpc.result("eth_newBlockFilter"))

@@ -11,9 +11,9 @@ from tests.chain.asking import PAYMENT, SHOP, UNKNOWN, Rpc
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, LedgerDriver, payment
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import ForcedReverts
-from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.operation_log import OperationLog
+from x402sim.chain.ledger.machine import MAX_BYTES
+from x402sim.chain.ledger.operations import OperationLog
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, keccak256, to_hex
@@ -210,7 +210,7 @@ def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) 
     assert rpc.result(
         "eth_sendRawTransaction", signed(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest)
     )
-    monkeypatch.setattr("x402sim.chain.ledger.admission.MAX_QUEUED", 2)
+    monkeypatch.setattr("x402sim.chain.ledger.machine.MAX_QUEUED", 2)
     other = {"key": bytes.fromhex(ALICE.private_key[2:])}
     assert refused(nonce=8, **other) == "txpool is full"
     assert rpc.result("eth_sendRawTransaction", signed(nonce=0, **other))

@@ -14,7 +14,7 @@ from eth_abi import encode
 from tests import npm
 from tests.evm.find import PACKAGES
 from x402sim.chain import contract
-from x402sim.chain.ledger.proxy import ADMIN, SLOTS
+from x402sim.chain.ledger.token import PROXY_ADMIN, PROXY_SLOTS
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
@@ -62,7 +62,7 @@ def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:
 
 def deploy(ask: Ask, network: Network, owner: Address) -> Address:
     """Deploy library, implementation and proxy in transactions, initialize; return the proxy."""
-    ask("anvil_setBalance", to_hex(ADMIN), hex(10**24))
+    ask("anvil_setBalance", to_hex(PROXY_ADMIN), hex(10**24))
     checker = create(ask, code("util/SignatureChecker"))
     logic = create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
     proxy = create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
@@ -108,7 +108,7 @@ def install(
     ask("anvil_setBalance", to_hex(owner), hex(10**24))
     deployed = to_hex(deploy(ask, network, owner))
     ask("anvil_setCode", to_hex(token), ask("eth_getCode", deployed, "latest"))
-    for slot in map(to_hex, SLOTS):
+    for slot in map(to_hex, PROXY_SLOTS):
         word = ask("eth_getStorageAt", deployed, slot, "latest")
         ask("anvil_setStorageAt", to_hex(token), slot, word)
     initialize(ask, token, network, owner, balances)
@@ -122,7 +122,7 @@ def install(
                 ask("anvil_setStorageAt", name, slot, word)
 
 
-def create(ask: Ask, creation: bytes, sender: Address = ADMIN) -> Address:
+def create(ask: Ask, creation: bytes, sender: Address = PROXY_ADMIN) -> Address:
     """Deploy a contract in a transaction; return its address."""
     receipt = _send(ask, {"from": to_hex(sender), "input": to_hex(creation)})
     assert receipt["status"] == "0x1"

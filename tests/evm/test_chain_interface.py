@@ -19,8 +19,7 @@ from tests.chain.helpers import (
     payment,
 )
 from tests.evm.helpers import ChainDriver, Town
-from x402sim.chain.base import Call, ChainError, TxReceipt
-from x402sim.chain.fees import GAS_LIMIT
+from x402sim.chain.base import GAS_LIMIT, Call, ChainError, TxReceipt
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.networks import TESTNET

@@ -20,7 +20,7 @@ from tests.house import blocks
 from x402sim import World, sweep
 from x402sim.experiments.dependencies import Dependencies
 from x402sim.journal import BUNDLE
-from x402sim.report.sources import is_library
+from x402sim.report.bundle import is_library
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "x402sim" / "guide" / "experiments.md"

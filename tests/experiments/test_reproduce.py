@@ -17,7 +17,7 @@ from tests.report.stories import run as told
 from x402sim import Run, World
 from x402sim.journal import BUNDLE, Maker
 from x402sim.report import bundle
-from x402sim.report.canonical import frame_sha256, lines_sha256
+from x402sim.report.bundle import frame_sha256, lines_sha256
 from x402sim.report.frames import TABLES
 
 UNDRAWN = """from x402sim.report import bundle

@@ -16,8 +16,8 @@ import pytest
 from tests.experiments import studies
 from x402sim import summarize, sweep
 from x402sim.experiments import Until
+from x402sim.experiments.summary import seeds_wanted
 from x402sim.experiments.sweep import SweepFailed
-from x402sim.experiments.until import seeds_wanted
 
 FIVE = Until(relative=0.05)
 

@@ -18,7 +18,7 @@ from x402sim.explorer.index import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
-from x402sim.world.chain_models import FixedBlocks
+from x402sim.world.chains import FixedBlocks
 from x402sim.world.live import LiveWorld
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
 from x402sim.world.payer import Payer

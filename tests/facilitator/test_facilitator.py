@@ -28,8 +28,7 @@ from tests.strategies import requirements
 from x402sim.chain.base import ChainError
 from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
-from x402sim.facilitator.engine import Facilitator
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex

@@ -22,7 +22,7 @@ from tests.chain.helpers import (
 )
 from tests.facilitator.test_facilitator import Desk
 from x402sim.chain.base import ChainUnavailable
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.facilitator.standard import WAITS
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402_reasons

@@ -33,7 +33,7 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.service.issue import RESOURCES, IssuedTerms
 from x402sim.world.control import messages as control_messages
 from x402sim.world.control.app import ACTIONS
-from x402sim.world.server.origins import origin
+from x402sim.world.server.listen import origin
 from x402sim.world.transport.faults import read_fault
 
 SPECIAL = [value for value in VALUES if isinstance(value, str) and len(value) < 500]

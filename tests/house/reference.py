@@ -21,8 +21,7 @@ from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
-from x402sim.text.schemas import unindented
-from x402sim.world.control.app import ACTIONS, TABLE
+from x402sim.world.control.app import ACTIONS, TABLE, unindented
 from x402sim.world.control.messages import Ready
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"

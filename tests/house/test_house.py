@@ -56,10 +56,9 @@ def test_nothing_is_left_at_the_top_level() -> None:
 # --- data is data, prose is prose ---------------------------------------------------------
 
 READS = {
-    "chain/node/sender.py": "what a node says",
-    "experiments/dependencies.py": "an experiment, and what it imports, to notice a change",
+    "chain/node/evm_chain.py": "what a node says",
+    "experiments/dependencies.py": "an experiment and what it imports, to notice a change; the name of a story",
     "experiments/reproduce.py": "a notebook's cells, which are compiled",
-    "experiments/digest.py": "the name of a story that a user gives",
     "experiments/folder.py": "values that name a file",
     "http/page.py": "the titles of a page, as anchors",
     "journal.py": "a line of a journal",
@@ -74,12 +73,11 @@ READS = {
     "protocol/recognize.py": "a message that somebody pastes",
     "protocol/rpc_values.py": "numbers",
     "protocol/seal.py": "ids of payments",
-    "report/conformance_markdown.py": "marks of Markdown in texts of other parties",
-    "report/bundle.py": "a user's program: its files that read data, and a notebook's cells",
+    "report/conformance_reports.py": "marks of Markdown in texts of other parties",
+    "report/bundle.py": "a user's program: its files that read data, a notebook's cells, what it imports",
     "report/html.py": "names of runs, as anchors",
-    "report/sources.py": "what a user's program imports, and requirements in metadata",
     "service/environment.py": "URLs",
-    "spec/sentences.py": "the specification, a table of sentences",
+    "spec/ground.py": "the specification, a table of sentences",
     "suite/process.py": "names and values of the environment",
     "suite/service/answers.py": "what a target answers",
     "suite/service/control_api.py": "hashes",
@@ -90,17 +88,16 @@ READS = {
     "suite/redact.py": "secrets in what was sent",
     "suite/service/second.py": "paths in a target's pages",
     "suite/service/target.py": "what is wrong in a target file, as msgspec says it",
-    "text/printable.py": "text of other parties",
-    "text/times.py": "times in text of other parties",
+    "text/words.py": "text of other parties, and times in it",
     "world/loop.py": "the line of a library that imports a user's file in the place of another",
-    "world/server/exchange.py": "header names",
+    "world/server/connection.py": "header names",
     "world/server/log.py": "messages, and secrets in headers",
-    "world/server/origins.py": "hosts and origins",
-    "world/forgotten.py": "a warning of Python",
+    "world/server/listen.py": "hosts and origins",
+    "world/play.py": "a warning of Python",
     "world/scenario.py": "the name of a file that a user gives",
     "world/transport/link.py": "a query",
     "world/transport/faults.py": "messages, paths, and headers that a user gives",
-    "world/feed.py": "paths",
+    "world/ui.py": "paths",
     "world/world.py": "names that a user gives",
     "scenarios/open_pages.py": "the links of a page",
     "conformance/service/test_section_2_required.py": "what a target answers",
@@ -111,7 +108,7 @@ READS = {
 }
 """Each file that takes texts apart, and whose: other people's, or data."""
 TAKES_APART = {"re", "ast", "linecache", "tokenize"}
-SHOWS = {"report/frame.py", "report/run.py", "text/schemas.py", "world/scenario.py"}
+SHOWS = {"report/frame.py", "report/run.py", "world/control/app.py", "world/scenario.py"}
 """The files that make a docstring, or show one as it is."""
 
 

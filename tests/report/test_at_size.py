@@ -27,7 +27,7 @@ from x402sim.events import (
 )
 from x402sim.journal import EVERY, Entry, Journal, OnDisk, read_line
 from x402sim.report.frames import TABLES
-from x402sim.report.newest import Payments
+from x402sim.report.page import Payments
 from x402sim.report.plots import diagram
 from x402sim.report.plots.diagram import Row, chosen, excerpt, rows
 from x402sim.report.reading import LARGE, reading_of

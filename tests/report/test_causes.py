@@ -16,7 +16,7 @@ from tests.strangers.stranger import world
 from x402sim.report.causes import by_cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]

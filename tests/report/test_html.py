@@ -167,7 +167,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import x402sim.report.conformance_html", HEAVY),
+        ("import x402sim.report.conformance_reports", HEAVY),
         ("import x402sim.commands.run, x402sim.report.trace", HEAVY),
         (DRAWN, ("matplotlib.pyplot",)),
     ],

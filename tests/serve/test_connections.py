@@ -24,8 +24,7 @@ from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.server import connection
-from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines
-from x402sim.world.server.exchange import Exchange
+from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines, Exchange
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import Server, run
 

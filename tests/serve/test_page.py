@@ -24,10 +24,10 @@ from x402sim.events import TimeAdvanced
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
-from x402sim.world.feed import MAX_BODY, MOST_BYTES, PageFeed
 from x402sim.world.scenario import shipped_names
 from x402sim.world.transport.faults import DOES, FaultType
 from x402sim.world.transport.requests import Requests
+from x402sim.world.ui import MAX_BODY, MOST_BYTES, PageFeed
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"
@@ -104,8 +104,8 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
 def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("x402sim.world.feed.MOST_KEPT", 1)
-    monkeypatch.setattr("x402sim.world.feed.MOST_SERVED", 3)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 3)
     with hosted() as server:
         payer = server.account(1)
         ids = [payer.paid() for _ in range(4)]

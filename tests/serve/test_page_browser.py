@@ -30,7 +30,7 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report import conformance_html, html
+from x402sim.report import conformance_reports, html
 from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -293,7 +293,7 @@ def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: P
                     title="t")  # fmt: skip
     reports = {
         "run": html.page([run], stories={"replay": "A folded story."}),
-        "conformance": conformance_html.page("http://x", "now", [result, passed]),
+        "conformance": conformance_reports.as_html("http://x", "now", [result, passed]),
     }
     for name, text in reports.items():
         (tmp_path / f"{name}.html").write_text(text)
@@ -633,8 +633,8 @@ def test_lanes_are_the_same_whatever_comes_first(browser: Browser, server: Serve
 def test_what_was_served_and_is_forgotten_says_so(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.world.feed.MOST_SERVED", 2)
-    monkeypatch.setattr("x402sim.world.feed.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.MOST_KEPT", 1)
     with hosted() as server:
         payer = server.account(1)
         for _ in range(4):

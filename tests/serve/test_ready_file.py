@@ -13,7 +13,7 @@ import pytest
 from tests.serve.driver import STOP_S, Running
 from tests.serve.hosted import gives_up
 from x402sim.commands.common import Misuse
-from x402sim.commands.ready_file import ready_file
+from x402sim.commands.serve import ready_file
 
 READY = '{"event": "ready"}\n'
 

@@ -7,15 +7,24 @@ import pytest
 
 from tests.suite.cases import case
 from tests.suite.demands import PAGE, not_quoted, uncovered, written
-from x402sim.spec import sentences
+from x402sim.spec import ground
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import GroundType, derived, explicit, ours, read_ground, silent
-from x402sim.spec.sentences import SENTENCES, Sentence, sentence
+from x402sim.spec.ground import (
+    SENTENCES,
+    GroundType,
+    Sentence,
+    derived,
+    explicit,
+    ours,
+    read_ground,
+    sentence,
+    silent,
+)
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
 
 CHECKS = all_checks()
-DOCUMENT = files(sentences.__package__).joinpath("sentences.md").read_text(encoding="utf-8")
+DOCUMENT = files(ground.__package__).joinpath("sentences.md").read_text(encoding="utf-8")
 
 
 def words(text: str) -> list[str]:

@@ -23,7 +23,7 @@ import msgspec
 from tests import npm
 from tests.serve.driver import Running
 from tests.suite.duo import service_env
-from x402sim.spec.sentences import SENTENCES
+from x402sim.spec.ground import SENTENCES
 from x402sim.suite.service.target import Target
 from x402sim.suite.started import free_port
 

@@ -15,7 +15,7 @@ from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept
 from tests.strangers.stranger import World, strangers, world
 from x402sim.report.results import Outcome
-from x402sim.spec.sentences import SENTENCES
+from x402sim.spec.ground import SENTENCES
 
 HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
 CORRECT = [

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from x402sim.spec.ground import GroundType
-from x402sim.spec.sentences import SENTENCES, Sentence, sentence
+from x402sim.spec.ground import SENTENCES, GroundType, Sentence, sentence
 from x402sim.suite.case import by_ground, by_id
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks, folder

@@ -6,8 +6,7 @@ from tests.suite.duo import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless
 from tests.suite.runner import Command, commands
 from x402sim.report import conformance as report
-from x402sim.report.conformance_annotations import unready
-from x402sim.report.conformance_reports import About, written
+from x402sim.report.conformance_reports import About, unready, written
 from x402sim.report.results import Loss, Outcome, Result
 from x402sim.suite.subjects import SUBJECTS, subject as subject_of
 

@@ -19,7 +19,7 @@ from x402sim.cli import app
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
 from x402sim.suite.service.subject import SERVICE
-from x402sim.text.printable import printable, printable_lines
+from x402sim.text.words import printable, printable_lines
 
 HERE = Path(__file__).parent
 URL = "http://service.example:4020"

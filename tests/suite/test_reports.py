@@ -18,11 +18,9 @@ from sarif_pydantic import Sarif
 
 from x402sim import World
 from x402sim.report import conformance as report
-from x402sim.report.conformance_html import page
-from x402sim.report.conformance_markdown import page as markdown
+from x402sim.report.conformance_reports import as_html, as_markdown as markdown
 from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result
-from x402sim.spec.ground import Ground, GroundType
-from x402sim.spec.sentences import sentence
+from x402sim.spec.ground import Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
 from x402sim.suite.redact import impersonal
@@ -104,7 +102,7 @@ def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
 
 
 def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> None:
-    text = page(URL, STARTED, results)
+    text = as_html(URL, STARTED, results)
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
     parser.parse(clean)
@@ -121,7 +119,7 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
     must = replace(must, exchange='POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho')
     should = replace(should, exchange="[" * 5_000)
     unclear = replace(unclear, id="spec/9/a")  # no known defect keeps it from being judged
-    text = page(URL, STARTED, [unclear, should, must])
+    text = as_html(URL, STARTED, [unclear, should, must])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
     places = [urgent.index(each.id) for each in (must, should, unclear)]
     assert places == sorted(places)
@@ -160,7 +158,7 @@ def texts_of_all_formats() -> dict[str, str]:
         "JSON": json.dumps(report.as_json(URL, STARTED, results)),
         "JUnit": report.as_junit(URL, STARTED, results).decode(),
         "SARIF": sarif,
-        "HTML": html.unescape(page(URL, STARTED, results)),
+        "HTML": html.unescape(as_html(URL, STARTED, results)),
     }
 
 
@@ -217,7 +215,7 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
         "spec/8/f": "spec/7/b",
     }  # fmt: skip
     assert "like spec/7/b: expected" in report.as_junit(URL, STARTED, results, strict=True).decode()
-    shown = page(URL, STARTED, results)
+    shown = as_html(URL, STARTED, results)
     assert "2 more, probably for the same cause: <code>kit/7/a</code>, <code>spec/8/f" in shown
     assert '<a href="#spec/7/b"><code>spec/7/b</code></a>' in shown
     assert '<summary id="kit/7/a">' in shown
@@ -262,7 +260,7 @@ def test_a_long_line_is_cut_in_the_terminal_which_says_where_all_of_it_is(
     assert "200 it is paid" in " ".join(shown.split())
     assert "the whole: report.html" in shown
     assert max(map(len, shown.splitlines())) < 80
-    assert sent in page(URL, STARTED, [long]).replace("&#34;", '"')
+    assert sent in as_html(URL, STARTED, [long]).replace("&#34;", '"')
 
 
 def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
@@ -276,7 +274,7 @@ def test_what_a_line_has_in_short_is_in_the_reports_and_not_in_the_terminal(
     assert report.FULL not in shown
     assert "GET /a: 500" in shown
     assert "the whole: report.html" in shown
-    assert said in page(URL, STARTED, [short])
+    assert said in as_html(URL, STARTED, [short])
     assert report.FULL not in markdown("service", URL, [short])
     assert "GET /a: 500" in markdown("service", URL, [short])
 
@@ -325,7 +323,7 @@ def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
 ) -> None:
     results = of_money()
     show_results(SERVICE, results, strict=False)
-    urgent = page(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
+    urgent = as_html(URL, STARTED, results).partition("<h2>Every check</h2>")[0]
     texts = {
         "terminal": capsys.readouterr().out,
         "html": html.unescape(urgent),
@@ -413,5 +411,5 @@ def test_the_verdict_and_the_exit_code(found: str, strict: bool, code: int, why:
     each = [told.split() for told in found.split(", ") if told]
     results = [result(f"spec/7/{n}", outcome, level) for n, (level, outcome) in enumerate(each)]
     assert report.verdict(results, strict)[1] == why
-    assert why in page(URL, STARTED, results, strict=strict)
+    assert why in as_html(URL, STARTED, results, strict=strict)
     assert conclude(results, strict) == code

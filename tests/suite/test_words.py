@@ -7,7 +7,7 @@ import pytest
 from tests.suite.duo import Duo, conformance
 from x402sim.report.causes import WORDS
 from x402sim.report.results import Demand
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 from x402sim.suite.case import select
 from x402sim.suite.service.check import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks

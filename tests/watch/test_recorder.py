@@ -39,7 +39,7 @@ from x402sim.events import (
 from x402sim.journal import Journal
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
 from x402sim.report.diff import describe
-from x402sim.watch import redaction
+from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import Exchange
 from x402sim.watch.recorder import Recorder, Seen
 
@@ -520,7 +520,7 @@ def test_proofs_of_payment_are_not_recorded_where_money_is_real_or_not_known(all
     assert "me=1" not in watch.text
     if allow:
         (sent,) = watch.journal.events(RequestSent)
-        assert sent.payment_id == redaction.digest(proof)
+        assert sent.payment_id == digest(proof)
         assert sent.payment_id in watch.notes("exchange")[0]["answered"]["body"]
 
 
@@ -546,9 +546,9 @@ def test_a_body_that_is_cut_or_odd_hides_what_it_may_hold():
     signature = "0x" + "5a" * 65
     whole = json.dumps({"paymentPayload": {"payload": {"signature": signature}}}).encode()
     for body, is_cut in ((whole, False), (whole[:-3], True), (b"[" * 300 + whole, False)):
-        assert signature.encode() not in redaction.hidden_body(body, is_cut=is_cut)
-    assert redaction.hidden_body(b"plain text", is_cut=False) == b"plain text"
-    assert redaction.hidden_message("not base64") == redaction.HIDDEN
+        assert signature.encode() not in hidden_body(body, is_cut=is_cut)
+    assert hidden_body(b"plain text", is_cut=False) == b"plain text"
+    assert hidden_message("not base64") == HIDDEN
 
 
 # --- faults --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from tests.evm import find
 from x402sim import LiveWorld, Run, World
 from x402sim.backends import FacilitatorSettings, GasWalk
-from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
+from x402sim.chain.base import GAS_LIMIT, PLENTY_WEI
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.population import Every, Session
 from x402sim.protocol.networks import NETWORKS, Network

@@ -19,13 +19,13 @@ from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
 from x402sim.service import policies as of_service
 from x402sim.world import world
-from x402sim.world.transport import faults, periods
+from x402sim.world.transport import faults
 
 pytestmark = pytest.mark.skipif(sys.flags.optimize > 1, reason="-OO leaves docstrings out")
 
 
 @pytest.mark.parametrize(
-    "module", [world, faults, periods, of_service, of_payer], ids=lambda each: each.__name__
+    "module", [world, faults, of_service, of_payer], ids=lambda each: each.__name__
 )
 def test_the_examples_run(module) -> None:
     result = doctest.testmod(module)

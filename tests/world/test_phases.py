@@ -9,7 +9,7 @@ from tests.world.playing import play
 from x402sim import LiveWorld, Run, Settings, World
 from x402sim.backends import FixedBlocks, JitteredBlocks, PoissonBlocks
 from x402sim.rng import Rng
-from x402sim.world.chain_models import BlockTimes
+from x402sim.world.chains import BlockTimes
 
 SEEDS = range(20)
 

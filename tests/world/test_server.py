@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.rig import ORDER
 from tests.serve.driver import exchange
 from x402sim import Fault, LiveWorld, LocalServer, Network, PaymentAuth, Settings, World
-from x402sim.commands.banner import quick_start, show
+from x402sim.commands.serve import quick_start, show
 from x402sim.events import AnswerSent
 from x402sim.world.control.client import ControlError
 from x402sim.world.server.listen import Listen

@@ -31,7 +31,7 @@ from x402sim.service import payments
 from x402sim.service.store.payment_records import Attempt, PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
-from x402sim.world import idle as idle_timeout, invariants
+from x402sim.world import invariants, play as idle_timeout
 from x402sim.world.loop import run_virtual
 from x402sim.world.payer import Answer
 from x402sim.world.scenario import Scenario

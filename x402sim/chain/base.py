@@ -1,4 +1,4 @@
-"""The interfaces of a chain, and of the controls that one under test offers."""
+"""The interfaces of a chain, and of the controls that one under test offers; fees and limits."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
@@ -247,3 +247,10 @@ class Chain(ChainClient, Protocol):
 
     def close(self) -> None:
         """Close the file, the node and the connections."""
+
+
+GAS_LIMIT = 200_000
+"""The gas limit of a transaction without a signature: more than any call of a stablecoin needs."""
+BLOCK_GAS_LIMIT = 30_000_000
+PLENTY_WEI = 10**12 * 10**18
+"""More native currency than anyone can spend on gas."""

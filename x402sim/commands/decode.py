@@ -11,8 +11,15 @@ from typing import Annotated
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse
-from x402sim.commands.steps import print_facts, print_findings
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    Misuse,
+    NetworkFile,
+    as_misuse,
+    print_facts,
+    print_findings,
+)
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding

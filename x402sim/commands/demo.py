@@ -13,8 +13,8 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands import common
+from x402sim.commands.common import Step, print_step
 from x402sim.commands.purchase import Local, Purchase
-from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol import routes
 from x402sim.protocol.networks import Network, choose_network

@@ -10,17 +10,24 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands import request as asking
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    Misuse,
+    NetworkFile,
+    as_misuse,
+    filled,
+    print_findings,
+)
 from x402sim.commands.purchase import local_server
 from x402sim.commands.request import answer_to
-from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
 from x402sim.protocol.networks import Network, known_networks
 from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 COLUMNS = (
     ("paid in", 9),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from x402sim.chain.node.linked import LinkedChain, LinkedNode
+from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode
 from x402sim.clock import Clock
 from x402sim.commands import common
 from x402sim.commands.serve import facilitator_settings

@@ -17,13 +17,22 @@ from x402sim.commands.common import (
     AsJson,
     Misuse,
     NetworkFile,
+    Step,
     as_misuse,
     completing,
+    print_facts,
+    print_step,
     within,
 )
-from x402sim.commands.kept import Kept
-from x402sim.commands.purchase import Local, Outcome, Purchase, body_of, local_server, refusal_in
-from x402sim.commands.steps import Step, print_facts, print_step
+from x402sim.commands.purchase import (
+    Kept,
+    Local,
+    Outcome,
+    Purchase,
+    body_of,
+    local_server,
+    refusal_in,
+)
 from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
@@ -34,8 +43,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import Network, known_networks
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import data_of
-from x402sim.text.printable import printable, printable_lines
-from x402sim.text.suggest import unknown
+from x402sim.text.words import printable, printable_lines, unknown
 
 WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
 VARIABLES = ("X402SIM_KEY", "X402SIM_PRIVATE_KEY")

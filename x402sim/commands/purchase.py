@@ -2,20 +2,27 @@
 
 `Outcome` is what is known of the payment, and no more: signed, seen to be paid, and how long it is
 usable.
+
+What is signed and not finished may be kept in a folder that outlives the process.
+A file for each purchase, by method, URL and body. It is written before an authorization is sent,
+and removed when what it paid for was read to its end.
 """
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.commands.kept import Kept
+from x402sim.commands.common import Step
 from x402sim.commands.request import answer_to
-from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
@@ -52,9 +59,61 @@ from x402sim.protocol.x402 import (
     Version,
     json_in,
 )
-from x402sim.text.times import moment, readable
+from x402sim.text.words import moment, readable
 from x402sim.world.control.messages import Account, WorldInfo, network_of
-from x402sim.world.server.origins import LOOPBACK
+from x402sim.world.server.listen import LOOPBACK
+
+
+class KeptPurchase(msgspec.Struct, kw_only=True):
+    """What is not finished of one purchase; `network` is a name."""
+
+    url: str
+    network: str
+    unfinished: Unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The purchases in a folder, which is made if it is not there."""
+
+    folder: Path
+
+    def read(self, request: httpx.Request) -> KeptPurchase | None:
+        """Return what is not finished of a purchase, if anything; raises `ValueError`."""
+        file = self._file(request)
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=KeptPurchase)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as wrong:
+            raise ValueError(
+                f"--state-dir: {file} cannot be read: {wrong}. It may hold an authorization that "
+                "can still be used: remove it only if you may pay again"
+            ) from wrong
+        return found if found.unfinished.payments else None
+
+    def write(self, request: httpx.Request, network: Network, unfinished: Unfinished) -> None:
+        """Write down what is not finished, or remove what is; raises `OSError`."""
+        file = self._file(request)
+        if not unfinished.payments:
+            file.unlink(missing_ok=True)
+            return
+        found = KeptPurchase(url=str(request.url), network=network.name, unfinished=unfinished)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = file.with_suffix(".new")
+        # for its owner alone: a payment id is proof of payment for anyone who has it
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(msgspec.json.format(msgspec.json.encode(found)))
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(file)
+
+    def _file(self, request: httpx.Request) -> Path:
+        named = b"\0".join((request.method.encode(), str(request.url).encode(), request.content))
+        return self.folder / f"pay-{hashlib.sha256(named).hexdigest()[:32]}.json"
+
+
+# --- the purchase -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from x402sim.commands.common import (
 )
 from x402sim.commands.sweep import INTERRUPTED
 from x402sim.experiments.reproduce import Repeated, reproduce as repeat
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 _Folder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="A saved run, or a sweep's folder.")

@@ -9,9 +9,9 @@ import typer
 from x402sim.http.bounded import Limits, bound
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.text.suggest import near_url
+from x402sim.text.words import near_url
 from x402sim.version import VERSION
-from x402sim.world.server.origins import LOOPBACK
+from x402sim.world.server.listen import LOOPBACK
 
 
 def url(variable: str | None = None) -> Any:

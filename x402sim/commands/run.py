@@ -47,9 +47,8 @@ from x402sim.report.summary import OUTCOMES, checks_of, why_failed
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.console import WIDTH, console as new_console
-from x402sim.text.printable import printable
 from x402sim.text.program import SHOWN
-from x402sim.text.times import duration
+from x402sim.text.words import duration, printable
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.play import OtherNetwork
 from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names

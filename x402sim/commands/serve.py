@@ -3,25 +3,99 @@
 import gc
 import json
 import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from x402sim.commands import common
-from x402sim.commands.ready_file import ReadyFile, ready_file
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.commands.common import Misuse
+from x402sim.facilitator.engine import FacilitatorSettings
 from x402sim.protocol.messages import decoded
-from x402sim.protocol.networks import NETWORKS, choose_network
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
+from x402sim.protocol.routes import ORDER
 from x402sim.service.settings import Settings
-from x402sim.text.suggest import unknown
+from x402sim.text.console import console as new_console
+from x402sim.text.program import SHOWN
+from x402sim.text.words import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
 from x402sim.world.server.listen import Listen, certified
 from x402sim.world.world import World
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ReadyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ready-file",
+        help="Write what --json prints to FILE when ready, for its owner only, as it has keys; "
+        "it is removed when the server stops.",
+        metavar="FILE",
+    ),
+]
+
+
+@contextmanager
+def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yield what writes a text to a file, whole or not at all; in the end, the file is removed.
+
+    It is written under another name from the start, so that a folder that takes no file is found
+    before the server is. A file of a server that was killed is removed. Raises `Misuse`.
+    """
+    if file is None:
+        yield lambda text: None
+        return
+    _remove_old(file)
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    except OSError as wrong:
+        raise Misuse(f"--ready-file {file}: {wrong.strerror}: {file.parent}") from wrong
+    new, written = Path(name), list[str]()
+
+    def write(text: str) -> None:
+        with os.fdopen(os.dup(number), "w", encoding="utf-8") as out:
+            out.write(text)
+        written.append(text)
+        new.replace(file)
+
+    try:
+        yield write
+    finally:
+        os.close(number)
+        new.unlink(missing_ok=True)
+        if written and _text(file) == written[0]:  # else it is another server's by now
+            file.unlink()
+
+
+def _remove_old(file: Path) -> None:
+    """Remove what another server has left there; raises `Misuse` for whatever else is there."""
+    if not os.path.lexists(file):
+        return
+    old = decoded(_text(file).encode()) if file.is_file() else None
+    if not isinstance(old, dict) or old.get("event") != "ready":
+        raise Misuse(
+            f"--ready-file {file}: something is there that `x402sim serve` has not written: remove "
+            "it, or give another path"
+        )
+    file.unlink()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -221,8 +295,6 @@ def serve(
         if as_json:
             typer.echo(line)
         else:
-            from x402sim.commands.banner import show  # with rich, which programs do not need
-
             show(ready, db)
         write_ready(f"{line}\n")  # last: who waits for it may read what is printed
 
@@ -247,3 +319,121 @@ def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
             raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
         values[name] = read
     return FacilitatorSettings(**values)
+
+
+# --- what it prints ---------------------------------------------------------------------
+
+
+CRONOS_PATH = "/v2/x402"
+OFF = "off: on this host it needs --control-token"
+"""What is shown for a control API that there is not."""
+
+
+def show(ready: Ready, db: Path | None) -> None:
+    """Print the ready message, readable at 80 columns and safe to copy from."""
+    from rich.table import Table  # programs do not need it
+
+    console = new_console(soft_wrap=True, highlight=False)
+    url = ready.service
+    if url is None:
+        _show_world(console, ready)
+        return
+    console.print(f"[bold]x402sim[/] on {ready.network} (chain id {ready.chain_id})\n")
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("service", url),
+        ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
+        ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
+        ("explorer", ready.explorer),
+        ("json-rpc", ready.rpc),
+        *(("", f"{each.rpc}  (chain id {each.chain_id})") for each in ready.networks[1:]),
+        ("chain", ready.chain),
+        ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
+        ("control", ready.control or OFF),
+        ("documentation", f"{url}/docs"),
+        ("payTo", ready.pay_to),
+        ("token", ready.asset),
+        ("database", str(db) if db else "in memory; --db FILE keeps the data"),
+    ):
+        table.add_row(f"[dim]{name}[/]", value)
+    console.print(table)
+    console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
+    for number, account in enumerate(ready.accounts):
+        funds = to_decimal(int(account.balance), ready.token.decimals)
+        console.print(f"({number}) {account.address}  {funds} tokens")
+        console.print(f"    [dim]{account.private_key}[/]")
+    order = json.dumps(ORDER, separators=(",", ":"))
+    console.print("\n[bold]Try[/]")
+    console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
+    if ready.control:
+        console.print(f"curl {ready.control}")
+        console.print(f"x402sim pay {url}/api/perp/market")
+    console.print("\nor pay from Python:")
+    for line in quick_start(ready):
+        console.print(line, markup=False)
+    console.print("\nCtrl-C stops it.")
+
+
+def _show_world(console: "Console", ready: Ready) -> None:
+    """Print the settings of an external service that uses this world."""
+    console.print(f"[bold]x402sim[/] world without a service, on {ready.network}\n")
+    console.print("[bold]Settings for your service[/], under whatever names it uses")
+    merchant = ready.accounts[-1]
+    settings = [
+        ("FACILITATOR_URL", ready.facilitator),
+        ("EXPLORER_URL", ready.explorer),
+        ("RPC_URL", ready.rpc),
+        ("NETWORK", ready.network),
+        ("CHAIN_ID", str(ready.chain_id)),
+        ("TOKEN_ADDRESS", ready.asset),
+        ("TOKEN_NAME", shlex.quote(ready.token.name)),
+        ("TOKEN_VERSION", ready.token.version),
+        ("PRIVATE_KEY", merchant.private_key),
+        ("MERCHANT_ADDRESS", merchant.address),
+    ]
+    for name, value in settings:
+        console.print(f"export {name}={value}")
+    for each in ready.networks[1:]:
+        console.print(f"\n(also {each.network}, chain id {each.chain_id}: {each.rpc}")
+        console.print(f" token {each.asset})")
+    world = f" --world {ready.control}" if ready.control else ""
+    page = f"{ready.control}/ui" if ready.control else OFF
+    console.print(
+        "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)\n"
+        "\n(FACILITATOR_URL speaks x402 versions 1 and 2, and the Cronos dialect below\n"
+        f"{CRONOS_PATH})\n"
+        f"\n[bold]Then check it[/]\n{SHOWN} conformance YOUR_URL{world}\n"
+        f"\n[bold]See its payments live[/]  {page}\n"
+        "\nCtrl-C stops it."
+    )
+
+
+def quick_start(ready: Ready) -> list[str]:
+    """Return a program that pays for a quote."""
+    imports, lines, network = _network(ready)
+    key = ready.accounts[0].private_key
+    return [
+        "import httpx",
+        f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
+        *lines,
+        f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
+        f"order = {json.dumps(ORDER)}",
+        f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
+    ]
+
+
+def _network(ready: Ready) -> tuple[list[str], list[str], str]:
+    """Return what a program imports, does and passes on to pay on this network."""
+    named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
+    if ready.network == TESTNET.name:
+        return [], [], ""
+    if ready.network in named:
+        return [named[ready.network]], [], f", network={named[ready.network]}"
+    token = ready.token
+    texts = (token.name, token.symbol, token.version)
+    own = [
+        f"asset = bytes.fromhex({ready.asset[2:]!r})",
+        f"token = {', '.join(map(repr, texts))}, {token.decimals}",
+        f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
+    ]
+    return ["Network"], own, ", network=network"

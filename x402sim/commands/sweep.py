@@ -15,15 +15,12 @@ import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
+from x402sim.experiments.summary import UNITS, Unit, Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
-from x402sim.experiments.until import Until
 from x402sim.report import need_extra
-from x402sim.report.bundle import Program, Running
-from x402sim.report.sources import imports
-from x402sim.text.printable import printable
+from x402sim.report.bundle import Program, Running, imports
 from x402sim.text.program import SHOWN
-from x402sim.text.suggest import unknown
+from x402sim.text.words import printable, unknown
 from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:

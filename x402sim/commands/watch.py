@@ -9,8 +9,7 @@ import httpx
 import typer
 
 from x402sim import events
-from x402sim.chain.node.evm_chain import EvmChain
-from x402sim.chain.node.linked import LinkedNode
+from x402sim.chain.node.evm_chain import EvmChain, LinkedNode
 from x402sim.clock import Clock
 from x402sim.commands import common
 from x402sim.http.exchange import OverClient
@@ -18,17 +17,14 @@ from x402sim.journal import Journal
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network, choose_network, known_networks
 from x402sim.report.page import of_journal
-from x402sim.text.printable import printable
-from x402sim.watch.log import line_of
+from x402sim.text.words import printable
 from x402sim.watch.proxy import Proxy, Upstream
-from x402sim.watch.recorder import Recorder, Seen
-from x402sim.world.feed import PageFeed
-from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.watch.recorder import Recorder, Seen, line_of
+from x402sim.world.server.listen import Listen, base_url, listening_socket, own_programs_only
 from x402sim.world.server.log import LogThread
-from x402sim.world.server.origins import own_programs_only
 from x402sim.world.server.serve import Server, run as serve
 from x402sim.world.transport.faults import Fault, read_fault
-from x402sim.world.ui import PATH, journal_page
+from x402sim.world.ui import PATH, PageFeed, journal_page
 
 MOST_ENTRIES = 4_000
 """The events that are kept without --out: of about 500 payments."""

@@ -21,7 +21,7 @@ from x402sim.experiments.summary import (
     worth_of,
 )
 from x402sim.report import need_extra
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -4,27 +4,261 @@ From a function on, that is: its code, defaults and closure; the global names th
 and those that the functions among them use; the files of the project that its module and these
 import, also inside functions; and the versions of Python, x402sim and the libraries. What is read
 while an experiment plays, such as a file of data or an environment variable, is not among them.
+
+Equal values have the same digest in every process, whatever the hash seed.
+It is made of what a value holds, not of where it is: of a function its code, defaults and closure;
+of a class of the user's its attributes and methods; of any other object what it would be pickled
+as. Of the standard library, of installed packages and of x402sim only names count, as their
+versions are noted beside it. Line numbers and comments do not count.
 """
 
 import ast
+import copyreg
 import dis
+import functools
 import hashlib
+import re
+import sys
 import types
+from abc import ABC
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, ItemsView, Iterable, KeysView, Sequence, ValuesView
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from x402sim.experiments.digest import Reader
-from x402sim.report.sources import (
-    absolute,
-    imported,
-    imports,
-    is_library,
-    own_versions,
-    versions_of,
+from x402sim.report.bundle import absolute, imported, imports, is_library, own_versions, versions_of
+
+_PLAIN = (type(None), bool, float, complex, type(Ellipsis), type(NotImplemented))
+_NAMED_ONLY = (
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.MethodWrapperType,
 )
+_CLASS_MAKING = {
+    *("__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"),
+    *("__static_attributes__", "__annotations_cache__", "__match_args__"),
+    *("__dataclass_fields__", "__dataclass_params__"),
+    *("__struct_config__", "__parameters__"),
+    *(vars(ABC).keys() - {"__slots__"}),
+}
+"""What a class has of how it was made: what counts of it is in its methods and defaults, too."""
+_MADE_AT_RUN_TIME = 1 << 9
+"""The flag of a class that a `class` statement made, and not C (`Py_TPFLAGS_HEAPTYPE`)."""
+_STORY = re.compile(r"([^\n]{1,300}\.py)(:\w+)?")
+"""A text that `World.play` takes for a scenario in a file."""
+
+
+def _is_users_function(function: types.FunctionType) -> bool:
+    """Tell whether a function is of a file of the project, a notebook, or text that was run."""
+    name, file = map(function.__globals__.get, ("__name__", "__file__"))
+    return name is None or not is_library(file, name)
+
+
+def _is_users_class(kind: type) -> bool:
+    if kind.__module__ == "builtins":  # also what ran in a namespace without a name
+        return bool(kind.__flags__ & _MADE_AT_RUN_TIME)
+    module = sys.modules.get(kind.__module__)
+    return not is_library(getattr(module, "__file__", None), kind.__module__)
+
+
+class Reader:
+    """Makes digests, and notes what it met on the way."""
+
+    def __init__(self) -> None:
+        self.functions: list[types.FunctionType] = []
+        """The user's functions, whose global names count, too."""
+        self.modules: list[types.ModuleType] = []
+        self.classes: list[type] = []
+        """The user's."""
+        self.stories: list[Path] = []
+        """The files of scenarios that a text names."""
+        self.unread: list[str] = []
+        """Why something has no digest."""
+        self._known: dict[int, tuple[Any, bytes]] = {}
+        """The digests by identity; each keeps its object, whose identity is not used anew."""
+        self._open: dict[int, int] = {}
+        """How deep the objects are that are being read, for those that hold themselves."""
+        self._lowest = 0
+
+    def digest(self, value: Any) -> str:
+        """Return the digest of a value, in hex; what cannot be read counts by its type."""
+        self._lowest = sys.maxsize
+        try:
+            return self._of(value).hex()[:32]
+        except RecursionError:
+            self._open.clear()
+            self.unread.append(f"a {type(value).__name__} is nested too deeply")
+            return _hash("deep", type(value).__name__.encode()).hex()[:32]
+
+    def _of(self, value: Any) -> bytes:
+        if isinstance(value, _PLAIN) and type(value) in _PLAIN:
+            return _hash(type(value).__name__, repr(value).encode())
+        if type(value) is int:
+            return _hash("int", hex(value).encode())  # of any length, unlike its decimal text
+        if type(value) is str:
+            self._note_story(value)
+            return _hash("str", value.encode("utf-8", "surrogatepass"))
+        if type(value) in (bytes, bytearray):
+            return _hash(type(value).__name__, bytes(value))
+        if id(value) in self._known:
+            return self._known[id(value)][1]
+        depth = len(self._open)
+        if id(value) in self._open:
+            self._lowest = min(self._lowest, self._open[id(value)])
+            return _hash("above", str(depth - self._open[id(value)]).encode())
+        before, self._lowest = self._lowest, sys.maxsize
+        self._open[id(value)] = depth
+        found = self._inside(value)
+        del self._open[id(value)]
+        if self._lowest >= depth:  # it means the same wherever it is held
+            self._known[id(value)] = value, found
+            self._lowest = before
+        else:
+            self._lowest = min(before, self._lowest)
+        return found
+
+    def _inside(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind in (list, tuple):
+            return self._several(kind.__name__, value)
+        if kind in (dict, types.MappingProxyType):
+            return self._several("dict", (each for pair in value.items() for each in pair))
+        if isinstance(value, KeysView | ValuesView | ItemsView) and kind.__module__ == "builtins":
+            return self._several(kind.__name__, value)
+        if isinstance(value, set | frozenset):
+            return self._unordered(kind, value)
+        if isinstance(value, types.ModuleType):
+            self.modules.append(value)
+            return _hash("module", value.__name__.encode())
+        if isinstance(value, types.CodeType):
+            return self._code(value)
+        if isinstance(value, types.FunctionType):
+            return self._function(value)
+        if isinstance(value, types.MethodType):
+            return self._several("method", (value.__func__, value.__self__))
+        if isinstance(value, types.BuiltinFunctionType):
+            held = None if isinstance(value.__self__, types.ModuleType) else value.__self__
+            return self._several(f"builtin {value.__module__}.{value.__qualname__}", (held,))
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, Enum):
+            return self._several("member", (kind, value.name, value.value))
+        if isinstance(value, _NAMED_ONLY):
+            return _hash("descriptor", value.__qualname__.encode())
+        if parts := _wrapped(value):
+            return self._several(kind.__name__, parts)
+        return self._object(value)
+
+    def _several(self, name: str, values: Iterable[Any]) -> bytes:
+        return _hash(name, b"".join(map(self._of, values)))
+
+    def _sorted(self, name: str, given: Any) -> bytes:
+        return self._several(name, (part for key in sorted(given) for part in (key, given[key])))
+
+    def _unordered(self, kind: type, values: Iterable[Any]) -> bytes:
+        """Return the digest of a set, whose order depends on the process."""
+        own = b"" if kind in (set, frozenset) else self._of(kind)
+        return _hash("set", own + b"".join(sorted(map(self._of, values))))
+
+    def _code(self, code: types.CodeType) -> bytes:
+        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+        names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_name
+        raw = code.co_code, code.co_exceptiontable
+        return self._several("code", (*raw, counts, names, code.co_consts))
+
+    def _function(self, function: types.FunctionType) -> bytes:
+        held = [_content(cell) for cell in function.__closure__ or ()]
+        if not _is_users_function(function):
+            name = f"{function.__module__}.{function.__qualname__}"
+            return self._several(f"function {name}", held)
+        self.functions.append(function)
+        given = function.__defaults__, function.__kwdefaults__, function.__dict__
+        return self._several("function", (function.__code__, *given, held))
+
+    def _class(self, kind: type) -> bytes:
+        if not _is_users_class(kind):
+            return _hash("class", f"{kind.__module__}.{kind.__qualname__}".encode())
+        self.classes.append(kind)
+        if issubclass(kind, Enum):
+            members = [(name, each.value) for name, each in kind.__members__.items()]
+            methods = {k: v for k, v in vars(kind).items() if isinstance(v, types.FunctionType)}
+            own: dict[str, Any] = {"members": members} | methods
+        else:
+            own = {name: each for name, each in vars(kind).items() if name not in _CLASS_MAKING}
+            own["of msgspec"] = getattr(kind, "__struct_defaults__", None)
+        return _hash(
+            kind.__name__, self._several("bases", kind.__bases__) + self._sorted("own", own)
+        )
+
+    def _object(self, value: Any) -> bytes:
+        kind = type(value)
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+            held = value.tolist() if value.dtype.hasobject else value.tobytes()
+            return self._several("array", (str(value.dtype), value.shape, held))
+        try:
+            own = copyreg.dispatch_table.get(kind)  # of `re.Pattern`, and of the user's
+            reduced = own(value) if own else value.__reduce_ex__(4)
+        except Exception as error:  # noqa: BLE001 - whatever a class of the user's raises
+            self.unread.append(f"a {kind.__name__}: {error}")
+            return self._several("unread", (kind,))
+        if isinstance(reduced, str):
+            return _hash("name", f"{kind.__module__}.{reduced}".encode())
+        parts: list[Any] = [*reduced, None, None, None]
+        make, args, state, items, pairs = parts[:5]
+        listed = [[*items] if items else [], [*pairs] if pairs else []]
+        states = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+        held = [self._state(each) for each in states]
+        return _hash("object", self._several("made", (make, args, *listed)) + b"".join(held))
+
+    def _state(self, state: Any) -> bytes:
+        """Return the digest of an object's attributes, in whatever order they were set."""
+        if isinstance(state, dict) and all(isinstance(name, str) for name in state):
+            return self._sorted("state", state)
+        return self._of(state)
+
+    def _note_story(self, text: str) -> None:
+        if text.endswith(".py") or ".py:" in text:
+            story = _STORY.fullmatch(text)
+            if story and "\0" not in text and Path(story[1]).is_file():
+                self.stories.append(Path(story[1]))
+
+
+def _hash(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(f"{name} {len(content)} ".encode() + content).digest()
+
+
+def _content(cell: Any) -> Any:
+    """Return what a closure holds; a name that has no value yet is none."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def _wrapped(value: Any) -> Sequence[Any] | None:
+    """Return what a wrapper holds that cannot be pickled, or that counts by what it wraps."""
+    match value:
+        case staticmethod() | classmethod():
+            return (value.__func__,)
+        case property():
+            return value.fget, value.fset, value.fdel
+        case functools.cached_property():
+            return (value.func,)
+        case functools.partial() | functools.partialmethod():
+            return value.func, value.args, dict(sorted(value.keywords.items()))
+        case _:
+            pass
+    cached: Callable[..., Any] | None = getattr(value, "__wrapped__", None)
+    return (cached,) if cached is not None and hasattr(value, "cache_parameters") else None
+
+
+# --- dependencies -----------------------------------------------------------------------
+
 
 _NUMERIC = ("numpy", "pandas")
 Namespace = dict[str, Any]

@@ -14,8 +14,7 @@ from x402sim.experiments.drive import Task
 from x402sim.experiments.grid import Label, labels_of
 from x402sim.experiments.tables import MOST_WORLDS, Done, decoded, played_in, points_sha256
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry
-from x402sim.report.sources import required
+from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry, required
 
 _NAME_LENGTH = 120
 _MOST_TOLD = 5

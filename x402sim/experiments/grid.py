@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from x402sim.rng import Rng
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 
 def function_of(experiment: Any) -> FunctionType | None:

@@ -12,7 +12,7 @@ from x402sim.experiments.compare import student
 from x402sim.experiments.grid import OF_SUMMARIES
 from x402sim.experiments.summary import checked_results, units_of
 from x402sim.report import need_extra
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -39,10 +39,12 @@ from x402sim.report.bundle import (
     cells_in,
     file_sha256,
     frame_files,
+    own_versions,
+    required,
+    versions_of,
 )
 from x402sim.report.diff import describe
 from x402sim.report.run import Run
-from x402sim.report.sources import own_versions, required, versions_of
 from x402sim.rng import Rng
 from x402sim.text import tracebacks
 
@@ -257,7 +259,7 @@ def play_cells(name: str, space: dict[str, Any]) -> None:
 
 
 def _compare_run(found: Repeated, bundle: OfRun, folder: Path, run: Run) -> None:
-    from x402sim.report.canonical import frame_sha256
+    from x402sim.report.bundle import frame_sha256
     from x402sim.report.frames import TABLES
 
     if (run.name, run.seed) != (bundle.scenario, bundle.seed):
@@ -392,7 +394,7 @@ def _plain(key: str, cells: Sequence[Cell]) -> Cell | None:
 
 def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> None:
     from x402sim.experiments.tables import rows_of
-    from x402sim.report.canonical import lines_sha256
+    from x402sim.report.bundle import lines_sha256
 
     found.compared["point"] = len(repeated)
     lines_of = cache(lambda number: rows_of(tables[number].table))

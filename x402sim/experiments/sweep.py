@@ -22,7 +22,7 @@ from x402sim.experiments.grid import (
     require_fit,
     seeds_of,
 )
-from x402sim.experiments.until import Until, seeds_wanted
+from x402sim.experiments.summary import Until, seeds_wanted
 from x402sim.report import need_extra
 from x402sim.report.bundle import Running, awaited
 
@@ -248,9 +248,8 @@ def play_points(
     `known` points are played already. Raises `KeyboardInterrupt` with the text of `so_far`, which
     is given how many are played, and of how many.
     """
-    from x402sim.experiments.drive import Batches, drive, pool_of
+    from x402sim.experiments.drive import Batches, drive, pickled, pool_of
     from x402sim.experiments.tables import Work, decoded
-    from x402sim.experiments.worker import pickled
     from x402sim.report.progress import Bar
 
     package = pickled(experiment, experiment)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.journal import OURS
-from x402sim.report.canonical import lines_sha256, row_line
+from x402sim.report.bundle import lines_sha256, row_line
 
 _META, _UNITS = b"x402sim sweep", b"x402sim units"
 MOST_WORLDS = 20
@@ -205,7 +205,7 @@ _NOT_RESULTS = ["trace", "replay"]
 
 
 def rows_of(table: Any) -> dict[int, list[str]]:
-    """Return the lines of the rows of each seed in a table; see `canonical`."""
+    """Return the lines of the rows of each seed in a table; see `report.bundle`."""
     found: dict[int, list[str]] = {}
     for row in table.drop_columns(_NOT_RESULTS).to_pylist():
         found.setdefault(row["seed"], []).append(row_line(row))

@@ -8,8 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from x402sim.chain.base import Block, Chain, Transaction, TxReceipt
-from x402sim.chain.rpc.jsonrpc import read_block_number
-from x402sim.chain.rpc.objects import receipt_object, transaction_object, whole_block
+from x402sim.chain.rpc.jsonrpc import (
+    read_block_number,
+    receipt_object,
+    transaction_object,
+    whole_block,
+)
 from x402sim.clock import Clock
 from x402sim.durations import ServiceTime, require_servers
 from x402sim.protocol.crypto import Hash

@@ -11,12 +11,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from x402sim.chain.base import ChainUnavailable
-from x402sim.facilitator import accepts, cronos, standard
+from x402sim.facilitator import cronos, standard
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 
-DIALECTS = (standard, accepts, cronos)
+DIALECTS = (standard, cronos)
 
 
 def facilitator_app(
@@ -36,7 +36,6 @@ def facilitator_app(
         [
             Route("/", index, methods=["GET"]),
             *standard.routes((facilitator, *others), catalogue),
-            accepts.route((facilitator, *others)),
             *cronos.routes(facilitator),
         ],
         {ChainUnavailable: _on_chain_unavailable},

@@ -28,7 +28,7 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.header import present
 from x402sim.protocol.rules import InvalidReason
-from x402sim.text.times import iso
+from x402sim.text.words import iso
 
 _FIELDS = ", ".join(
     field.encode_name for field in msgspec.structs.fields(cronos.FacilitatorRequest)

@@ -5,6 +5,9 @@ are answered 200, with the standard's words (`protocol.x402_reasons`); only a bo
 object with the three fields is a 400. What was sent and is not mined in time is
 "settlement_pending" with its hash; requested again, settle waits for the same transaction.
 Decision: 4.1/standard-reasons.
+
+POST /accepts is beside the standard: which offers of a shop this facilitator settles, with their
+token's domain. Shops with `@faremeter/middleware` ask it before each 402.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,12 +49,14 @@ from x402sim.protocol.x402 import (
     StandardPayment,
     Unsupported,
     Version,
+    domain_of,
     unsupported_in,
 )
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
 VERIFY_PATH = "/verify"
 SETTLE_PATH = "/settle"
+ACCEPTS_PATH = "/accepts"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
 WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
 INDEX = f"""\
@@ -62,6 +67,9 @@ GET  {discovery.PATH}   ?type=http&limit=20&offset=0
 GET  {discovery.SEARCH_PATH}   ?query=market
 POST {VERIFY_PATH}   {{{_FIELDS}}}
 POST {SETTLE_PATH}   the same body
+
+Beside the standard, for shops of @faremeter/middleware.
+POST {ACCEPTS_PATH}   {{x402Version, accepts}}; answers those of `accepts` that it settles
 """
 
 
@@ -84,6 +92,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
     """Return the routes of this dialect, for a facilitator on each of some networks."""
+    networks = {each.network.name: each.network for each in facilitators}
 
     async def supported(_: Request) -> Response:
         kinds = [
@@ -104,8 +113,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         body: x402.FacilitatorRequest
         body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
         sent = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
-        known = {each.network.name: each.network for each in facilitators}
-        named = network_called((sent or {}).get("network"), known)
+        named = network_called((sent or {}).get("network"), networks)
         chosen = (each for each in facilitators if each.network == named)
         return next(chosen, facilitators[0]), body
 
@@ -148,6 +156,22 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     async def health(_: Request) -> Response:
         return web.answer({"status": "ok"})
 
+    async def accepts(request: Request) -> Response:
+        fields = object_in(await web.read_body(request))
+        offers = None if fields is None else fields.get("accepts")
+        if fields is None or not isinstance(offers, list):
+            return web.error(400, "Invalid request", "a JSON object with `accepts`, a list")
+        kept = []
+        for each in offers:
+            if not isinstance(each, dict) or each.get("scheme") != SCHEME:
+                continue
+            network = network_called(each.get("network"), networks)
+            if network and str(each.get("asset")).lower() == to_hex(network.asset):
+                extra = each.get("extra")  # what it says itself of the token's domain counts
+                own = extra if isinstance(extra, dict) else {}
+                kept.append(each | {"extra": domain_of(network) | own})
+        return web.answer({**fields, "accepts": kept})
+
     return [
         Route(HEALTH_PATH, health, methods=["GET"]),
         Route(SUPPORTED_PATH, supported, methods=["GET"]),
@@ -155,6 +179,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         Route(SETTLE_PATH, settle, methods=["POST"]),
         Route(discovery.PATH, partial(listed, catalogue.page), methods=["GET"]),
         Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
+        Route(ACCEPTS_PATH, accepts, methods=["POST"]),
     ]
 
 

@@ -20,8 +20,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
-from x402sim.text.printable import printable
-from x402sim.text.suggest import unknown
+from x402sim.text.words import printable, unknown
 
 
 class PaymentFailed(Exception):

@@ -25,7 +25,7 @@ from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.ways import Dialect
-from x402sim.text.times import moment
+from x402sim.text.words import moment
 
 _ELSEWHERE = "/x402sim/another/resource"
 

@@ -28,7 +28,7 @@ from x402sim.text.arguments import (
     ZeroToOne,
     explained,
 )
-from x402sim.text.printable import changed
+from x402sim.text.words import changed
 
 # --- how long to wait before the next try ---------------------------------------------
 

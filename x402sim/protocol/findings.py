@@ -43,7 +43,7 @@ from x402sim.protocol.x402 import (
     PaymentFlow,
 )
 from x402sim.protocol.x402_reasons import PENDING
-from x402sim.text.times import moment
+from x402sim.text.words import moment
 
 _NONE = "nothing"
 

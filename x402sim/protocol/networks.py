@@ -23,8 +23,8 @@ import msgspec
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
-from x402sim.text.suggest import unknown
 from x402sim.text.toml_file import read_toml
+from x402sim.text.words import unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import parse_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way
-from x402sim.text.times import distance, moment
+from x402sim.text.words import distance, moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,269 @@
 
 A result is the run that a program saves, or the sweep that it plays. To repeat it, the program runs
 again, from its start to that call: so closures, policies of the user's own and faults that are
-functions need no form of their own. What a program is made of is copied when the result is saved.
+functions need no form of their own. What a program is made of, files of the user's own, libraries
+and their versions, is found without importing it, and copied when the result is saved; a sweep
+compares the same when it is resumed.
+
+The hash of a table is by its content, which no version of pandas, Arrow or Python changes. It is
+the SHA-256 of lines of ASCII, each ended by a newline. The first is a JSON array of the names of
+the columns, sorted; each row follows as a JSON object without spaces, its names sorted, without the
+values that are missing. A number is written in digits if it is whole (2, also of the float 2.0),
+and as Python's `repr` of the float if not; a moment as its whole microseconds since 1970, in UTC; a
+date in ISO 8601; True and False as true and false; anything else as its text.
 """
 
-import ast
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+import ast
+import importlib.util
 import platform
+import re
 import shlex
+import site
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from x402sim.journal import BUNDLE as BUNDLE
-from x402sim.report.sources import SCENARIOS, imported, imports, is_library
+from x402sim.version import VERSION
+
+_AT_ONCE = 10_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def frame_sha256(frame: "DataFrame") -> str:
+    """Return the hash of a frame, without its index."""
+    names = [str(name) for name in frame.columns]
+    return lines_sha256(chain([json.dumps(sorted(names), separators=(",", ":"))], _lines(frame)))
+
+
+def _lines(frame: "DataFrame") -> Iterator[str]:
+    names = [str(name) for name in frame.columns]
+    for first in range(0, len(frame), _AT_ONCE):  # Python's objects need ten times the memory
+        part = frame.iloc[first : first + _AT_ONCE]
+        columns = [part.iloc[:, at].astype(object).tolist() for at in range(len(names))]
+        for row in zip(*columns, strict=True):
+            yield row_line(dict(zip(names, row, strict=True)))
+
+
+def lines_sha256(lines: Iterable[str]) -> str:
+    """Return the hash of lines, each ended by a newline."""
+    found = hashlib.sha256()
+    for line in lines:
+        found.update(line.encode() + b"\n")
+    return found.hexdigest()
+
+
+def row_line(row: Mapping[str, Any]) -> str:
+    """Return the line of a row, given its values by name."""
+    known = {name: _plain(value) for name, value in row.items()}
+    return _dump({name: value for name, value in known.items() if value is not None})
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; None if it is missing, also as one of pandas'."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool or kind is int:
+        return value
+    if kind.__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, float):
+        if value != value:  # not a number
+            return None
+        return int(value) if value.is_integer() else float(value)
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _US
+    if isinstance(value, date):
+        return value.isoformat()
+    return _plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+# --- files and libraries ----------------------------------------------------------------
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of x402sim."""
+_SHIPPED = ("scenarios/", "conformance/")
+"""Folders that a wheel has inside the package, and a checkout beside it."""
+_INSIDE = PACKAGE / "scenarios"
+SCENARIOS = _INSIDE if _INSIDE.is_dir() else PACKAGE.parent / "scenarios"
+"""The folder of the shipped scenarios."""
+_LIBRARIES = {
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")),
+    *(Path(each).resolve() for each in site.getsitepackages()),
+    PACKAGE,
+}
+_INSTALLED = {"site-packages", "dist-packages"}
+_OF_THE_MACHINE = {"sitecustomize", "usercustomize"}
+"""Modules that Python runs at its start, and that whoever installed it may keep anywhere."""
+_CODE_OF_OURS = ("*.py", "*.toml", "*.json")
+_NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]")
+_EXTRAS_THAT_COUNT = ("report", "sweep")
+
+
+@cache
+def is_library(file: str | None, name: str) -> bool:
+    """Tell whether a module is of Python, of an installed package or of x402sim.
+
+    What is in `__main__` is the user's, whoever started it: a notebook's is not the file's.
+    """
+    if name == "__main__":
+        return False
+    if name in _OF_THE_MACHINE:
+        return True
+    if file is None:
+        top = name.partition(".")[0]
+        return top in sys.stdlib_module_names or top in sys.builtin_module_names
+    if file.startswith("<frozen "):
+        return True
+    if _INSTALLED & {*Path(file).parts}:
+        return True
+    path = Path(file).resolve()
+    return bool(_INSTALLED & {*path.parts}) or any(each in _LIBRARIES for each in path.parents)
+
+
+def imported(
+    names: Iterable[str], *, known: str | None = None
+) -> Iterator[tuple[str, Path | None]]:
+    """Yield the modules of these names, and what those of the user's own import anywhere.
+
+    Each is its name and its file, which is None of a library's. `known` is a file to leave out.
+    """
+    left, seen = deque(names), {""}
+    while left:
+        name = left.popleft()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = _file_of(name) or ""
+        if is_library(file or None, name):
+            yield name, None
+        elif file.endswith(".py") and file != known:
+            yield name, Path(file)
+            is_package = Path(file).name == "__init__.py"
+            left += imports(
+                Path(file).read_bytes(), name if is_package else name.rpartition(".")[0]
+            )
+
+
+def imports(source: bytes, package: str) -> list[str]:
+    """Return the names of the modules that a file imports anywhere, with their packages."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(node.module or "", node.level, package)
+            found += [base, *(f"{base}.{each.name}" for each in node.names)]
+    parts = (each.split(".") for each in dict.fromkeys(found))
+    return [name for each in parts for name in accumulate(each, "{}.{}".format)]
+
+
+def absolute(name: str, level: int, package: str) -> str:
+    """Return the whole name of a module that is imported relative to a package."""
+    if not level:
+        return name
+    base = package.rsplit(".", level - 1)[0] if level > 1 else package
+    return f"{base}.{name}" if name else base
+
+
+def _file_of(name: str) -> str | None:
+    """Return the file of a module; None if it has none, or is not there."""
+    if name in sys.modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        return str(Path(file).resolve()) if file else None
+    top, *rest = name.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if not rest:
+        return spec.origin
+    for folder in spec.submodule_search_locations or ():
+        place = Path(folder, *rest)
+        for file in (place.with_name(place.name + ".py"), place / "__init__.py"):
+            if file.is_file():
+                return str(file.resolve())
+    return None
+
+
+# --- versions ----------------------------------------------------------------------------
+
+
+def own_versions() -> dict[str, str]:
+    """Return the versions of Python and of x402sim, whose code may change without a new one."""
+    return {
+        "Python": platform.python_version(),
+        "implementation of Python": platform.python_implementation(),
+        "x402sim": VERSION,
+        "code of x402sim": _ours(),
+    }
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those libraries among these that are installed under their names."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue  # of the standard library, or a module by another name than its package
+    return found
+
+
+@cache
+def required() -> Mapping[str, str]:
+    """Return the versions of what x402sim itself requires to play, and to make frames."""
+    try:
+        lines = requires("x402sim") or []
+    except PackageNotFoundError:  # it is one file
+        return {}
+    found = ["numpy"]  # pandas requires it
+    for line in lines:
+        name, extra = _NAME.match(line), _EXTRA.search(line)
+        if name and (extra is None or extra[1] in _EXTRAS_THAT_COUNT):
+            found.append(name[0])
+    return versions_of(sorted(found))
+
+
+@cache
+def _ours() -> str:
+    """Return a short digest of x402sim's own code: a checkout changes without a new version."""
+    found = hashlib.sha256()
+    for folder in (PACKAGE, SCENARIOS):
+        for pattern in _CODE_OF_OURS:
+            for file in sorted(folder.rglob(pattern)):
+                name = file.relative_to(folder).as_posix()
+                if not name.startswith(_SHIPPED):
+                    found.update(name.encode() + file.read_bytes())
+    return found.hexdigest()[:8]
+
+
+# --- the bundle -------------------------------------------------------------------------
+
 
 SOURCES = "sources"
 NOTEBOOK, TYPED = "notebook.ipynb", "typed.py"
@@ -69,7 +311,7 @@ class Origin(msgspec.Struct):
 class OfRun(msgspec.Struct, tag_field="bundle", tag="run"):
     """The `bundle.json` of a run: what it was, and the hashes of its journal and frames.
 
-    `world` are the options of its world, as Python code; `frames` have the hashes of `canonical`,
+    `world` are the options of its world, as Python code; `frames` have their `frame_sha256`,
     and `files` those of the files that hold the frames, as `sha256sum` prints them.
     """
 

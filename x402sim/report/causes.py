@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from x402sim.report.results import CaseResult, Demand, Evidence, Outcome, Result, Results, failures
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5

@@ -24,7 +24,7 @@ from x402sim.report.results import (
     failures,
 )
 from x402sim.spec.ground import Ground
-from x402sim.text.printable import printable, printable_lines
+from x402sim.text.words import printable, printable_lines
 from x402sim.version import VERSION
 
 RAW = "send it again: "

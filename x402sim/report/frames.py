@@ -1,26 +1,320 @@
 """What happened, as tidy tables: one pandas DataFrame for each question.
 
-`CONVENTIONS` are what they have in common, and `TABLES` has them all by name.
+`CONVENTIONS` are what they have in common, and `TABLES` has them all by name; `money.py` has those
+of money.
+
+A journal names a block by its number and its transactions: it has neither hashes nor blocks without
+transactions. Of each reorganisation it has the depth, whatever was in the blocks. Each transaction
+that stands in the chain is counted once, so that the fees add up to what the native balances have
+lost.
 """
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from x402sim.events import Check, FaultPeriodEnded, IndexerRan
+from x402sim.events import (
+    ChainReorganised,
+    Check,
+    FaultPeriodEnded,
+    IndexerRan,
+    PayerJoined,
+    RequestArrived,
+    RequestEnded,
+    RequestStarted,
+    TransactionMined,
+    TransactionUndone,
+)
 from x402sim.journal import Journal
-from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import since, tables, words
-from x402sim.report.costs import costs
+from x402sim.report.columns import Table, in_turn, objects, since, standing, tables, words
 from x402sim.report.exchanges import OUTCOMES, exchanges_of, payers_exchanges
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
-from x402sim.report.queues import queues
-from x402sim.report.reading import reading_of
+from x402sim.report.reading import Reading, once, reading_of
+
+QUEUED = ("served", "left", "refused", "lost", "open")
+
+
+@frame(
+    """One row for each request to a part with `servers`, in the order of arrival.
+
+Of a request that still waits, or is still served, when the journal ends, what is not known yet is
+NaN. Near saturation these have waited longest: without them, waiting looks shorter than it is.""",
+    Column("request", "Int64", "its number, unique in the run"),
+    Column("part", "category", "who was asked"),
+    Column("path", "category", "the path"),
+    Column("arrived_s", "float64", "when it arrived at the part", "s"),
+    Column("started_s", "float64", "when a server began with it", "s"),
+    Column("ended_s", "float64", "when the server was done with it, or it was refused or lost", "s"),
+    Column("waited_s", "float64", "from its arrival until a server began", "s"),
+    Column("service_s", "float64", "how long the server was busy with it: the service time that was drawn, and the work", "s"),
+    Column("ahead", "Int64", "how many requests were waiting or being served when it arrived"),
+    Column("outcome", "category", "served; left (served, but the client had gone, or the answer was lost); refused (too many waited); lost (the part crashed); open (none of these yet)", among=QUEUED),
+)  # fmt: skip
+def queues(journal: Journal, form: Form) -> pd.DataFrame:
+    arrived, started, ended = tables(journal, RequestArrived, RequestStarted, RequestEnded)
+    reading, numbers = reading_of(journal), arrived["request"]
+    arrived_ms, start_ms = arrived.arrow("at_ms"), reading.start_ms
+    started_ms, ended_ms = (_by_number(each, "at_ms", numbers) for each in (started, ended))
+    outcome = words(_by_number(ended, "outcome", numbers).fill_null(0), ended.texts)
+    given = {
+        "part": arrived.arrow("actor"),
+        "arrived_s": since(arrived_ms, start_ms),
+        "started_s": since(started_ms, start_ms),
+        "ended_s": since(ended_ms, start_ms),
+        "waited_s": since(started_ms, arrived_ms),
+        "service_s": since(ended_ms, started_ms),
+        "outcome": outcome.cast(pa.string()).fill_null("open"),
+    }
+    return form.of_columns(given, reading, arrived)
+
+
+def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
+    """Return a field of the event of each request; null if it has none."""
+    found = pd.Series(events[name], events["request"], dtype="Int64").reindex(numbers)
+    return pa.array(found)
+
+
+# --- blocks and forks -------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Fork:
+    """A reorganisation, and the blocks with transactions that it `replaced`."""
+
+    at_ms: int
+    fork: int
+    depth: int
+    replaced: list["_Block"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block with transactions; `of_fork` is what replaced it, if the journal has that.
+
+    `block_ms` is the time that it has on the chain. Of its transactions, `again` were mined in a
+    later block after it was `orphaned`.
+    """
+
+    at_ms: int
+    n: int
+    block: int
+    block_ms: int
+    transactions: int = 0
+    gas: int = 0
+    orphaned_ms: int | None = None
+    of_fork: _Fork | None = None
+    replaced_by: int | None = None
+    again: int = 0
+
+    @property
+    def dropped(self) -> int:
+        return self.transactions - self.again if self.orphaned_ms is not None else 0
+
+
+class _Chain:
+    """Follows all blocks with transactions, and all reorganisations, in order."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.blocks, self.forks = list[_Block](), list[_Fork]()
+        self._newest, self._mined_in = dict[int, _Block](), dict[str, _Block]()
+        self._fork: _Fork | None = None
+        forked, mined, undone = tables(
+            journal, ChainReorganised, TransactionMined, TransactionUndone
+        )
+        in_turn(
+            forked.calls(self._forked),
+            mined.calls(self._mined),
+            undone.calls(self._undone),
+        )
+
+    def _forked(self, at_ms: int, depth: int) -> None:
+        self._fork = _Fork(at_ms=at_ms, fork=len(self.forks) + 1, depth=depth)
+        self.forks.append(self._fork)
+
+    def _mined(self, at_ms: int, tx_hash: str, block: int, block_time_s: int, gas: int) -> None:
+        self._fork, known = None, self._newest.get(block)
+        if known is None or known.orphaned_ms is not None:
+            before, n = known, len(self.blocks) + 1
+            known = _Block(at_ms=at_ms, n=n, block=block, block_ms=block_time_s * 1000)
+            self.blocks.append(known)
+            self._newest[block] = known
+            if before:
+                before.replaced_by = n
+        known.transactions += 1
+        known.gas += gas
+        if earlier := self._mined_in.get(tx_hash):
+            earlier.again += 1
+        self._mined_in[tx_hash] = known
+
+    def _undone(self, at_ms: int, tx_hash: str) -> None:
+        block = self._mined_in.get(tx_hash)
+        if block and block.orphaned_ms is None:
+            block.orphaned_ms, block.of_fork = at_ms, self._fork
+            if self._fork:
+                self._fork.replaced.append(block)
+
+
+_followed = once(_Chain)
+
+
+@frame(
+    "One row for each block that had transactions, also for those that were replaced.",
+    Column("n", "Int64", "its number in this frame, from 1: two blocks of different forks have the same `block`"),
+    Column("block", "Int64", "its number in the chain"),
+    moment("when it was mined"),
+    Column("block_s", "float64", "the time that it has on the chain", "s"),
+    Column("transactions", "Int64", "how many, and the gas that they used"),
+    Column("gas", "Int64", "how many, and the gas that they used", "gas"),
+    Column("canonical", "bool", "whether it stands in the chain at the end"),
+    Column("orphaned_s", "float64", "when it was replaced; NaN if it stands", "s"),
+    alike(("fork", "depth"), "Int64", "the reorganisation that replaced it, a row of `forks`, and its depth; NA if it stands, or a snapshot or a node undid it"),
+    Column("replaced_by", "Int64", "`n` of the next block with the same number; NA if that has no transaction"),
+    Column("dropped", "Int64", "of its transactions, how many were never mined again"),
+)  # fmt: skip
+def blocks(journal: Journal, form: Form) -> pd.DataFrame:
+    return form.of_objects(
+        _followed(journal).blocks,
+        reading_of(journal),
+        canonical=lambda each: each.orphaned_ms is None,
+        fork=lambda each: each.of_fork and each.of_fork.fork,
+        depth=lambda each: each.of_fork and each.of_fork.depth,
+    )
+
+
+@frame(
+    "One row for each reorganisation, in order.",
+    Column("fork", "Int64", "its number, from 1"),
+    moment("when it happened"),
+    Column("depth", "Int64", "how many of the newest blocks it replaced"),
+    Column("block", "Int64", "the lowest number of those blocks that had transactions; NA if none had"),
+    alike(("blocks", "transactions"), "Int64", "how many of these blocks had transactions, and how many"),
+    Column("dropped", "Int64", "of those, how many were never mined again"),
+)  # fmt: skip
+def forks(journal: Journal, form: Form) -> pd.DataFrame:
+    return form.of_objects(
+        _followed(journal).forks,
+        reading_of(journal),
+        block=lambda fork: min((each.block for each in fork.replaced), default=None),
+        blocks=lambda fork: len(fork.replaced),
+        transactions=lambda fork: sum(each.transactions for each in fork.replaced),
+        dropped=lambda fork: sum(each.dropped for each in fork.replaced),
+    )
+
+
+# --- costs ------------------------------------------------------------------------------
+
+
+STEPS = ("payment", "deposit", "refund", "session", "failed", "other")
+PARTIES = ("payer", "facilitator", "service", "token owner", "other")
+COIN_WEI = 10**18
+SETTLEMENT = "transferWithAuthorization"
+
+
+@frame(
+    "One row for each transaction that stands, and for each order that had none.",
+    moment("when it was mined; of an order without a transaction, when it was requested"),
+    Column("order", "Int64", "the number of its order in `orders`; NA if it belongs to none"),
+    Column("step", "category", "payment, deposit, refund (of a session's rest), session (a request on its budget), failed (a payment or refund that reverted), other (such as a mint)", among=STEPS),
+    alike(("payer", "service"), "category", "of the order"),
+    Column("session_id", "string", "of the session that it opened, used or refunded"),
+    Column("tx", "string", "the transaction; NA if there was none"),
+    Column("party", "category", "who paid the fee: payer, facilitator, service, token owner (mints), other; NA without a transaction", among=PARTIES),
+    Column("sender", "category", "the same as a name or an address, which tells several facilitators apart"),
+    Column("gas", "Int64", "gas used, in units of gas; 0 without a transaction", "gas"),
+    Column("gas_price_wei", "Int64", "price of a unit, in wei", "wei"),
+    Column("fee_coins", "float64", "gas · price, in native coins", "coins"),
+    Column("fee", "float64", "the same in tokens; the column is there with `World(coin_price=...)` only", "tokens", may_lack=True),
+    Column("waiting_s", "float64", "from the first request to being served, in the first row of an order; NaN if it was not", "s"),
+    more="""The sum of `fee_coins` by `sender` is what its native balance has lost for gas; what a
+reorganisation has undone costs nothing. A session's deposit and refund belong to the order of
+the deposit, and its requests are orders without a transaction: group by `session_id` and divide
+by the served requests for the cost of a call. A transaction that reverted names no order.
+
+    costs = run.costs
+    of_calls = costs[costs["step"] != "other"]  # without mints, which no call pays
+    a_call = of_calls["fee"].sum() / run.orders.query("way != 'deposit'")["served"].sum()
+    by_order = costs.groupby("order")[["gas", "fee", "waiting_s"]].sum()
+    by_party = costs.groupby("party", observed=True)["fee_coins"].sum()""",
+)  # fmt: skip
+def costs(journal: Journal, form: Form) -> pd.DataFrame:
+    reading = reading_of(journal)
+    given = _values(reading)
+    price = float((reading.begin and reading.begin.options.get("coin_price")) or 0)
+    if price:
+        given["fee"] = given["fee_coins"] * price
+    place = given["at"].argsort(kind="stable")
+    sorted_ = {
+        name: values.take(pa.array(place)) if isinstance(values, pa.Array) else values[place]
+        for name, values in given.items()
+    }
+    return form.of_columns(sorted_, reading)
+
+
+def _values(reading: Reading) -> dict[str, Any]:
+    """Return the columns but those that follow: of transactions, then of orders without one."""
+    orders, mined = orders_of(reading.journal), standing(reading.journal)
+    owner, is_refund = np.full(len(mined.texts.all), -1), np.zeros(len(mined.texts.all), "bool")
+    refunds = [order for order in orders if order.refund_tx]
+    refunding = [order.refund_tx for order in refunds]
+    owner[[tx for order in orders for tx in order.txs]] = [
+        order.number - 1 for order in orders for _ in order.txs
+    ]
+    owner[refunding] = [order.number - 1 for order in refunds]
+    is_refund[refunding] = True
+    bare = [order.number - 1 for order in orders if not order.txs]
+    of = np.append(owner[mined["tx_hash"]], bare).astype("int64")
+
+    def of_order(name: str) -> Any:
+        return objects([*map(attrgetter(name), orders), None])[of]
+
+    def named(name: str) -> Any:
+        return words(np.array([*map(attrgetter(name), orders), 0])[of], mined.texts)
+
+    def padded(values: Any, missing: Any = None) -> Any:
+        return np.append(values, np.full(len(bare), missing, "object"))
+
+    payers = {payer.address for payer in reading.journal.events(PayerJoined)}
+
+    def party(address: str) -> str | None:
+        name = reading.name(address)
+        if address in payers:
+            return "payer"
+        return "service" if name in reading.merchants else name if name == "token owner" else None
+
+    settles = mined.those("call", SETTLEMENT.__eq__)
+    unowned = np.where((mined["revert_reason"] != 0) & settles, "failed", "other")
+    step = np.where(padded(is_refund[mined["tx_hash"]], False), "refund", of_order("way"))
+    parties, prices_wei = mined.mapped("sender", party), mined.mapped("gas_price_wei", int)
+    others = np.where(settles, "facilitator", "other")
+    is_first = np.zeros(len(of), "bool")
+    is_first[np.unique(of, return_index=True)[1]] = True
+    return {
+        "at": np.append(mined["at_ms"], [orders[place].at_ms for place in bare]).astype("int64"),
+        "order": of_order("number"),
+        "step": np.where(of < 0, padded(unowned), step),
+        "payer": named("payer"),
+        "service": named("service"),
+        "session_id": named("session_id"),
+        "tx": words(np.append(mined["tx_hash"], np.zeros(len(bare))), mined.texts),
+        "party": padded(np.where(parties == None, others, parties)),  # noqa: E711 - an array
+        "sender": padded(mined.mapped("sender", reading.name)),
+        "gas": padded(mined["gas"], 0),
+        "gas_price_wei": padded(prices_wei),
+        "fee_coins": padded(mined["gas"] * prices_wei / COIN_WEI, 0.0),
+        "waiting_s": np.where(is_first, of_order("waiting_s"), None),
+    }
+
+
+# --- checks, orders and times -----------------------------------------------------------
+
 
 CONVENTIONS = """In every frame, `t_s` is virtual seconds since the run began, `at` the same moment as a
 UTC timestamp (milliseconds); other columns in `_s` are seconds too, those that are

@@ -26,6 +26,8 @@ MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
 LARGE = 20_000
 """Events; of a journal with more, what shows a part of it reads only that."""
+LAST = 500
+"""The payments on a page, unless it is asked for more or fewer."""
 _NONE = 1 << 62
 """A number that no exchange has."""
 DECIMALS = 6

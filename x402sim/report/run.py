@@ -1,22 +1,23 @@
-"""A `Run`, the result of playing a scenario: its journal, and everything read from it.
+"""A `Run`, the result of playing a scenario: its journal, everything read from it, and which
+laws held, were switched off, or broke, in cases and money.
 
 It is the front of this package: frames, plots and pages take a journal or a `Summary`, and
 none of them imports this module.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from x402sim.events import Begin, StoryRaised
+from x402sim.events import Begin, Check, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
-from x402sim.report.laws import laws
-from x402sim.report.newest import LAST
+from x402sim.report.reading import LAST
 from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
 
 if TYPE_CHECKING:
@@ -296,3 +297,49 @@ def finished(run: Run) -> Run:
         if world not in watched.worlds:
             watched.worlds.append(world)
     return run
+
+
+# --- laws ------------------------------------------------------------------------------
+
+LAWS = {
+    "invariant/value-conserved": "the sum of all balances is what was minted",
+    "invariant/released-within-deposit": "no session spends more than its deposit",
+    "invariant/granted-only-if-transferred": "access is granted for money that moved",
+    "invariant/one-transfer-per-payment": "a payment id is paid at most once",
+    "invariant/one-order-per-authorization": "an authorization buys one order",
+    "invariant/served-only-if-transferred": "a transfer stands when what it pays is served",
+}
+"""The invariants that a world checks after every event."""
+UNDONE = "undone after serving"
+_MOST_NAMED = 10
+
+
+def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str, Any]]:
+    """Yield a row for each law, as `Run.summary` shows it; `is_ours`: the world was built here.
+
+    And one for money that the chain took back when it was served for already, if there is any.
+    """
+    from x402sim.report.orders import orders_of  # it needs the extra `report`
+
+    state = "off" if begin.options.get("invariants") == "False" else "held"
+    broken: dict[str, dict[str, int]] = {}
+    for check in journal.events(Check):
+        if not check.ok and check.clause in LAWS:
+            cases = broken.setdefault(check.clause, {})
+            cases[check.about or ""] = int(check.at_stake_base or 0)  # the newest counts
+    for law, meaning in LAWS.items():
+        found = broken.get(law, {})
+        is_broken = "broken" if found else state if is_ours else "not checked"
+        yield _row(law, is_broken, found.values(), begin.decimals, meaning)
+    lost = {each.number: each.lost_base for each in orders_of(journal) if each.lost_base}
+    if lost:
+        named = ", ".join(map(str, list(lost)[:_MOST_NAMED])) + ", …" * (len(lost) > _MOST_NAMED)
+        meaning = f"no law: the chain undid a payment after it was served, of the orders {named}"
+        yield _row(UNDONE, "seen", lost.values(), begin.decimals, meaning)
+
+
+def _row(
+    law: str, state: str, stakes: Collection[int], decimals: int, meaning: str
+) -> dict[str, Any]:
+    money = float(Decimal(sum(stakes)).scaleb(-decimals))
+    return {"law": law, "state": state, "cases": len(stakes), "money": money, "meaning": meaning}

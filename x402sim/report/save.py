@@ -17,12 +17,12 @@ from pandas.api.types import is_object_dtype
 
 from x402sim.events import Begin
 from x402sim.journal import BUNDLE, write_maker
-from x402sim.report import bundle, html, plots, sources
-from x402sim.report.canonical import frame_sha256
+from x402sim.report import bundle, html, plots
+from x402sim.report.bundle import frame_sha256
 from x402sim.report.frames import TABLES
-from x402sim.report.newest import LAST
 from x402sim.report.page import of_run
 from x402sim.report.plots.figure import png, vectors
+from x402sim.report.reading import LAST
 from x402sim.report.summary import Summary
 
 JOURNAL, PAGE = "journal.ndjson", "page.html"
@@ -58,7 +58,7 @@ def save_bundle(run: Summary, folder: Path, *, wrong: str) -> Path:
         scenario=run.name,
         seed=run.seed,
         world=next(run.journal.events(Begin)).options,
-        versions={**sources.own_versions(), **sources.required()},
+        versions={**bundle.own_versions(), **bundle.required()},
         journal=run.sha256,
         frames=hashes,
         origin=bundle.carry(calls, folder, program),

@@ -10,8 +10,8 @@ from x402sim.report import conformance as report, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.conformance_reports import About, written
 from x402sim.report.results import Outcome, Result
-from x402sim.text.suggest import unknown
 from x402sim.text.templates import render
+from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,7 @@ class Verdict:
 
         Raises `ModuleNotFoundError` without the extra `report`.
         """
-        from x402sim.report.plots import judgement
+        from x402sim.report.plots.matrix import judgement
 
         return judgement(self.results, self.about.sections, ax, strict=self.strict)
 

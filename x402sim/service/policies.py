@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.text.arguments import FromZero, WholeFromZero, ZeroToOne, explained
-from x402sim.text.printable import changed
+from x402sim.text.words import changed
 
 # --- a settlement whose answer was lost -----------------------------------------------
 

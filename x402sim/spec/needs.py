@@ -6,7 +6,7 @@ target and its world do. Elsewhere it is skipped, with the reason.
 
 from enum import StrEnum
 
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 
 class Need(StrEnum):

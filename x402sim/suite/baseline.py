@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.report.results import Outcome, Result, failures
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 WANTED = "a JSON report (--json-file) of an earlier run"
 _OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)

@@ -12,7 +12,7 @@ from x402sim.report.results import OF_CASES, CaseResult, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.needs import Need
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
 """The outcomes that a control makes doubtful, if it does not work."""

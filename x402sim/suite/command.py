@@ -15,8 +15,7 @@ from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
-from x402sim.report.conformance_annotations import unready
-from x402sim.report.conformance_reports import About, written
+from x402sim.report.conformance_reports import About, unready, written
 from x402sim.report.results import Outcome, Result
 from x402sim.suite import printing
 from x402sim.suite.baseline import Baseline, known, mended
@@ -24,8 +23,7 @@ from x402sim.suite.case import in_order, interrupted
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
-from x402sim.text.counted import counted
-from x402sim.text.printable import printable
+from x402sim.text.words import counted, printable
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable, invalid or inconclusive;

@@ -14,7 +14,7 @@ from x402sim.suite.rooms import Judge
 from x402sim.suite.row import RoomCase
 from x402sim.suite.subject import Chosen, Plan
 from x402sim.suite.verdict import NotReady
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 
 class Plays(Protocol[AnyPlayed]):

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from x402sim.report.results import CaseResult, Demand, Evidence, Loss, Outcome
 from x402sim.spec.clauses import Level
-from x402sim.spec.folder import folder
-from x402sim.spec.ground import Ground
+from x402sim.spec.ground import Ground, folder
 from x402sim.spec.needs import Need
 from x402sim.suite.redact import impersonal
 

@@ -21,8 +21,7 @@ from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.subject import Plan, Subject
 from x402sim.text.console import console as new_console
-from x402sim.text.counted import counted
-from x402sim.text.printable import printable
+from x402sim.text.words import counted, printable
 
 COLUMNS = 79
 MANY = 4

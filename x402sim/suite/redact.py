@@ -18,7 +18,7 @@ from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.report.conformance import RAW
 from x402sim.suite.resend import as_curl
-from x402sim.text.printable import printable, printable_lines
+from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
 _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")

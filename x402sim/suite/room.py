@@ -18,7 +18,7 @@ from x402sim.report.conformance import FULL
 from x402sim.rng import Rng
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable
 from x402sim.suite.verdict import Inconclusive
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 MOST_LINES = 60
 

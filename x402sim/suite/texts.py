@@ -8,8 +8,7 @@ x402-foundation/x402 in which they were read; of version 1, of coinbase/x402.
 import tomllib
 from importlib.resources import files
 
-from x402sim.spec.ground import Ground, GroundType
-from x402sim.spec.sentences import Sentence
+from x402sim.spec.ground import Ground, GroundType, Sentence
 
 _TEXTS = tomllib.loads((files(__package__) / "texts.toml").read_text("utf-8"))
 _SENTENCES = {

@@ -27,8 +27,7 @@ from typing import (
 
 import msgspec
 
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
+from x402sim.text.words import described, unknown
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}

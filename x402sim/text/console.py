@@ -4,7 +4,7 @@ import os
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,7 +3,7 @@
 Every exchange is `request sent` and `answer received` or `no answer`. One that is about a payment
 is also a note "exchange", as the page reads it, and a note "finding" for each thing that is wrong
 in it, by the rules of `decode` and `doctor`. What moves real money is recorded with `allow_mainnet`
-only, and without what could be spent (`watch.redaction`).
+only, and without what could be spent (`watch.messages`).
 """
 
 import asyncio
@@ -37,27 +37,31 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import Hash, checksum, from_hex, parse_address
 from x402sim.protocol.findings import Finding
 from x402sim.protocol.messages import encode
+from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
-from x402sim.protocol.ways import Way
+from x402sim.protocol.ways import Way, network_called
 from x402sim.rng import Rng
-from x402sim.text.times import moment
-from x402sim.watch import redaction
+from x402sim.text.words import moment, printable
 from x402sim.watch.messages import (
     PROOFS,
     Half,
     Messages,
+    digest,
     findings_of,
     findings_of_402,
+    hidden_body,
+    hidden_headers,
     is_test,
     messages_of,
     networks_in,
 )
 from x402sim.watch.proxy import Exchange
-from x402sim.world.chain_recorder import receipt_events
-from x402sim.world.feed import exchange_of
+from x402sim.world.running_world import receipt_events
+from x402sim.world.server.log import Form, LogLine, short
 from x402sim.world.transport.faults import Fault, Faults, fields_of
 from x402sim.world.transport.link import answer_event, request_event
 from x402sim.world.transport.requests import LoggedRequest
+from x402sim.world.ui import exchange_of
 
 MOST_KEPT = 4096
 """The orders, and the 402s examined, that are remembered: the newest."""
@@ -453,7 +457,7 @@ class Recorder:
         """Return an event without proofs of real payments."""
         if self.is_main is False:
             return event
-        change = (lambda _: None) if is_hidden else redaction.digest
+        change = (lambda _: None) if is_hidden else digest
         ids = {
             name: change(value)
             for name in ("payment_id", "session_id")
@@ -476,7 +480,7 @@ class Recorder:
         elif self.is_main is not False:
             cut = (sent.is_cut, answered.is_cut)
             halves = [
-                (redaction.hidden_headers(headers), redaction.hidden_body(body, is_cut=is_cut))
+                (hidden_headers(headers), hidden_body(body, is_cut=is_cut))
                 for (headers, body), is_cut in zip(halves, cut, strict=True)
             ]
         path, _, query = found.target.partition("?")
@@ -548,3 +552,60 @@ def _lasting(fields: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(extra, dict):
         kept["extra"] = {name: each for name, each in extra.items() if name not in _VOLATILE}
     return kept
+
+
+# --- the log ----------------------------------------------------------------------------
+
+
+def line_of(seen: Seen, form: Form, known: Mapping[str, Network]) -> LogLine | None:
+    """Return the line of an exchange: if it is about a payment, failed, or if all are wanted."""
+    exchange, found = seen.exchange, seen.messages
+    if not (found.is_payment or exchange.broke or form.is_verbose):
+        return None
+    return LogLine(
+        time=form.time_of(exchange.ended),
+        who=short(seen.payer) if seen.payer and not seen.is_hidden else exchange.client,
+        method=found.method,
+        path=f"/facilitator{found.target}" if found.to == "facilitator" else found.target,
+        status=None if exchange.broke else found.status,
+        ms=(exchange.ended - exchange.began) * 1000,
+        error=exchange.broke or None,
+        notes=[HIDDEN] if seen.is_hidden else _notes(seen, known),
+    )
+
+
+def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
+    """Return what was offered, paid and refused, and what is wrong."""
+    found, notes = seen.messages, list[str]()
+    if not found.is_paying:
+        offers = (
+            f"offers {_money(way.amount, way.fields.get('network'), known)} "
+            f"to {short(str(way.fields.get('payTo')))}"
+            for way in found.ways
+        )
+        notes += list(dict.fromkeys(offers))[:5]
+    if found.signed is not None:
+        auth = found.signed.authorization
+        amount = _money(str(auth.value), found.signed.network, known)
+        notes.append(f"signed {amount} to {short(checksum(auth.to))}")
+    if found.settled:
+        notes.append(f"settled, transaction {short(str(found.tx_hash))}")
+    elif found.signed is not None and found.refusal:
+        notes.append(f"refused: {found.refusal}")
+    elif found.to == "facilitator" and found.is_valid:
+        notes.append("valid")
+    struck = seen.exchange.struck
+    if struck is not None and not seen.exchange.broke:
+        notes.append(f'fault: "{struck.does}"')
+    return notes + [
+        f"{each.mark}: {each.about}: {each.seen}; wanted: {each.wanted}. {each.do}"
+        for each in seen.findings
+    ]
+
+
+def _money(base: Any, name: Any, known: Mapping[str, Network]) -> str:
+    network = network_called(name, known)
+    text = printable(str(base))[:40]
+    if network is None or not text.isdecimal():
+        return f"{text} base units on {printable(str(name))[:40]}"
+    return f"{to_decimal(int(text), network.decimals)} {network.token_symbol} on {network.name}"

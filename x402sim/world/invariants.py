@@ -16,7 +16,7 @@ from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.money import to_base
 from x402sim.protocol.routes import MARKET, PAY, QUOTE
-from x402sim.report.laws import LAWS
+from x402sim.report.run import LAWS
 from x402sim.service.store import Store
 from x402sim.spilling import Spilling
 from x402sim.world.running_world import RunningWorld

@@ -29,17 +29,14 @@ from x402sim.text.arguments import (
     explained,
     require_kind,
 )
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
-from x402sim.world.blocks import NewBlock, OnBlock, call_on_block, newest_block
+from x402sim.text.words import described, unknown
 from x402sim.world.control.app import EVENTS
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, WorldInfo
-from x402sim.world.observing import Act, Observers
-from x402sim.world.payer import Answer, Payer
+from x402sim.world.observing import Act, NewBlock, Observers, OnBlock, call_on_block, newest_block
+from x402sim.world.payer import Answer, Payer, RetryTokens, Spending
 from x402sim.world.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.scenario import require_clause
-from x402sim.world.spending import RetryTokens, Spending
 from x402sim.world.stages import Stage, path_on
 from x402sim.world.transport.faults import Fault, FaultRule, fields_of
 

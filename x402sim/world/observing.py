@@ -1,4 +1,5 @@
-"""Adversaries who observe: they see requests as they are sent, or transactions that wait.
+"""What a scenario sees of others: new blocks, asked for or told to a function of its own; and
+adversaries, who see requests as they are sent, or transactions that wait.
 
 What an observer does about what it sees runs in a task beside the scenario, and holds nothing up.
 """
@@ -12,21 +13,77 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from x402sim.chain.base import ChainError, Reverted
-from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.base import Block, ChainError, Reverted
+from x402sim.chain.ledger.frame import Arguments
 from x402sim.events import Part
 from x402sim.http.exchange import Request
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, from_hex, parse_address
+from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, exact_payload, to_base64
 from x402sim.rng import Stream
-from x402sim.text.printable import described
+from x402sim.text.words import described
+from x402sim.world.control.messages import State
 from x402sim.world.running_world import RunningWorld
+from x402sim.world.stages import Stage
 from x402sim.world.transport.faults import Fault, ends_with
 from x402sim.world.transport.link import Asgi, Watch, is_acting
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block: its number, its time in Unix seconds, and the hashes of its transactions."""
+
+    number: int
+    time_s: int
+    tx_hashes: tuple[str, ...] = ()
+
+
+async def newest_block(stage: Stage) -> NewBlock:
+    """Return the chain's newest block, without its transactions."""
+    found: State = await stage.ask("state", kind=State)
+    return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
+
+
+OnBlock = Callable[[NewBlock], Awaitable[None] | None]
+"""A function, or a coroutine function, of a new block."""
+
+
+def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
+    """Call a function with each new block, also with those that replace others.
+
+    A coroutine function runs in a task of its own. What it raises fails the scenario. Raises
+    `ValueError` without parts: for a deployment.
+    """
+    if parts is None:
+        raise ValueError("a Python function cannot be sent to a deployment")
+    running: set[asyncio.Task[None]] = set()
+
+    async def finish(started: Awaitable[None]) -> None:
+        try:
+            await started
+        except Exception as error:  # noqa: BLE001 - the user's own code: the scenario fails
+            parts.report_bug(error)
+
+    def on_new_block(block: Block) -> None:
+        new = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
+        try:
+            started = hook(new)
+        except Exception as error:  # noqa: BLE001 - as above
+            parts.report_bug(error)
+            return
+        if isawaitable(started):
+            task = asyncio.create_task(finish(started), name="a scenario's hook of a block")
+            running.add(task)
+            task.add_done_callback(running.discard)
+
+    parts.chain_recorder.on_block.append(on_new_block)
+
+
+# --- adversaries ------------------------------------------------------------------------
+
 
 MEMPOOL = "mempool"
 """Where transactions wait for a block."""
@@ -152,7 +209,7 @@ class _Pool:
     """Looks for new transactions in the mempool, as anybody may at a node."""
 
     def __init__(self, parts: RunningWorld, see: Callable[[Observed], None]) -> None:
-        from x402sim.chain.node.linked import LinkedNode  # it signs: heavy
+        from x402sim.chain.node.evm_chain import LinkedNode  # it signs: heavy
 
         self._node = LinkedNode(Asgi(parts.outside["rpc"]), "http://rpc.local")
         self._clock, self._network, self._see = parts.clock, parts.network, see

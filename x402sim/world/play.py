@@ -1,19 +1,32 @@
-"""Plays a scenario in a world: records its beginning, its errors and its outcome."""
+"""Plays a scenario in a world: records its beginning, its errors and its outcome.
+
+It ends a scenario that nothing can wake any more, or that makes no request for a month, and finds
+the coroutines that a scenario calls and does not await.
+"""
 
 import asyncio
+import inspect
 import logging
+import re
+import threading
+import traceback
+import warnings
 from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from inspect import isawaitable, unwrap
-from typing import Any
+from types import CoroutineType, TracebackType
+from typing import Any, TextIO
 
 from msgspec import UNSET, UnsetType
 
 from x402sim import events
-from x402sim.clock import stopwatch
+from x402sim.clock import Clock, periodic_context, stopwatch
+from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
 from x402sim.explorer.index import ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import FacilitatorSettings
+from x402sim.journal import Entry
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.report.progress import telling
 from x402sim.report.run import Run, finished, is_swept
@@ -21,14 +34,11 @@ from x402sim.report.summary import checks_of
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.text import tracebacks
-from x402sim.text.printable import changed, described
-from x402sim.text.times import duration
+from x402sim.text.words import changed, described, duration
 from x402sim.world.chains import DEFAULT_CHAIN
-from x402sim.world.forgotten import ForgottenAwait, forgotten_awaits, named
-from x402sim.world.idle import IdleTimeout
 from x402sim.world.invariants import Invariants
 from x402sim.world.live import LiveWorld
-from x402sim.world.loop import run_anywhere, run_virtual
+from x402sim.world.loop import Deadlock, VirtualLoop, run_anywhere, run_virtual
 from x402sim.world.scenario import (
     Scenario,
     ScenarioFunction,
@@ -257,3 +267,223 @@ def _python(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
     return changed(value, _python) if isinstance(value, _Configuration) else described(value)
+
+
+# --- coroutines that nobody awaits ------------------------------------------------------
+
+
+_FORGOTTEN = re.compile("coroutine '.*' was never awaited")
+
+
+@dataclass(slots=True)
+class _Unawaited:
+    """The coroutines that a block did not await, each with its line if that is in `file`."""
+
+    file: str
+    found: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Note Python's warning of a coroutine, with the newest line of the file that runs."""
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        where = f" ({tracebacks.shown(self.file)}:{frame.f_lineno})" if frame else ""
+        self.found.append(f"{text}{where}")
+
+
+_unawaited: ContextVar[_Unawaited | None] = ContextVar("forgotten coroutines", default=None)
+
+
+class _Hook:
+    """Replaces `warnings.showwarning` as long as any scenario is played."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stories = 0
+        self._before = warnings.showwarning
+        self._undo = ExitStack()
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Have warnings shown by this hook in a block."""
+        with self._lock:
+            self._stories += 1
+            if self._stories == 1:
+                self._put()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stories -= 1
+                if not self._stories:
+                    self._undo.close()
+
+    def _put(self) -> None:
+        self._undo.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
+        if warnings.showwarning != self._show:  # another thread may have kept and restored it
+            self._before = warnings.showwarning
+        warnings.showwarning = self._show
+
+    def _show(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        unawaited, forgotten = _unawaited.get(), _FORGOTTEN.match(str(message))
+        if unawaited is None or forgotten is None:
+            self._before(message, category, filename, lineno, file, line)
+        else:
+            unawaited.note(forgotten[0])
+
+
+_HOOK = _Hook()
+
+
+class ForgottenAwait(RuntimeError):
+    """A scenario called a coroutine function, and did not await what that returned."""
+
+
+@contextmanager
+def forgotten_awaits(file: str) -> Iterator[list[str]]:
+    """Find the coroutines that are never awaited in a block; after it, the list has each.
+
+    `file` is the scenario's: a line in it is named. If the block raises, the exception has a note
+    of them, since it may follow from that.
+    """
+    unawaited = _Unawaited(file)
+    token = _unawaited.set(unawaited)
+    with _HOOK.in_place():
+        try:
+            yield unawaited.found
+        except Exception as error:
+            unawaited.file = ""  # where it is discarded from now on is not where it was forgotten
+            _release_frames(error)
+            if unawaited.found:
+                error.add_note(named(unawaited.found))
+            raise
+        finally:
+            _unawaited.reset(token)
+
+
+def named(found: list[str]) -> str:
+    """Name what was found, and say what to do."""
+    return "; ".join(found) + ": write `await`"
+
+
+def _release_frames(error: BaseException) -> None:
+    """Clear an error's frames, as they may hold the coroutine that was not awaited."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            _release_frames(each)
+    if isinstance(error, AttributeError):
+        from difflib import get_close_matches
+
+        near = get_close_matches(error.name or "", dir(error.obj), n=1)
+        if near and near[0] != error.name and not isinstance(error.obj, CoroutineType):
+            error.add_note(f"did you mean {near[0]!r}?")
+        error.obj = None
+    traceback.clear_frames(error.__traceback__)
+
+
+# --- what nothing can wake --------------------------------------------------------------
+
+
+IDLE_TIMEOUT_S = 31 * 86400
+"""A month of simulated time."""
+CHECK_S, RECHECK_S = 600, 1
+"""Simulated seconds between two checks for a deadlock, and until one is confirmed."""
+
+
+class IdleTimeout:
+    """A context manager around a scenario, and a listener of its journal.
+
+    Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
+    a request; time that the scenario advances itself (`LiveWorld.advance`) does not count. What
+    `stop` is given is raised in the scenario, so that the journal is kept: the loop's
+    `TimeStandsStill`, and what the user's own code raised in a part of the world.
+    """
+
+    def __init__(self, clock: Clock, parts: frozenset[Part]) -> None:
+        """Listen; `parts` are the actors that go on without the scenario."""
+        self._clock, self._parts = clock, parts
+        self._loop = asyncio.get_running_loop()
+        self._limit = asyncio.timeout(None)
+        self._until = self._loop.time() + IDLE_TIMEOUT_S
+        first_s, unawaited = self._loop.time() + CHECK_S, periodic_context()
+        self._timer = self._loop.call_at(first_s, self._check, context=unawaited)
+        self._in_flight: set[int] = set()
+        """The exchanges of the scenario that are in flight."""
+        self._is_suspect = False
+        self._newest_s = self._loop.time()
+        self._stopped_by: Exception | None = None
+
+    def __call__(self, entry: Entry) -> None:
+        """Restart the timeout if the event is the scenario's own."""
+        event = entry.event
+        if event.actor in self._parts:
+            return
+        asked_s = event.seconds if isinstance(event, TimeAdvanced) else 0
+        self._newest_s = self._loop.time()
+        self._until = max(self._until, self._newest_s + asked_s + IDLE_TIMEOUT_S)
+        if isinstance(event, RequestSent):
+            self._in_flight.add(event.exchange)
+        elif isinstance(event, AnswerReceived | NoAnswer):
+            self._in_flight.discard(event.exchange)
+
+    def _check(self) -> None:
+        """Stop the scenario if two checks find it stuck; all that was ready runs in between."""
+        now_s = self._loop.time()
+        is_stuck = self._is_stuck()
+        if is_stuck and self._is_suspect:
+            self.stop(Deadlock(
+                f"nothing can wake the story, which did nothing since {self._newest_s:.3f} s: only "
+                "blocks, sweeps and the indexer are left"
+            ))  # fmt: skip
+        elif now_s >= self._until:
+            self._limit.reschedule(now_s)
+        else:
+            self._is_suspect = is_stuck
+            next_s = min(self._until, now_s + (RECHECK_S if is_stuck else CHECK_S))
+            self._timer = self._loop.call_at(next_s, self._check)
+
+    def _is_stuck(self) -> bool:
+        """Tell whether no request is in flight, and no timer but those of periodic work is set."""
+        if not isinstance(self._loop, VirtualLoop) or self._in_flight or self._loop.must_wait:
+            return False
+        return not self._clock.is_awaited and not self._loop.is_awaited
+
+    def stop(self, error: Exception) -> None:
+        """Raise an error in the scenario, now; of several, the first one counts."""
+        if self._stopped_by is None:
+            self._stopped_by = error
+            self._limit.reschedule(self._loop.time())
+
+    async def __aenter__(self) -> None:
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = self.stop
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timer.cancel()
+        if isinstance(self._loop, VirtualLoop):
+            self._loop.on_standstill = None
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError:
+            if self._stopped_by is None:
+                raise TimeoutError(
+                    f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated "
+                    "time"
+                ) from error
+        if self._stopped_by is not None:
+            raise self._stopped_by from self._stopped_by.__cause__ or error

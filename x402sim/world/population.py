@@ -19,7 +19,7 @@ from x402sim.payer.core import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.policies import Choose
 from x402sim.rng import Stream, is_untouched, later
 from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
-from x402sim.text.printable import described
+from x402sim.text.words import described
 from x402sim.world.payer import Payer
 from x402sim.world.stages import Stage
 

@@ -19,12 +19,11 @@ from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
 from x402sim.world.transport.faults import Faults
-from x402sim.world.transport.queue import Queue
-from x402sim.world.transport.strike import ABORT
+from x402sim.world.transport.strike import ABORT, Queue
 from x402sim.world.world import Hooks
 
 if TYPE_CHECKING:
-    from x402sim.chain.node.linked import LinkedChain
+    from x402sim.chain.node.evm_chain import LinkedChain
 
 T = TypeVar("T")
 
@@ -191,7 +190,7 @@ class FacilitatorNode:
         if not self._faults.reach_facilitators:
             return self.direct
         if self._linked is None:
-            from x402sim.chain.node.linked import LinkedChain, LinkedNode  # it signs: heavy
+            from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode  # it signs: heavy
 
             node = LinkedNode(self._link(), self._url)
             self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)

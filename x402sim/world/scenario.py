@@ -10,10 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from x402sim.chain.ledger.token_rules import CLAUSES as TOKEN_CLAUSES
+from x402sim.chain.ledger.frame import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
-from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
+from x402sim.text.words import described, unknown
 
 
 class NoScenario(ValueError):

@@ -25,8 +25,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.spec.needs import Need
-from x402sim.text.suggest import unknown
-from x402sim.world.chain_models import FixedBlocks
+from x402sim.text.words import unknown
+from x402sim.world.chains import FixedBlocks
 from x402sim.world.control.app import control_app
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Sent, WorldInfo, network_of

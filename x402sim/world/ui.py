@@ -2,14 +2,22 @@
 
 Its static files are for everybody who can reach the control API; all else needs the control token,
 if there is one.
+
+What the page shows is a stream of server-sent events: the journal, the requests of a server, what
+was served, and the payments of a database.
 """
 
 import asyncio
+import re
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable
-from dataclasses import replace
+from base64 import b64encode
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -19,8 +27,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
+from x402sim.clock import Clock
 from x402sim.http import web
 from x402sim.http.web import Refused, bad_body
+from x402sim.journal import Entry, Journal, line
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
@@ -34,18 +44,292 @@ from x402sim.payer.mistakes import (
     request_of,
 )
 from x402sim.payer.session import SessionAuth
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
-from x402sim.protocol.routes import MARKET, ORDER, QUOTE
+from x402sim.protocol.routes import MARKET, ORDER, PAY, QUOTE
 from x402sim.report.page import FILES, alone, read, tables
 from x402sim.text.program import start
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.version import VERSION
 from x402sim.world.control.actions import named, require_service
-from x402sim.world.feed import PageFeed
 from x402sim.world.running_world import ACTORS, RunningWorld
 from x402sim.world.scenario import shipped, shipped_names
 from x402sim.world.transport.faults import DELAYS, DOES, Callers
+from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
+
+MOST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Payments as JSON, oldest first; so many `older` ones are left out."""
+
+    lines: Sequence[bytes] = ()
+    older: int = 0
+
+
+NOTHING = Stored()
+
+
+def stored(world: RunningWorld) -> Stored:
+    """Return the newest payments of a world's file; nothing if it has none.
+
+    Of each the record that says what became of its id, its session, and whether it was served, if
+    the database knows: it does of those that are paid in one step, and if the reputation counts it.
+    """
+    if world.options.file is None:
+        return NOTHING
+    store, lines = world.service.store, []
+    newest, count = store.payments.newest(MOST), store.payments.count()
+    for each in newest:
+        budget = store.sessions.paid_by(each.payment_id)
+        session = budget and {
+            "session_id": budget.session_id,
+            "payer": budget.payer,
+            "deposited_base": str(budget.deposited),
+            "released": str(budget.released),
+            "refunded": str(budget.remaining if budget.state == "refunded" else 0),
+            "status": "open" if budget.state == "active" else budget.state,
+            "expires_ms": budget.expires_ms,
+        }
+        line = {
+            "at_ms": each.timestamp,
+            "payment_id": each.payment_id,
+            "authorization": each.nonce.hex() if each.nonce else None,
+            "payer": checksum(each.payer) if each.payer else each.from_address,
+            "tx_hash": each.tx_hash,
+            "amount_base": each.amount,
+            "resource": each.resource_url,
+            "status": each.status,
+            "block": each.block_number,
+            "served": store.served.is_marked(each.payment_id),
+            "session": session,
+        }
+        lines.append(msgspec.json.encode(line))
+    return Stored(lines, count - len(lines))
+
+
+SHOWN = ("/api/", "/facilitator")
+"""The prefixes of the paths whose requests are shown."""
+MOST_KEPT = 500
+MOST_BYTES = 8 << 20
+"""The bytes of all bodies that are kept."""
+MAX_BODY = 16 * 1024
+MAX_EXCHANGE = 64 * 1024
+"""The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
+MOST_SERVED = 20_000
+"""The marks of served payments: more than the payments that a journal of limited length has."""
+BATCH = 2000
+"""The entries of one message to a reader."""
+PAUSE_S = 0.2
+BEAT_S = 15.0
+"""Seconds after which a silent stream says that it lives."""
+_PAYMENT_ID = b"x-payment-id"
+_SAFE = "/:@!$&'()*+,;=~"
+"""The characters that a path keeps unescaped."""
+_DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
+"""Dot segments of a path, which a client would remove before it sends it."""
+_SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
+
+
+class PageFeed:
+    """Streams a journal, and the requests of a server, to the readers of its page.
+
+    `stored` are the payments that its database had when it started.
+    """
+
+    def __init__(
+        self, journal: Journal, requests: Requests | None = None, stored: Stored = NOTHING
+    ) -> None:
+        self._journal, self._requests, self._stored = journal, requests, stored
+        if requests:
+            requests.subscribe_to_payments(self._add_request)
+        self._real = Clock()
+        self._started_ms = self._real.now_ms()
+        self._readers: set[asyncio.Event] = set()
+        self._requests_kept: deque[tuple[int, LoggedRequest]] = deque()
+        self._served: dict[str, tuple[int, bytes]] = {}
+        self._forgotten = -1
+        self._count = self._size = self._dropped = 0
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._is_stopped = True
+        self._wake()
+
+    def _add_request(self, request: LoggedRequest) -> None:
+        if request.is_whole and request.path.startswith(SHOWN):
+            self._count += 1
+            self._mark_served(request)
+            self._requests_kept.append((self._count, request))
+            self._size += len(request.sent) + len(request.answered)
+            while len(self._requests_kept) > MOST_KEPT or self._size > MOST_BYTES:
+                _, oldest = self._requests_kept.popleft()
+                self._dropped += 1
+                self._size -= len(oldest.sent) + len(oldest.answered)
+            if self._readers:
+                self._wake()
+
+    def _mark_served(self, request: LoggedRequest) -> None:
+        """Note that a payment was served, if a request with its id was answered 2xx."""
+        if request.path == PAY or request.status is None or not 200 <= request.status < 300:
+            return
+        shown = (*request.proofs, *request.answer_headers)  # in one step the answer names it
+        payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
+        if payment_id is None or (key := payment_id.decode("latin-1")) in self._served:
+            return
+        seq, at_ms = max(request.entries, default=0), int(request.at_s * 1000)
+        mark = {"seq": seq, "at_ms": at_ms, "payment_id": key, "path": request.path}
+        self._served[key] = self._count, msgspec.json.encode(mark)
+        if len(self._served) > MOST_SERVED:
+            _, oldest = self._served.pop(next(iter(self._served)))
+            self._forgotten = msgspec.json.decode(oldest)["seq"]
+
+    # --- the readers -----------------------------------------------------------------
+
+    def hello(self) -> dict[str, Any]:
+        """Return the first message to a page.
+
+        With another time of `started`, the numbers begin anew. Entries before `first` are no longer
+        kept, nor are so many requests as were `dropped`, and `older` payments of the database are
+        not sent. What was served is known after the entry `forgotten`; it is None if no requests
+        are recorded.
+        """
+        return {
+            "started": self._started_ms,
+            "length": self._journal.length,
+            "first": self._journal.length - len(self._journal),
+            "older": self._stored.older,
+            "dropped": self._dropped,
+            "forgotten": self._forgotten if self._requests else None,
+        }
+
+    async def stream(self, since: int, after: int) -> AsyncIterator[bytes]:
+        """Yield server-sent events: the journal from entry `since` on, exchanges after a number.
+
+        The first is `hello`; then come the payments of the database, unless they were sent.
+        """
+        wake, waiting = asyncio.Event(), list[Entry]()
+        if not self._readers:
+            self._journal.listeners.append(self._wake)
+        self._readers.add(wake)
+        if self._requests:
+            self._requests.readers += 1
+        try:
+            yield _event(b"hello", [msgspec.json.encode(self.hello())])
+            if self._stored.lines and not since:
+                yield _event(b"stored", self._stored.lines)
+            while not self._is_stopped:
+                wake.clear()
+                waiting = waiting or self._journal.since(since)
+                entries, waiting = waiting[:BATCH], waiting[BATCH:]
+                # all of one moment: more may come while a message is written
+                exchanges = (
+                    [] if waiting else [each for each in self._requests_kept if each[0] > after]
+                )
+                served = [] if waiting else self._served_after(after)
+                after = after if waiting else self._count
+                if entries:
+                    since = entries[-1].seq + 1
+                    yield _event(b"journal", map(line, entries))
+                if exchanges:
+                    yield _event(b"exchanges", (_exchange(*each) for each in exchanges))
+                if served:
+                    yield _event(b"served", served)
+                if entries or exchanges or served:
+                    await self._real.sleep(0 if waiting else PAUSE_S)
+                    continue
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await wake.wait()
+                except TimeoutError:
+                    yield b": nothing new\n\n"
+        finally:
+            self._readers.discard(wake)
+            if self._requests:
+                self._requests.readers -= 1
+            if not self._readers:
+                self._journal.listeners.remove(self._wake)
+
+    def messages(self) -> list[tuple[str, Iterable[bytes]]]:
+        """Return what a reader would get now: the names of messages, and their lines."""
+        return [
+            ("hello", [msgspec.json.encode(self.hello())]),
+            ("stored", self._stored.lines),
+            ("journal", map(line, self._journal)),
+            ("exchanges", (_exchange(*each) for each in self._requests_kept)),
+            ("served", self._served_after(0)),
+        ]
+
+    def _served_after(self, number: int) -> list[bytes]:
+        """Return the marks made by requests after a number, oldest first."""
+        newer = takewhile(lambda mark: mark[0] > number, reversed(self._served.values()))
+        return [text for _, text in newer][::-1]
+
+    def _wake(self, _: Entry | None = None) -> None:
+        for wake in self._readers:
+            wake.set()
+
+
+def _exchange(number: int, request: LoggedRequest) -> bytes:
+    """Return a request and its answer as JSON, without its headers if that is too long."""
+    exchange = exchange_of(number, request)
+    text = msgspec.json.encode(exchange)
+    if len(text) > MAX_EXCHANGE:
+        for half in (exchange["sent"], exchange["answered"]):
+            half["headers"], half["cut"] = [("(headers)", "too long")], True
+        text = msgspec.json.encode(exchange)
+    return text
+
+
+def exchange_of(number: int, request: LoggedRequest) -> dict[str, Any]:
+    """Return a request and its answer as the page reads it; no status is of a broken connection.
+
+    `seen` are the numbers of the journal's entries that it caused. `target` is its path as it can
+    be sent again; what is `cut` is not all that was sent.
+    """
+    query = f"?{request.query.decode('latin-1')}" if request.query else ""
+    return {
+        "n": number,
+        "at_ms": int(request.at_s * 1000),
+        "ms": int((request.ended - request.began) * 1000),
+        "client": request.client,
+        "method": request.method,
+        "path": request.path + query,
+        "target": _DOTS.sub(lambda dots: "%2E" * len(dots[0]), quote(request.path, safe=_SAFE))
+        + query,
+        "status": request.status,
+        "sent": _as_text(request.headers, request.sent),
+        "answered": _as_text(request.answer_headers, request.answered),
+        "seen": request.entries,
+    }
+
+
+def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
+    return b"event: " + name + b"\n" + b"".join(b"data: " + each + b"\n" for each in lines) + b"\n"
+
+
+def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
+    """Return a request or an answer: its headers, and the beginning of its body as text.
+
+    A body that is no UTF-8 is there in base64, too.
+    """
+    texts = [
+        (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
+        for name, value in headers
+    ]
+    half: dict[str, Any] = {"headers": texts, "cut": len(body) > MAX_BODY}
+    kept = body[:MAX_BODY]
+    half["body"] = kept.decode("utf-8", "replace")
+    if half["body"].encode() != kept:
+        half["base64"] = b64encode(kept).decode()
+    return half
+
+
+# --- the page ---------------------------------------------------------------------------
+
 
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"

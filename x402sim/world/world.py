@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from starlette.types import ASGIApp
 
-from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
+from x402sim.chain.ledger.frame import TABLES as TOKEN_TABLES
 from x402sim.durations import Duration, DurationSpec, constant, duration_of
 from x402sim.events import MOST_SERVICES, OUTSIDE, Part, ServiceName
 from x402sim.explorer.index import ExplorerSettings
-from x402sim.facilitator.engine import Facilitator
-from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.engine import Facilitator, FacilitatorSettings
 from x402sim.http.bounded import Limits
 from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.protocol.phrase import KNOWN
@@ -28,17 +27,20 @@ from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
-from x402sim.text.printable import changed, described
-from x402sim.text.suggest import near_url, unknown
-from x402sim.world.chain_models import (
+from x402sim.text.words import changed, described, near_url, unknown
+from x402sim.world.chains import (
+    ACCOUNTS,
+    DEFAULT_CHAIN,
+    MOST_ACCOUNTS,
     BlockTimes,
+    ChainBackend,
     FixedBlocks,
     GasPrice,
     Gwei,
     Interval,
     Reorganises,
+    parse_chain,
 )
-from x402sim.world.chains import ACCOUNTS, DEFAULT_CHAIN, MOST_ACCOUNTS, ChainBackend, parse_chain
 from x402sim.world.transport.cache import SharedCache
 
 if TYPE_CHECKING:

@@ -1,21 +1,224 @@
-"""One running call of the token: the contract, its state, its events and its gas."""
+"""One running call of the token: its arguments, when it is refused, its state, events and gas.
 
-from collections.abc import Iterable
-from typing import NoReturn, TypeVar
+The ledger runs no code. It knows one contract besides the token, the smart wallet of
+`chain/contract`, which an account has itself or by delegation (EIP-7702). Any other code reverts.
+
+When Circle's FiatToken v2.2 refuses an authorization is a table. The order of the rows is the order
+of its checks: the window and the nonce come before the signature. Both edges of the window are
+outside it. An experiment may leave a row out.
+Clauses: 5/signature-proves, 5/nonce-once, 5/window.
+"""
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from x402sim.chain import contract
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.arguments import Arguments
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.token_rules import Spend, without_rows
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
+from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import Rule
+from x402sim.protocol.rules import Rule, Rules, without
+
+
+class Arguments:
+    """The argument words of a call; reading past the end reverts, unused bits are ignored."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def uint(self, position: int) -> int:
+        """Return argument `position` as an integer."""
+        return int.from_bytes(self.bytes32(position))
+
+    def bytes32(self, position: int) -> bytes:
+        """Return argument `position` as 32 bytes."""
+        chunk = self._data[32 * position : 32 * position + 32]
+        if len(chunk) < 32:
+            raise Reverted("")
+        return chunk
+
+    def address(self, position: int) -> Address:
+        """Return argument `position` as an address."""
+        return Address(self.bytes32(position)[12:])
+
+    def signature(self, position: int) -> bytes:
+        """Return (v, r, s) from argument `position` on as r || s || v."""
+        words = self._data[32 * position : 32 * position + 96]
+        if len(words) < 96:
+            raise Reverted("")
+        return words[32:] + words[31:32]
+
+    def tail(self, position: int) -> bytes:
+        """Return argument `position` as bytes of any length."""
+        start = self.uint(position)
+        size = int.from_bytes(self._data[start : start + 32]) if start < len(self._data) else 0
+        chunk = self._data[start + 32 : start + 32 + size]
+        if len(chunk) < size or start + 32 > len(self._data):
+            raise Reverted("")
+        return chunk
+
+    def authorization(self) -> Authorization:
+        """Return the first six arguments as an authorization."""
+        data = self._data
+        if len(data) < 6 * 32:
+            raise Reverted("")
+        return Authorization(
+            Address(data[12:32]),
+            Address(data[44:64]),
+            int.from_bytes(data[64:96]),
+            int.from_bytes(data[96:128]),
+            int.from_bytes(data[128:160]),
+            data[160:192],
+        )
+
+
+# --- contracts other than the token -----------------------------------------------------
+
+
+DELEGATION = bytes.fromhex("ef0100")
+"""How the code of an account begins that uses the code of another (EIP-7702)."""
+INVALID = b"\xff" * 4 + bytes(28)
+
+
+def call_other(state: LedgerState, account: Address, data: bytes) -> bytes:
+    """Return what an account's contract answers; empty without one. Raises `Reverted`."""
+    code = state.codes.get(account, b"")
+    if code[:3] == DELEGATION:
+        code = state.codes.get(Address(code[3:]), b"")
+    if not code:
+        return b""
+    if code != contract.wallet_code() or data[:4] != abi.IS_VALID_SIGNATURE:
+        raise Reverted("")
+    arguments = Arguments(data[4:])
+    digest, signature = arguments.bytes32(0), arguments.tail(1)
+    owner = state.slots.get((account, bytes(32)), bytes(32))[12:]
+    try:
+        signer = recover(digest, signature)
+    except BadSignature:
+        return INVALID
+    return abi.VALID_SIGNATURE if signer in (owner, account) else INVALID
+
+
+def contract_accepts(state: LedgerState, account: Address, digest: bytes, signature: bytes) -> bool:
+    """Whether an account's contract says that a signature is the account's (EIP-1271)."""
+    try:
+        answer = call_other(state, account, abi.is_valid_signature(digest, signature))
+    except Reverted:
+        return False
+    return answer[:32] == abi.VALID_SIGNATURE
+
+
+# --- when an authorization is refused ---------------------------------------------------
+
+
+class Spend(msgspec.Struct, frozen=True, gc=False):
+    """The input of the authorization rules: a transfer or a cancellation, and its signature."""
+
+    state: LedgerState
+    caller: Address
+    now_s: int
+    authorization: Authorization
+    digest: bytes
+    signature: bytes
+
+    def signature_fault(self) -> str:
+        """Return why the signature does not prove the payer's consent; empty if it does.
+
+        A payer that is a contract is asked (EIP-1271), and nothing else counts.
+        """
+        payer = self.authorization.from_
+        if payer in self.state.codes:
+            is_valid = contract_accepts(self.state, payer, self.digest, self.signature)
+            return "" if is_valid else "FiatTokenV2: invalid signature"
+        try:
+            signer = recover(self.digest, self.signature)
+        except BadSignature as bad:
+            return str(bad)
+        return "" if signer == payer else "FiatTokenV2: invalid signature"
+
+
+_NOT_PAUSED: Rule[Any, str] = Rule(
+    "token/not-paused", lambda case: not case.state.switches.get("paused"), "Pausable: paused"
+)
+
+
+def _not_blacklisted(clause: str, account: Callable[[Spend], Address]) -> Rule[Spend, str]:
+    return Rule(
+        clause,
+        lambda case: not case.state.blacklisted.get(account(case)),
+        "Blacklistable: account is blacklisted",
+    )
+
+
+_UNUSED: Rule[Spend, str] = Rule(
+    "5/nonce-once",
+    lambda c: (c.authorization.from_, c.authorization.nonce) not in c.state.authorizations,
+    "FiatTokenV2: authorization is used or canceled",
+)
+_SIGNED: Rule[Spend, str] = Rule(
+    "5/signature-proves",
+    lambda c: not c.signature_fault(),
+    "FiatTokenV2: invalid signature",
+    Spend.signature_fault,
+)
+TRANSFER: Rules[Spend, str] = (
+    _NOT_PAUSED,
+    _not_blacklisted("token/payer-not-blacklisted", attrgetter("authorization.from_")),
+    _not_blacklisted("token/payee-not-blacklisted", attrgetter("authorization.to")),
+    Rule(
+        "5/window-opens",
+        lambda c: not is_early(c.authorization, c.now_s),
+        "FiatTokenV2: authorization is not yet valid",
+    ),
+    Rule(
+        "5/window-closes",
+        lambda c: not is_late(c.authorization, c.now_s),
+        "FiatTokenV2: authorization is expired",
+    ),
+    _UNUSED,
+    _SIGNED,
+)
+RECEIVE: Rules[Spend, str] = (
+    *TRANSFER[:3],
+    Rule(
+        "token/payee-calls",
+        lambda c: c.caller == c.authorization.to,
+        "FiatTokenV2: caller must be the payee",
+    ),
+    *TRANSFER[3:],
+)
+CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
+TABLES: dict[str, Rules[Spend, str]] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
+
+CLAUSES = (
+    *dict.fromkeys(rule.clause for table in TABLES.values() for rule in table),
+    *("token/minter", "token/minter-not-blacklisted", "token/payee", "token/amount"),
+    *("token/minter-allowance", "token/supply", "token/largest-balance", "token/payer"),
+    "token/balance",
+)
+"""What a scenario can cite: the rows here, and what `token.py` and `frame.py` demand of calls."""
+
+
+def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, str]]:
+    """Return the tables without some rows, given by (name of the table, clause).
+
+    Raises `KeyError` if there is no such row.
+    """
+    tables = dict(TABLES)
+    for table, clause in left_out:
+        tables[table] = without(tables[table], clause)
+    return tables
+
+
+# --- the call ---------------------------------------------------------------------------
+
 
 Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"

@@ -27,8 +27,7 @@ from functools import cache
 
 import msgspec
 
-from x402sim.chain.base import ChainError
-from x402sim.chain.fees import GAS_LIMIT
+from x402sim.chain.base import GAS_LIMIT, ChainError
 from x402sim.protocol import abi
 from x402sim.protocol.raw_transaction import SignedTransaction
 

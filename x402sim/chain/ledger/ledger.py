@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from x402sim.chain.base import (
+    PLENTY_WEI,
     Block,
     Call,
     ChainError,
@@ -21,17 +22,13 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
-from x402sim.chain.ledger.machine import Machine
+from x402sim.chain.ledger.machine import Machine, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
-from x402sim.chain.ledger.operation_log import Operation, OperationLog
-from x402sim.chain.ledger.operations import OPERATIONS, signed_of
-from x402sim.chain.ledger.overrides import Overrides
+from x402sim.chain.ledger.operations import OPERATIONS, Operation, OperationLog, signed_of
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.storage import word_at
+from x402sim.chain.ledger.storage import Overrides, word_at
 from x402sim.chain.reverts import data_of
 from x402sim.clock import Clock
 from x402sim.protocol import abi

@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.chain.base import Block, Call, Reverted
+from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, Call, Reverted
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import BLOCK_GAS_LIMIT
-from x402sim.chain.ledger import wallets
-from x402sim.chain.ledger.frame import Frame, Token
+from x402sim.chain.ledger.frame import Frame, Token, call_other
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
@@ -56,7 +54,7 @@ class Multicall(msgspec.Struct, frozen=True):
         if target == MULTICALL:
             return replace(self, is_inner=True).answer(data)
         if target != self.token.network.asset:
-            return wallets.call(self.state, target, data)
+            return call_other(self.state, target, data)
         call = Call(MULTICALL, target, data)
         cost = self.token.prices.accepted(data)
         return run(Frame(self.token, self.state, call, self.now_s, cost))

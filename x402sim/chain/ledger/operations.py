@@ -1,12 +1,23 @@
-"""What can be done to a ledger, by the names that its file logs."""
+"""What can be done to a ledger, and its file: a log of operations by their names, each written
+before it runs, which survives a kill -9.
 
-from collections.abc import Callable
+A database that belongs to the chain holds records of its transactions. It stores the number of
+each operation, after the operation is logged and before anything else can learn of it. So a
+database never knows more than its chain's file, wherever the process is killed; if it does, the
+file is an older copy.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
-from x402sim.chain.base import Call, ChainError, ForcedReverts
+import msgspec
+
+from x402sim.chain.base import Call, ChainError, ChainUnavailable, ForcedReverts
 from x402sim.chain.ledger.machine import Machine
-from x402sim.chain.ledger.overrides import put_code
-from x402sim.chain.ledger.storage import set_word
+from x402sim.chain.ledger.storage import put_code, set_word
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
 
@@ -80,3 +91,118 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,
 }
+
+
+# --- the log ----------------------------------------------------------------------------
+
+
+Operation = tuple[int, str, list[Any]]
+"""The time of an operation, its name and its arguments."""
+
+
+class OperationLog:
+    """A SQLite table of operations, one msgpack row each, committed one by one.
+
+    Their numbers only grow, also over `begin`. `database` stores each of them, in a table of its
+    own there. That does not wait for the disk: the database's next commit, which does, includes it.
+    """
+
+    def __init__(self, file: Path, database: Path | None) -> None:
+        self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
+        self._database: sqlite3.Connection | None = None
+        try:
+            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
+            )
+            if database:
+                self._database = sqlite3.connect(database, isolation_level=None, timeout=0.5)
+                self._database.execute("PRAGMA synchronous=NORMAL")
+                self._database.execute(
+                    "CREATE TABLE IF NOT EXISTS chain(operations INTEGER NOT NULL)"
+                )
+                self._database.execute("PRAGMA busy_timeout=0")
+        except sqlite3.Error:
+            self.close()
+            raise
+
+    def write(self, at_s: int, name: str, *arguments: Any) -> None:
+        """Log one operation; raises `ChainUnavailable`, and `ChainError` for a number too large."""
+        row = _row(at_s, name, arguments)
+        with _explained():
+            logged = self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
+        self._tell(logged.lastrowid or 0)
+
+    def begin(self, at_s: int, *arguments: Any) -> None:
+        """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
+        row = _row(at_s, "genesis", arguments)
+        number = max(self._last(), self._numbered_in_database()) + 1
+        with _explained(), self._db:
+            self._db.execute("BEGIN")
+            self._db.execute("DELETE FROM operations")
+            self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
+        self._tell(number)
+
+    def read(self) -> list[Operation]:
+        """Return all operations; raises `ChainError` if the file is damaged."""
+        rows = self._db.execute("SELECT op FROM operations ORDER BY seq")
+        try:
+            return [msgspec.msgpack.decode(row) for (row,) in rows]
+        except msgspec.MsgspecError as error:
+            raise ChainError(f"the chain file is damaged: {error}") from error
+
+    def require_as_new_as_database(self) -> None:
+        """Raise `ChainError` if the database holds operations that this file lacks."""
+        last, latest = self._last(), self._numbered_in_database()
+        if last < latest:
+            raise ChainError(
+                f"the chain file is older than its database: it ends at operation {last}, and the "
+                f"database has operation {latest}; restore both from copies of the same moment, "
+                "or move both away to begin anew"
+            )
+
+    def close(self) -> None:
+        """Close the files."""
+        self._db.close()
+        if self._database:
+            self._database.close()
+
+    def _last(self) -> int:
+        (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
+        return number or 0
+
+    def _numbered_in_database(self) -> int:
+        if self._database is None:
+            return 0
+        (number,) = self._database.execute("SELECT max(operations) FROM chain").fetchone()
+        return number or 0
+
+    def _tell(self, number: int) -> None:
+        """Tell the database of an operation, which is logged already. If the database is locked or
+        its disk is full, it learns of the next one: until then an older file may pass, and none is
+        refused wrongly.
+        """
+        if self._database is None:
+            return
+        with suppress(sqlite3.Error):
+            updated = self._database.execute("UPDATE chain SET operations = ?", (number,))
+            if not updated.rowcount:
+                self._database.execute("INSERT INTO chain VALUES (?)", (number,))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn an error of the file into the one that callers of a chain expect."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise ChainUnavailable(f"the chain file cannot be written: {error}") from error
+
+
+def _row(at_s: int, name: str, arguments: tuple[Any, ...]) -> bytes:
+    try:
+        return msgspec.msgpack.encode((at_s, name, arguments))
+    except OverflowError as error:
+        raise ChainError(f"{name}: {error}") from error

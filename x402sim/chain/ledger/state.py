@@ -5,14 +5,23 @@ is a running total of the writes of balances, so that nobody has to add them up.
 The undo log of old blocks is forgotten, and no reorganisation reaches them. But what a value was
 before each block that changed it is kept for ever: the state after any block can be read, at the
 cost of a binary search a value, and not of undoing what came since.
+
+To save memory, a transaction goes into a temporary file with its receipt when no reorganisation can
+reach its block any more. An index finds logs by their topics without reading every block, as a node
+does. The caller filters again: a block that a reorganisation has replaced may still be in it.
 """
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, MutableMapping
-from typing import Any, TypeAlias, TypeVar
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from functools import cached_property
+from tempfile import TemporaryFile
+from typing import IO, Any, TypeAlias, TypeVar
+from weakref import finalize
 
-from x402sim.chain.base import Block, Transaction, TxReceipt
+import msgspec
+
+from x402sim.chain.base import Block, Log, LogFilter, Transaction, TxReceipt
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.spilling import Spilling
 
@@ -283,3 +292,130 @@ def _forget(past: MutableMapping[K, Past], key: K, height: int) -> None:
         return
     if known > height if isinstance(known, int) else not known.forget(height):
         del past[key]
+
+
+# --- old transactions, on disk ----------------------------------------------------------
+
+
+Mined = tuple[Transaction, TxReceipt]
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Mined).decode
+
+
+class Archive:
+    """Mined transactions by hash, in a file that is deleted when it is closed."""
+
+    def __init__(self) -> None:
+        self._end, self._is_at_end = 0, True
+        self._at = Spilling[Hash, int](bytes, int)
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        """The file; most worlds are too short to need one."""
+        file = TemporaryFile()  # noqa: SIM115 - it is open as long as the chain is
+        finalize(self, file.close)
+        return file
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def put(self, mined: Mined) -> None:
+        """Store a transaction and its receipt; raises `OSError`."""
+        if not self._is_at_end:  # to seek there would write what is buffered, each time
+            self._file.seek(self._end)
+            self._is_at_end = True
+        self._at[mined[1].tx_hash] = self._end
+        self._end += self._file.write(_encode(mined) + b"\n")
+
+    def get(self, tx_hash: Hash) -> Mined | tuple[None, None]:
+        """Return a transaction and its receipt; None for both if they are not here."""
+        at = self._at.get(tx_hash)
+        if at is None:
+            return None, None
+        self._is_at_end = False
+        self._file.seek(at)
+        mined: Mined = _decode(self._file.readline())
+        return mined
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._file.close()
+
+
+# --- logs by topic ----------------------------------------------------------------------
+
+
+Span = tuple[Sequence[int], int, int]
+"""Numbers of blocks, and which of them: from one position to before another."""
+
+
+class LogIndex:
+    """The numbers of the blocks by each topic of their logs.
+
+    Most topics, such as a nonce, are in one block only, so that an entry is a number if it can be.
+    """
+
+    def __init__(self) -> None:
+        self._only = Spilling[bytes, int](bytes, int)
+        self._several: dict[bytes, array[int]] = {}
+
+    def add(self, logs: Iterable[Log]) -> None:
+        """Add the logs of a transaction in the newest block."""
+        for log in logs:
+            for topic in log.topics:
+                self._note(topic, log.block_number)
+
+    def _note(self, topic: bytes, number: int) -> None:
+        """Note that a topic is in the newest block, and in none of those that it replaces."""
+        known = self._several.get(topic)
+        if known is not None:
+            while known and known[-1] >= number:
+                known.pop()
+            known.append(number)
+            return
+        first = self._only.get(topic, number)
+        if first < number:
+            self._several[topic] = array("I", (first, number))
+            del self._only[topic]
+        else:
+            self._only[topic] = number
+
+    def blocks(self, wanted: LogFilter, first: int, last: int) -> Sequence[int]:
+        """Return the blocks of this range that can have what is wanted, oldest first.
+
+        It looks up the rarest of the wanted topics, and reads no list but that one's.
+        """
+        choices = [self._spans(accepted, first, last) for accepted in wanted.topics if accepted]
+        rarest = min(choices, key=_size, default=None)
+        if rarest is None or _size(rarest) > last - first:
+            return range(first, last + 1)
+        found = {n for known, begin, end in rarest for n in known[begin:end]}
+        return sorted(found)
+
+    def _spans(self, topics: tuple[bytes, ...], first: int, last: int) -> list[Span]:
+        """Return where the blocks of these topics that are in a range begin and end."""
+        lists = filter(None, map(self._of, dict.fromkeys(topics)))
+        return [(known, bisect_left(known, first), bisect_left(known, last + 1)) for known in lists]
+
+    def _of(self, topic: bytes) -> Sequence[int]:
+        """Return all blocks of a topic."""
+        known = self._several.get(topic)
+        if known is not None:
+            return known
+        only = self._only.get(topic)
+        return () if only is None else (only,)
+
+
+def _size(spans: list[Span]) -> int:
+    return sum(end - begin for _, begin, end in spans)
+
+
+def passes(log: Log, wanted: LogFilter) -> bool:
+    """Tell whether a log is one that is wanted, but for its block."""
+    if wanted.addresses and log.address not in wanted.addresses:
+        return False
+    if len(wanted.topics) > len(log.topics):
+        return False
+    return all(
+        not any_of or t in any_of for any_of, t in zip(wanted.topics, log.topics, strict=False)
+    )

@@ -1,18 +1,21 @@
-"""Storage slots of FiatToken v2.2, for eth_getStorageAt and those who set them.
+"""Storage slots of FiatToken v2.2, for eth_getStorageAt and those who set them; and the overrides
+of `eth_call`: what a call finds instead of the state.
 
 The ledger has no storage: a slot is looked up among those of all values that it has, so that a
 read costs as much as there are values. Slots that the ledger has nothing for are zero. Setting a
 slot sets the value that would be there, of an account that the ledger knows or the caller names.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, product
 
-from x402sim.chain.base import ChainError
+import msgspec
+
+from x402sim.chain.base import Call, ChainError
 from x402sim.chain.contract import text_word
-from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import LedgerState
+from x402sim.chain.ledger.token import PROXY_SLOTS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256, to_hex
 from x402sim.protocol.eip3009 import separator
@@ -104,7 +107,7 @@ def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
     """Yield each slot that is not zero, and its word."""
     roles, network, word = state.roles, token.network, abi.word
     paused = bytes([bool(state.switches.get("paused"))])
-    yield from proxy.SLOTS.items()
+    yield from PROXY_SLOTS.items()
     yield word(OWNER), word(roles["owner"])
     yield word(PAUSER), word(paused + roles["pauser"])
     yield word(BLACKLISTER), word(roles["blacklister"])
@@ -135,3 +138,55 @@ def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
 def _entry(mapping: int, key: bytes) -> bytes:
     """Return the slot of one entry of a mapping."""
     return keccak256(abi.word(key) + abi.word(mapping))
+
+
+# --- overrides --------------------------------------------------------------------------
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What is overridden of an account; None is as it is. `words` are of its storage, all there
+    are if it `is_whole`.
+    """
+
+    native_wei: int | None
+    code: bytes | None
+    words: Mapping[bytes, bytes]
+    is_whole: bool
+
+
+class Overrides(msgspec.Struct, frozen=True):
+    """What is overridden, by account, and the time of the block; the token reads nothing else."""
+
+    accounts: Mapping[Address, Account]
+    time_s: int | None = None
+
+    def apply(self, state: LedgerState, token: Token, call: Call) -> None:
+        """Write them into a state; raises `ChainError` for what the ledger cannot override."""
+        words = (call.data[at + 12 : at + 32] for at in range(4, len(call.data) - 31, 32))
+        named = (call.sender, *map(Address, words), *self.accounts)
+        for account, override in self.accounts.items():
+            if override.native_wei is not None:
+                state.put(state.native, account, override.native_wei)
+            if override.code is not None:
+                put_code(state, token, account, override.code)
+            if override.is_whole:
+                require_other(token, account, "the whole storage")
+                for key in [key for key in state.slots if key[0] == account]:
+                    state.remove(state.slots, key)
+            for slot, word in override.words.items():
+                set_word(state, token, account, slot, word, named)
+
+
+def put_code(state: LedgerState, token: Token, account: Address, code: bytes) -> None:
+    """Set an account's code: the smart wallet's, a delegation, none, or any that nobody calls."""
+    require_other(token, account, "the code")
+    if code:
+        state.put(state.codes, account, code)
+    elif account in state.codes:
+        state.remove(state.codes, account)
+
+
+def require_other(token: Token, account: Address, what: str) -> None:
+    """Raise `ChainError` for the token's own account."""
+    if account == token.network.asset:
+        raise ChainError(f"{what} of the token: the ledger has no other; use --chain anvil")

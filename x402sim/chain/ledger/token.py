@@ -1,20 +1,30 @@
-"""The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause and
-blacklist, by selector. `governing` has its roles.
+"""The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause, blacklist
+and roles, by selector.
 
-`token_rules` decides when an authorization is refused; this file and `frame.py` say when other
-calls are, and apply what is accepted. A reverted call changes no state. Clauses: 5/nonce-once.
+It lives behind a proxy: the code at another address, and the proxy's administrator. The ledger has
+one implementation: nobody upgrades it. Its administrator cannot use the token.
+
+The tables of `frame.py` decide when an authorization is refused; this file and `Frame` say when
+other calls are, and apply what is accepted. A reverted call changes no state.
+Clauses: 5/nonce-once.
 """
 
 import operator
 from collections.abc import Callable
 
-from x402sim.chain.ledger import gas, governing, proxy
-from x402sim.chain.ledger.arguments import Arguments
-from x402sim.chain.ledger.frame import LARGEST_BALANCE, TO_NOBODY, TOO_LARGE, Frame
-from x402sim.chain.ledger.governing import Run
-from x402sim.chain.ledger.token_rules import Spend
+from x402sim.chain.base import Reverted
+from x402sim.chain.ledger import gas
+from x402sim.chain.ledger.frame import (
+    LARGEST_BALANCE,
+    TO_NOBODY,
+    TOO_LARGE,
+    Arguments,
+    Frame,
+    Spend,
+    call_other,
+)
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
     PERMIT_TYPEHASH,
@@ -28,6 +38,107 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 from x402sim.protocol.money import MAX_UINT256
+
+PROXY_ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
+IMPLEMENTATION = Address(keccak256(b"\xd6\x94" + PROXY_ADMIN + b"\x01")[12:])
+"""Where the second contract is that the administrator has created."""
+PROXY_SLOTS = {
+    keccak256(b"org.zeppelinos.proxy.implementation"): abi.word(IMPLEMENTATION),
+    keccak256(b"org.zeppelinos.proxy.admin"): abi.word(PROXY_ADMIN),
+}
+"""Where the proxy keeps them, in the token's own storage."""
+PROXY_FUNCTIONS = tuple(map(abi.selector, ("implementation()", "admin()")))
+"""The functions that the proxy itself answers, whoever asks."""
+NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
+
+
+# --- roles ------------------------------------------------------------------------------
+
+
+Run = Callable[[Frame, Arguments], bytes]
+FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
+"""What the token's owner is at first; nobody is its rescuer."""
+
+
+def teller(name: str) -> Run:
+    """Return the function that tells who has a role: one word."""
+    return lambda frame, _: frame.state.roles.get(name, ZERO_ADDRESS)
+
+
+def _giver(name: str, refusal: str, event: str) -> Run:
+    """Return the function by which the owner gives a role to somebody."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        account = arguments.address(0)
+        frame.require_role("owner", "Ownable: caller is not the owner")
+        if account == ZERO_ADDRESS:
+            frame.refuse(f"{refusal} is the zero address")
+        was = frame.state.put(frame.state.roles, name, account) or ZERO_ADDRESS
+        frame.wrote(int.from_bytes(was), int.from_bytes(account))
+        if name == "owner":
+            data = abi.word(was) + abi.word(account)
+            frame.emit(abi.OWNERSHIP_TRANSFERRED, data=data)
+        else:
+            frame.emit(abi.topic(event), account)
+        return b""
+
+    return run
+
+
+def _rescue(frame: Frame, arguments: Arguments) -> bytes:
+    """The rescuer moves what the token itself has of some token."""
+    token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
+    frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
+    if token not in frame.state.codes:
+        frame.refuse("Address: call to non-contract")
+    if token == frame.call.to:
+        frame.transfer(token, to, amount_base)
+        return b""
+    try:
+        call_other(frame.state, token, abi.transfer(to, amount_base))
+    except Reverted:
+        frame.refuse("SafeERC20: low-level call failed")
+    return b""
+
+
+def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
+    """Return an initializer, which refuses, as it ran before; `texts` are of any length."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        arguments.bytes32(words - 1)
+        for position in texts:
+            arguments.tail(position)
+        frame.refuse(refusal)
+
+    return run
+
+
+_INITIALIZERS = {
+    "initialize(string,string,string,uint8,address,address,address,address)": _initialized(
+        8, (0, 1, 2), "FiatToken: contract is already initialized"
+    ),
+    "initializeV2(string)": _initialized(1, (0,), ""),
+    "initializeV2_1(address)": _initialized(1, (), ""),
+    "initializeV2_2(address[],string)": _initialized(2, (1,), ""),
+}
+ROLE_FUNCTIONS: dict[bytes, Run] = {
+    **{abi.selector(signature): run for signature, run in _INITIALIZERS.items()},
+    abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
+    abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
+    abi.UPDATE_BLACKLISTER: _giver(
+        "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
+    ),
+    abi.UPDATE_MASTER_MINTER: _giver(
+        "masterMinter", "FiatToken: new masterMinter", "MasterMinterChanged(address)"
+    ),
+    abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
+    abi.RESCUE: _rescue,
+}
+"""The functions of the roles, by selector."""
+
+
+# --- the token --------------------------------------------------------------------------
+
 
 NO_MASTER = "FiatToken: caller is not the masterMinter"
 
@@ -236,12 +347,12 @@ def _blacklist(on: bool) -> Run:
 
 
 VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
-    **{f"{role}()": governing.teller(role) for role in (*governing.FIRST, "rescuer")},
+    **{f"{role}()": teller(role) for role in (*FIRST_ROLES, "rescuer")},
     "decimals()": lambda f, _: f.token.network.decimals,
     "totalSupply()": lambda f, _: f.state.supply,
     "paused()": lambda f, _: int(f.state.switches.get("paused", False)),
-    "implementation()": lambda *_: proxy.IMPLEMENTATION,
-    "admin()": lambda *_: proxy.ADMIN,
+    "implementation()": lambda *_: IMPLEMENTATION,
+    "admin()": lambda *_: PROXY_ADMIN,
     "DOMAIN_SEPARATOR()": lambda f, _: separator(f.token.network.domain),
     "PERMIT_TYPEHASH()": lambda *_: PERMIT_TYPEHASH,
     "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: TRANSFER_TYPEHASH,
@@ -291,7 +402,7 @@ FUNCTIONS: dict[bytes, Run] = {
     abi.NAME: lambda f, _: abi.text(f.token.network.token_name),
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
-    **governing.FUNCTIONS,
+    **ROLE_FUNCTIONS,
     abi.selector("currency()"): lambda *_: abi.text("USD"),
     **{abi.selector(signature): _view(read) for signature, read in VIEWS.items()},
 }
@@ -301,8 +412,8 @@ FUNCTIONS: dict[bytes, Run] = {
 def run(frame: Frame) -> bytes:
     """Run one call of the token; return its result. Raises `Reverted`."""
     call = frame.call
-    if call.sender == proxy.ADMIN and call.data[:4] not in proxy.OWN:
-        frame.refuse(proxy.NOT_FOR_ADMIN)
+    if call.sender == PROXY_ADMIN and call.data[:4] not in PROXY_FUNCTIONS:
+        frame.refuse(NOT_FOR_ADMIN)
     if call.value:
         frame.refuse("", gas.WITH_VALUE)
     function = FUNCTIONS.get(call.data[:4])

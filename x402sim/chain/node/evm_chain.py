@@ -1,17 +1,28 @@
-"""A token on any JSON-RPC node: what it tells, and the wait for a transaction.
+"""A token on any JSON-RPC node: what it tells, what is sent, and the wait for a transaction.
 
 Every wait has a limit. If the node did not answer when a transaction was sent, it may be mined or
 not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
 never be mined).
+
+A node mines nothing behind a gap in an account's nonces, so each nonce is used once and a
+transaction that the node drops is sent again. A send without an answer counts as sent, as it may
+have arrived; the wait for its receipt decides.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import httpx
+from eth_account import Account
+
 from x402sim.chain import reverts
 from x402sim.chain.base import (
+    GAS_LIMIT,
     Block,
     Call,
     ChainError,
@@ -21,16 +32,160 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
-from x402sim.chain.fees import GAS_LIMIT
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.any_node import AnyNode
-from x402sim.chain.node.sender import Replaced, Sender
+from x402sim.chain.node.any_node import AnyNode, NodeGone, Question, result_of
 from x402sim.clock import Clock
+from x402sim.http.exchange import Headers, Request, Transport, Url, within
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, parse_address, to_hex
+from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity
+from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity, shown
+
+GAS_HEADROOM = 1.25
+"""The factor by which we bid above the base fee, in case it rises before the next block. A price
+that the node advises is not raised: it may be our own last bid, and would grow forever."""
+REPLACED_AFTER = 3
+"""How often in a row a node must report a transaction as replaced, as it may lag behind."""
+NONCE_TRIES = 3
+_NONCE_USED = re.compile("nonce too low|invalid nonce|invalid sequence|underpriced")
+_KNOWN = re.compile("already known|already imported|known transaction|already in mempool")
+
+
+class Replaced(ChainError):
+    """Another transaction has the nonce of one of ours, which can never be mined."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A transaction of ours that may not be mined yet."""
+
+    sender: Address
+    nonce: int
+    raw: str
+    seen_replaced: int = 0
+
+
+class Sender:
+    """The accounts whose keys we have, on one node, or on several at one address, which may lag.
+
+    Of one that `may_lag` the nonces are remembered; any other counts them itself, also when it is
+    set back.
+    """
+
+    def __init__(
+        self, node: AnyNode, chain_id: int, keys: Iterable[bytes], *, may_lag: bool = True
+    ) -> None:
+        self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
+        self.keys = {parse_address(Account.from_key(key).address): key for key in keys}
+        self._turn = asyncio.Lock()
+        """Held from taking a nonce until its transaction is sent."""
+        self._nonces: dict[Address, int] = {}
+        self.sent: dict[Hash, _Sent] = {}
+        """The transactions that are not known to be mined."""
+
+    async def send(self, sender: Address, request: Json) -> Hash:
+        """Sign a transaction and send it to the node; return its hash.
+
+        Raises `ChainError` without a key for the account, or if the node rejects it.
+        """
+        if sender not in self.keys:
+            raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
+        async with self._turn:
+            price = await self._bid()
+            for _ in range(NONCE_TRIES):
+                nonce = await self._next_nonce(sender)
+                place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
+                signed = Account.sign_transaction({**request, **place}, self.keys[sender])
+                tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
+                accepted = await self._offer(raw)
+                self._nonces[sender] = nonce + 1
+                if accepted:
+                    self.sent[tx_hash] = _Sent(sender, nonce, raw)
+                    return tx_hash
+        raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
+
+    async def _bid(self) -> int:
+        """Return the gas price to bid, in wei."""
+        advised = await self._node.read(read_quantity, "eth_gasPrice")
+        newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
+        return max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
+
+    async def _next_nonce(self, sender: Address) -> int:
+        """Return an account's next nonce.
+
+        Our transactions that the node has dropped are sent again first, to leave no gap in the
+        nonces.
+        """
+        known = await self._count(sender, "pending")
+        missing = [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]
+        for sent in missing:
+            with suppress(ChainError):
+                await self._offer(sent.raw)
+        if not self._may_lag:
+            return await self._count(sender, "pending") if missing else known
+        return max(known, self._nonces.get(sender, 0))
+
+    async def _offer(self, raw: str) -> bool:
+        """Send a signed transaction to the node; False if its nonce is used already. A send
+        without an answer counts as accepted: it may have arrived, and `see_to` repeats it if not.
+        Raises `ChainError`.
+        """
+        try:
+            await self._node.ask("eth_sendRawTransaction", raw)
+        except NodeGone:
+            return True
+        except ChainError as refused:
+            if _KNOWN.search(str(refused)):
+                return True
+            if _NONCE_USED.search(str(refused)):
+                return False
+            if await self._has(raw):
+                return True
+            raise
+        return True
+
+    async def _has(self, raw: str) -> bool:
+        """Ask whether the node knows a transaction all the same: behind one address it may have
+        been passed on, and then something failed.
+        """
+        with suppress(ChainError):
+            tx_hash = to_hex(keccak256(bytes.fromhex(raw.removeprefix("0x"))))
+            return await self._node.ask("eth_getTransactionByHash", tx_hash) is not None
+        return False
+
+    async def see_to(self, tx_hash: Hash) -> None:
+        """Send an unmined transaction again, if the node has dropped it. Raises `Replaced` if it
+        was replaced, and `ChainError`. One answer does not prove that, as one address often serves
+        several nodes, and one may lag.
+        """
+        sent = self.sent.get(tx_hash)
+        if sent is None:
+            return
+        if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
+            sent.seen_replaced = 0
+        elif await self._count(sent.sender, "latest") > sent.nonce:
+            sent.seen_replaced += 1
+        else:
+            sent.seen_replaced = 0
+            with suppress(ChainError):
+                await self._offer(sent.raw)
+        if sent.seen_replaced >= REPLACED_AFTER:
+            who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
+            raise Replaced(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
+
+    def forget(self, tx_hash: Hash) -> None:
+        """Stop tracking a transaction: it is mined."""
+        self.sent.pop(tx_hash, None)
+
+    async def _count(self, account: Address, block: str) -> int:
+        params = to_hex(account), block
+        return await self._node.read(read_quantity, "eth_getTransactionCount", *params)
+
+
+# --- the chain --------------------------------------------------------------------------
+
 
 POLL_S = 0.25
 REVERTED = "execution reverted"
@@ -225,3 +380,68 @@ def _error(trace: Json) -> str:
         return error
     calls = [call for call in trace.get("calls", ()) if call.get("error")]
     return _error(calls[-1]) if calls else ""
+
+
+# --- at the other end of a link ---------------------------------------------------------
+
+
+TIMEOUT_S = 10.0
+"""Seconds that it waits for an answer, as viem does."""
+LINK_POLL_S = 2.0
+"""Seconds between two looks for a receipt: in the usual time of a block there is one."""
+_HEADERS: Headers = [(b"content-type", b"application/json")]
+
+
+class LinkedNode(AnyNode):
+    """A node that is asked over a transport."""
+
+    def __init__(self, to: Transport, url: str) -> None:
+        self.name, self._to, self._url = url, to, Url.of(httpx.URL(url))
+
+    async def ask(self, method: str, *parameters: Any) -> Any:
+        """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+        body = await self.forward(encode(call))
+        try:
+            answer = decode(body, Any)
+        except BadMessage:
+            text = shown(body.decode("utf-8", "replace"))
+            raise NodeGone(f"{self.name} answered {method} with {text}") from None
+        return result_of(answer)
+
+    async def ask_all(self, *questions: Question) -> list[Any]:
+        """Return the results of several methods, one request each: there is one node only."""
+        return [await self.ask(*question) for question in questions]
+
+    async def forward(self, body: bytes) -> bytes:
+        """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
+        length = b"%d" % len(body)
+        headers = [(b"host", self._url.netloc), *_HEADERS, (b"content-length", length)]
+        request = Request("POST", self._url, headers, body, {})
+        try:
+            response = await within(TIMEOUT_S, self._to.send(request))
+        except TimeoutError:
+            raise NodeGone(f"{self.name} did not answer within {TIMEOUT_S:g} s") from None
+        except httpx.TransportError as error:
+            raise NodeGone(f"no answer from {self.name}: {error!r}") from None
+        if response.status != 200:
+            raise NodeGone(f"no answer from {self.name}: it answered {response.status}")
+        return response.content
+
+    def close(self) -> None:
+        """Do nothing: the link is not its own."""
+
+
+class LinkedChain(EvmChain):
+    """The part of a `Chain` that a facilitator needs, with its key, over a link."""
+
+    def __init__(self, node: LinkedNode, network: Network, clock: Clock, key: bytes) -> None:
+        super().__init__(node, network, clock)
+        self._sender = Sender(node, network.chain_id, [key], may_lag=False)
+
+    def has_sent(self, tx_hash: Hash) -> bool:
+        """Tell whether a transaction is one of ours that is not known to be mined."""
+        return tx_hash in self._sender.sent
+
+    async def _pause(self) -> None:
+        await self._clock.sleep(LINK_POLL_S)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from x402sim.chain import contract
-from x402sim.chain.base import Call, ChainError
-from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
+from x402sim.chain.base import GAS_LIMIT, PLENTY_WEI, Call, ChainError
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode

@@ -22,9 +22,9 @@ from starlette.websockets import WebSocket
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc import pool, reading, sending, tracing
-from x402sim.chain.rpc.context import DEVELOP, RpcContext
+from x402sim.chain.rpc import reading, sending
 from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
+from x402sim.chain.rpc.reading import DEVELOP, RpcContext
 from x402sim.chain.rpc.subscriptions import Subscriptions, converse, on_ledger
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
@@ -39,7 +39,7 @@ def _named(module: ModuleType) -> dict[str, Method]:
     return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
 
 
-READS = _named(reading) | _named(tracing) | _named(pool)
+READS = _named(reading)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
 METHODS = {**READS, **_named(sending)}
 """The methods by name: the functions that are named as they are."""

@@ -1,12 +1,30 @@
-"""JSON-RPC 2.0: the envelopes of answers, and the parameters that name blocks, calls and logs."""
+"""JSON-RPC 2.0: the envelopes of answers, the parameters that name blocks, calls and logs, and the
+chain as Ethereum's objects.
 
+Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
-from x402sim.chain.base import Call, ChainError, LogFilter
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.chain.base import (
+    BLOCK_GAS_LIMIT,
+    Block,
+    Call,
+    Chain,
+    ChainError,
+    Log,
+    LogFilter,
+    Transaction,
+    TxReceipt,
+)
+from x402sim.protocol.crypto import ZERO_ADDRESS, keccak256, to_hex
+from x402sim.protocol.raw_transaction import ACCESS_LIST, LEGACY, SET_CODE, SignedTransaction
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
+    quantity,
     read_address,
     read_bytes,
     read_hash,
@@ -127,3 +145,170 @@ def _alternatives(position: Any) -> tuple[bytes, ...]:
     if None in several:
         return ()
     return tuple(read_hash(one, "a topic") for one in several)
+
+
+# --- objects of the chain ---------------------------------------------------------------
+
+
+_ZERO_HASH = to_hex(bytes(32))
+_NO_UNCLES = to_hex(keccak256(b"\xc0"))
+_EMPTY_TRIE = to_hex(keccak256(b"\x80"))
+_NO_REQUESTS = to_hex(sha256().digest())
+_HEADER_BYTES = 540
+
+
+def bloom(logs: Sequence[Log]) -> bytes:
+    """Return the 2048-bit bloom filter of some logs: three bits per address and per topic."""
+    bits = 0
+    for entry in {item for log in logs for item in (log.address, *log.topics)}:
+        digest = keccak256(entry)
+        for start in (0, 2, 4):
+            bits |= 1 << (int.from_bytes(digest[start : start + 2]) & 2047)
+    return bits.to_bytes(256)
+
+
+def transaction_object(tx: Transaction, chain_id: int, at_s: int | None = None) -> Json:
+    """Return a transaction, mined at a time if that is known; its three block fields are null
+    while it waits to be mined.
+
+    One that the chain sent without a signature has 0x0 as `v`, `r` and `s`: the sender cannot be
+    recovered from them.
+    """
+    return {
+        "hash": to_hex(tx.hash),
+        "nonce": quantity(tx.nonce),
+        "blockHash": None if tx.block_hash is None else to_hex(tx.block_hash),
+        "blockNumber": quantity(tx.block_number),
+        "transactionIndex": quantity(tx.index),
+        "from": to_hex(tx.call.sender),
+        "to": to_hex(tx.call.to),
+        "value": quantity(tx.call.value),
+        "gas": quantity(tx.gas_limit),
+        "gasPrice": quantity(tx.gas_price),
+        "input": to_hex(tx.call.data),
+        "chainId": quantity(chain_id),
+        **(_signature(tx.signed) if tx.signed else _UNSIGNED),
+        **({} if at_s is None else {"blockTimestamp": quantity(at_s)}),
+    }
+
+
+_UNSIGNED = {"type": "0x0", "v": "0x0", "r": "0x0", "s": "0x0"}
+
+
+def _signature(signed: SignedTransaction) -> Json:
+    """Return the fields of a signed transaction that depend on its type."""
+    fields: Json = {
+        "type": quantity(signed.type),
+        "v": quantity(signed.v),
+        "r": quantity(signed.r),
+        "s": quantity(signed.s),
+    }
+    if signed.type == LEGACY:
+        return fields
+    fields["yParity"] = quantity(signed.v)
+    fields["accessList"] = [
+        {"address": to_hex(account), "storageKeys": list(map(to_hex, slots))}
+        for account, slots in signed.access_list
+    ]
+    if signed.type != ACCESS_LIST:
+        fields["maxFeePerGas"] = quantity(signed.max_fee_wei)
+        fields["maxPriorityFeePerGas"] = quantity(signed.max_tip_wei)
+    if signed.type == SET_CODE:
+        fields["authorizationList"] = [
+            {
+                "chainId": quantity(each.chain_id),
+                "address": to_hex(each.account),
+                "nonce": quantity(each.nonce),
+                "yParity": quantity(each.v),
+                "r": quantity(each.r),
+                "s": quantity(each.s),
+            }
+            for each in signed.delegations
+        ]
+    return fields
+
+
+def log_object(log: Log) -> Json:
+    """Return an event of a mined transaction."""
+    return {
+        "address": to_hex(log.address),
+        "topics": [to_hex(topic) for topic in log.topics],
+        "data": to_hex(log.data),
+        "blockNumber": quantity(log.block_number),
+        "blockHash": to_hex(log.block_hash),
+        "transactionHash": to_hex(log.tx_hash),
+        "transactionIndex": quantity(log.tx_index),
+        "logIndex": quantity(log.index),
+        "removed": False,
+        **({"blockTimestamp": quantity(log.timestamp_s)} if log.timestamp_s else {}),
+    }
+
+
+def receipt_object(receipt: TxReceipt) -> Json:
+    """Return a receipt; its status is 0x1 if the transaction took effect, otherwise 0x0."""
+    return {
+        "transactionHash": to_hex(receipt.tx_hash),
+        "transactionIndex": quantity(receipt.index),
+        "blockHash": to_hex(receipt.block_hash),
+        "blockNumber": quantity(receipt.block_number),
+        "from": to_hex(receipt.call.sender),
+        "to": to_hex(receipt.call.to),
+        "contractAddress": None,
+        "status": "0x1" if receipt.succeeded else "0x0",
+        "gasUsed": quantity(receipt.gas_used),
+        "cumulativeGasUsed": quantity(receipt.cumulative_gas_used),
+        "effectiveGasPrice": quantity(receipt.gas_price),
+        "logs": [log_object(log) for log in receipt.logs],
+        "logsBloom": to_hex(bloom(receipt.logs)),
+        "type": quantity(receipt.type),
+    }
+
+
+async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = True) -> Json:
+    """Return a block with its transactions' hashes, or `full` with the whole ones. What only
+    mining gives a block is null where it is not `mined`.
+
+    The roots are zero, as the chain has no tries. The size is that of a header and of the whole
+    transactions, in bytes, and is only an estimate.
+    """
+    found: Sequence[str | Json] = [to_hex(tx_hash) for tx_hash in block.tx_hashes]
+    if full:
+        each = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
+        at_s = block.timestamp_s if mined else None
+        found = [transaction_object(tx, chain.chain_id, at_s) for tx in each if tx]
+    logs = await chain.logs(LogFilter(block.number, block.number)) if mined else ()
+    shown = {
+        "number": quantity(block.number),
+        "hash": to_hex(block.hash),
+        "parentHash": to_hex(block.parent),
+        "timestamp": quantity(block.timestamp_s),
+        "transactions": found,
+        "gasUsed": quantity(block.gas_used),
+        "gasLimit": quantity(BLOCK_GAS_LIMIT),
+        "baseFeePerGas": quantity(block.base_fee_wei),
+        "logsBloom": to_hex(bloom(logs)),
+        "size": quantity(_HEADER_BYTES + sum(map(_size, found))),
+        "miner": to_hex(ZERO_ADDRESS),
+        "extraData": "0x",
+        "nonce": to_hex(bytes(8)),
+        "difficulty": "0x0",
+        "totalDifficulty": "0x0",
+        "mixHash": _ZERO_HASH,
+        "sha3Uncles": _NO_UNCLES,
+        "uncles": [],
+        "stateRoot": _ZERO_HASH,
+        "receiptsRoot": _ZERO_HASH,
+        "transactionsRoot": _ZERO_HASH,
+        "withdrawals": [],
+        "withdrawalsRoot": _EMPTY_TRIE,
+        "blobGasUsed": "0x0",
+        "excessBlobGas": "0x0",
+        "parentBeaconBlockRoot": _ZERO_HASH,
+        "requestsHash": _NO_REQUESTS,
+    }
+    return shown if mined else shown | dict.fromkeys(("hash", "nonce", "logsBloom", "miner"))
+
+
+def _size(transaction: str | Json) -> int:
+    """Return the approximate size of a transaction in bytes; 0 for a bare hash."""
+    return 0 if isinstance(transaction, str) else 110 + (len(transaction["input"]) - 2) // 2

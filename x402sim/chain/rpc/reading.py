@@ -1,30 +1,38 @@
-"""The methods that read: the chain, its fees, accounts, blocks, transactions and logs, and calls.
-A function has the name of its method. Tips are what was bid above the base fee.
+"""The methods that read: the chain, its fees, accounts, blocks, transactions and logs, calls, the
+mempool and traces; and what every method gets, the `RpcContext`.
 
-The chain has the states of its newest blocks: a request for an older one is an error.
+A function has the name of its method. Tips are what was bid above the base fee. The chain has the
+states of its newest blocks: a request for an older one is an error. Of the mempool, `pending` are
+the transactions that the next block takes, and `queued` those behind a gap in the nonces of their
+sender. A trace is the call from outside, as geth's callTracer tells it: the calls within it are
+those of code, which the ledger does not run.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from x402sim.chain.base import Block, ChainError
-from x402sim.chain.fees import BLOCK_GAS_LIMIT
+import msgspec
+
+from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, Transaction
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.ledger import PENDING
-from x402sim.chain.rpc.context import RpcContext, known_block, number, state
-from x402sim.chain.rpc.filters import EVERYTHING
-from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_lists, read_log_filter
-from x402sim.chain.rpc.objects import (
+from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
+from x402sim.chain.ledger.storage import Account, Overrides
+from x402sim.chain.rpc.jsonrpc import (
+    NEWEST_TAGS,
+    NO_EVM,
     log_object,
+    read_block_number,
+    read_call,
+    read_lists,
+    read_log_filter,
     receipt_object,
     transaction_object,
     whole_block,
 )
-from x402sim.chain.rpc.overriding import read_overrides
-from x402sim.chain.rpc.subscriptions import Subscriptions
-from x402sim.protocol.crypto import keccak256, to_hex
+from x402sim.chain.rpc.subscriptions import EVERYTHING, Filters, Subscriptions
+from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
@@ -41,6 +49,107 @@ from x402sim.protocol.rpc_values import (
     shown,
 )
 from x402sim.version import VERSION
+
+DEVELOP = "x402sim.develop"
+"""The key in the scope of a request that may control the world: how to, a `Develop`."""
+Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
+
+
+class RpcContext(msgspec.Struct, frozen=True):
+    """A chain, the keys of the accounts to list, and whether callers may sign with them."""
+
+    chain: LedgerChain
+    keys: Mapping[Address, bytes]
+    unlocked: bool
+    filters: Filters = msgspec.field(default_factory=Filters)
+    impersonated: set[Address] = msgspec.field(default_factory=set)
+    """The accounts that those send for without a key who may control the world."""
+    subscriptions: Subscriptions | None = None
+    """Those of the WebSocket on which this was asked."""
+    develop: Develop | None = None
+    """Performs a development method for this request; None if it may not."""
+
+
+async def number(rpc: RpcContext, which: Any) -> int:
+    """Return the number of a block given by tag or number; `pending` is the newest."""
+    return read_block_number(which, await rpc.chain.height())
+
+
+async def state(rpc: RpcContext, which: Any) -> Which:
+    """Return the block whose state is asked for: its number, None for the newest, or `PENDING`.
+
+    `which` may be an EIP-1898 object. Raises `BadParams` and `ChainError`.
+    """
+    if which == PENDING:
+        return PENDING
+    if which is None or which in NEWEST_TAGS:
+        return None
+    return await (_named_block if isinstance(which, dict) else number)(rpc, which)
+
+
+async def _named_block(rpc: RpcContext, which: Json) -> int:
+    fields = read_object(which, "a block")
+    if fields.keys() & {"blockHash", "blockNumber"} == {"blockNumber"}:
+        return read_quantity(fields["blockNumber"], "blockNumber")
+    if "blockNumber" in fields or "blockHash" not in fields:
+        raise BadParams(f"a block: expected blockHash or blockNumber, got {shown(which)}")
+    return (await known_block(rpc, fields["blockHash"])).number
+
+
+async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
+    """Return a block by hash; raises `ChainError` if there is none."""
+    block = await rpc.chain.block(read_hash(block_hash, "blockHash"))
+    if block is None:
+        raise ChainError(f"unknown block {block_hash}")
+    return block
+
+
+# --- overrides of a call ----------------------------------------------------------------
+
+
+OF_ACCOUNT = ("balance", "nonce", "code", "state", "stateDiff")
+OF_BLOCK = (
+    *("number", "time", "gasLimit", "difficulty", "withdrawals"),
+    *("coinbase", "feeRecipient", "random", "prevRandao", "baseFee", "baseFeePerGas"),
+    *("blobBaseFee", "parentBeaconBlockRoot"),
+)
+"""All are taken, and only the time can matter to the token."""
+
+
+def read_overrides(accounts: Any, block: Any) -> Overrides | None:
+    """Return the overrides of a call; None for nothing. Raises `BadParams`."""
+    if accounts is None and block is None:
+        return None
+    of_block = _fields(block, "block overrides", OF_BLOCK)
+    time_s = read_quantity(of_block["time"], "time") if "time" in of_block else None
+    given = read_object(accounts, "state overrides") if accounts is not None else {}
+    return Overrides(dict(_account(name, each) for name, each in given.items()), time_s)
+
+
+def _account(name: str, given: Any) -> tuple[Address, Account]:
+    fields = _fields(given, "an override", OF_ACCOUNT)
+    if fields.keys() >= {"state", "stateDiff"}:
+        raise BadParams(f"an override: expected state or stateDiff, not both, of {name}")
+    if "nonce" in fields:
+        read_quantity(fields["nonce"], "nonce")
+    words = read_object(fields.get("state", fields.get("stateDiff", {})), "the storage")
+    return read_address(name), Account(
+        native_wei=read_quantity(fields["balance"], "balance") if "balance" in fields else None,
+        code=read_bytes(fields["code"], "code") if "code" in fields else None,
+        words={read_slot(slot): read_hash(word, "a word") for slot, word in words.items()},
+        is_whole="state" in fields,
+    )
+
+
+def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
+    fields = read_object({} if given is None else given, what)
+    if unknown := fields.keys() - set(names):
+        raise BadParams(f"{what}: expected {', '.join(names)}, got {min(unknown)}")
+    return fields
+
+
+# --- the chain --------------------------------------------------------------------------
+
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
@@ -332,3 +441,84 @@ async def eth_estimateGas(
     found, call = read_overrides(accounts, blocks), read_call(transaction)
     needed = await rpc.chain.estimate_gas(call, await state(rpc, block), found)
     return quantity(needed + gas.of_lists(*read_lists(transaction)))
+
+
+# --- traces -----------------------------------------------------------------------------
+
+
+CALL_TRACER = "callTracer"
+
+
+async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = None) -> Json:
+    wanted = read_object(options or {}, "options")
+    if wanted.get("tracer") != CALL_TRACER:
+        raise ChainError(NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
+    config = read_object(wanted.get("tracerConfig", {}), "tracerConfig")
+    has_logs = read_bool(config.get("withLog", False), "withLog")
+    key = read_hash(tx_hash)
+    tx, receipt = await rpc.chain.transaction(key), await rpc.chain.receipt(key)
+    if tx is None or receipt is None:
+        raise ChainError("transaction not found")
+    trace: Json = {
+        "from": to_hex(tx.call.sender),
+        "gas": quantity(tx.gas_limit),
+        "gasUsed": quantity(receipt.gas_used),
+        "to": to_hex(tx.call.to),
+        "input": to_hex(tx.call.data),
+        "value": quantity(tx.call.value),
+        "type": "CALL",
+    }
+    reason, output = receipt.revert_reason, rpc.chain.answered(tx, receipt)
+    if output:
+        trace["output"] = to_hex(output)
+    if reason == "out of gas":
+        trace["error"] = reason
+    elif reason is not None:
+        trace |= {"error": "execution reverted", **({"revertReason": reason} if reason else {})}
+    if has_logs and receipt.logs:
+        trace["logs"] = [
+            {
+                "address": to_hex(log.address),
+                "topics": list(map(to_hex, log.topics)),
+                "data": to_hex(log.data),
+                "position": "0x0",
+            }
+            for log in receipt.logs
+        ]
+    return trace
+
+
+# --- the mempool, as geth's -------------------------------------------------------------
+
+
+async def txpool_status(rpc: RpcContext) -> Json:
+    state = rpc.chain.machine.state
+    return {"pending": quantity(len(state.waiting)), "queued": quantity(len(state.queued))}
+
+
+async def txpool_content(rpc: RpcContext) -> Json:
+    return _by_sender(rpc, lambda tx: transaction_object(tx, rpc.chain.chain_id))
+
+
+async def txpool_contentFrom(rpc: RpcContext, address: Any) -> Json:
+    sender = to_hex(read_address(address))
+    return {which: found.get(sender, {}) for which, found in (await txpool_content(rpc)).items()}
+
+
+async def txpool_inspect(rpc: RpcContext) -> Json:
+    return _by_sender(rpc, _line)
+
+
+def _line(tx: Transaction) -> str:
+    call, fee = tx.call, tx.signed.max_fee_wei if tx.signed else tx.gas_price
+    return f"{to_hex(call.to)}: {call.value} wei + {tx.gas_limit} gas × {fee} wei"  # noqa: RUF001
+
+
+def _by_sender(rpc: RpcContext, shown: Callable[[Transaction], Any]) -> Json:
+    state = rpc.chain.machine.state
+    found: Json = {"pending": {}, "queued": {}}
+    for tx_hash in rpc.chain.machine.pool():
+        tx = state.transactions[tx_hash]
+        which = found["pending" if tx_hash in state.waiting else "queued"]
+        which.setdefault(to_hex(tx.call.sender), {})[str(tx.nonce)] = shown(tx)
+    return found

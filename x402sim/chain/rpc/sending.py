@@ -4,11 +4,9 @@ the keys of the funded accounts, as anvil and Hardhat do. An account without a k
 
 from typing import Any
 
-from x402sim.chain.base import Call, ChainError
-from x402sim.chain.fees import GAS_LIMIT
-from x402sim.chain.rpc.context import RpcContext
-from x402sim.chain.rpc.jsonrpc import read_call
-from x402sim.chain.rpc.objects import receipt_object
+from x402sim.chain.base import GAS_LIMIT, Call, ChainError
+from x402sim.chain.rpc.jsonrpc import read_call, receipt_object
+from x402sim.chain.rpc.reading import RpcContext
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.rpc_values import (

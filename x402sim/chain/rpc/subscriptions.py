@@ -1,24 +1,30 @@
-"""JSON-RPC over WebSocket: any method, and `eth_subscribe` for blocks, logs and transactions.
+"""Filters of logs, blocks and arriving transactions: what is new since the client polled last.
 
-Nothing is queued for a client that reads slowly: each subscription is a place in the chain, from
-which it goes on as soon as the client has taken what was sent.
+A filter remembers the newest blocks that it has reported. When a reorganisation replaces them, it
+reports their logs once more, as removed, and then the new blocks.
+
+At most `MAX_FILTERS` are kept: a new one replaces the one that was not polled for longest, and a
+filter ends when it was not polled for `MAX_AGE_S` seconds.
+
+Over WebSocket, `eth_subscribe` tells the same. Nothing is queued for a client that reads slowly:
+each subscription is a place in the chain, from which it goes on as soon as the client has taken
+what was sent.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from x402sim.chain.base import ChainError
+from x402sim.chain.base import Block, ChainError, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.filters import KEPT_BLOCKS, FilterType, changes, made_now
-from x402sim.chain.rpc.jsonrpc import read_log_filter
-from x402sim.chain.rpc.objects import transaction_object, whole_block
+from x402sim.chain.rpc.jsonrpc import log_object, read_log_filter, transaction_object, whole_block
+from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.messages import encode
 from x402sim.protocol.rpc_values import (
     BadParams,
@@ -29,6 +35,155 @@ from x402sim.protocol.rpc_values import (
     read_text,
     shown,
 )
+
+MAX_FILTERS = 1000
+MAX_AGE_S = 300
+"""Five minutes, as on geth."""
+KEPT_BLOCKS = 64
+"""How many of the newest blocks a filter remembers."""
+FilterType = Literal["logs", "blocks", "transactions"]
+"""What a filter reports: logs, blocks, or arriving transactions."""
+EVERYTHING = LogFilter(0, 2**256)
+
+
+class Filter(msgspec.Struct):
+    """What a filter selects, and what it has reported already."""
+
+    kind: FilterType
+    wanted: LogFilter
+    """Selects logs; a filter of blocks reports all that are mined from now on."""
+    next_block: int
+    asked_s: float
+    reported: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
+    """The newest blocks that it has passed, oldest first, each with the logs it reported."""
+    waiting: set[Hash] = msgspec.field(default_factory=set)
+    """The reported transactions that are not mined yet."""
+
+
+class Filters:
+    """The filters of all clients, by id."""
+
+    def __init__(self) -> None:
+        self._filters: dict[str, Filter] = {}
+        self._made = 0
+
+    def add(self, chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> str:
+        """Make a filter that reports what comes from now on; return its id."""
+        filters = self._current()
+        while len(filters) >= MAX_FILTERS:
+            del filters[min(filters, key=lambda name: filters[name].asked_s)]
+        self._made += 1
+        name = hex(self._made)
+        filters[name] = made_now(chain, kind, wanted)
+        return name
+
+    def remove(self, name: str) -> bool:
+        """Forget a filter; False if there is none."""
+        return self._current().pop(name, None) is not None
+
+    def logs(self, name: str) -> LogFilter:
+        """Return the logs that a filter wants; raises `ChainError` if there is none of logs."""
+        found = self._find(name)
+        if found.kind != "logs":
+            raise ChainError("filter not found")
+        return found.wanted
+
+    async def changes(self, chain: LedgerChain, name: str) -> list[Json] | list[str]:
+        """Return what is new since a filter was asked last; raises `ChainError` without it."""
+        found = self._find(name)
+        blocks, news = await changes(found, chain)
+        return [to_hex(block.hash) for block in blocks] if found.kind == "blocks" else news
+
+    def _find(self, name: str) -> Filter:
+        found = self._current().get(name)
+        if found is None:
+            raise ChainError("filter not found")
+        found.asked_s = _now_s()
+        return found
+
+    def _current(self) -> dict[str, Filter]:
+        """Forget the filters that were not polled lately; return the others."""
+        since_s = _now_s() - MAX_AGE_S
+        self._filters = {key: it for key, it in self._filters.items() if it.asked_s >= since_s}
+        return self._filters
+
+
+def made_now(chain: LedgerChain, kind: FilterType, wanted: LogFilter = EVERYTHING) -> Filter:
+    """Return a filter of what comes from now on."""
+    head, waiting = chain.machine.state.head, chain.machine.state.waiting
+    made = Filter(kind, wanted, next_block=head.number + 1, asked_s=_now_s())
+    made.reported, made.waiting = [(head, [])], set(waiting)
+    return made
+
+
+async def changes(
+    found: Filter, chain: LedgerChain, most: int | None = None
+) -> tuple[list[Block], list[Any]]:
+    """Return what is new since a filter was polled last, in `most` blocks at most: the blocks, and
+    the logs or the hashes of transactions that it reports.
+    """
+    gone = await _undo(found, chain)
+    numbers = range(found.next_block, await chain.height() + 1)[:most]
+    new = [block for n in numbers if (block := await chain.block(n))]
+    logs = await _logs(found, chain, new)
+    _remember(found, new, logs)
+    if found.kind == "transactions":
+        return new, _arrived(found, chain, new)
+    removed = [{**log_object(log), "removed": True} for log in gone]
+    return new, removed + [log_object(log) for log in logs]
+
+
+def _now_s() -> float:
+    """Return the loop's time: that of the world's clock may be advanced by hours at once."""
+    return asyncio.get_running_loop().time()
+
+
+async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
+    """Go back to the newest block that is still on the chain; return the logs reported since,
+    newest block first.
+    """
+    gone: list[Log] = []
+    while found.reported:
+        block, logs = found.reported[-1]
+        still = await chain.block(block.number)
+        if still and still.hash == block.hash:
+            break
+        found.reported.pop()
+        found.next_block = block.number
+        gone += logs
+    return gone
+
+
+async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
+    """Return the logs in new blocks that a filter of logs wants."""
+    if not new or found.kind != "logs":
+        return []
+    first = max(new[0].number, found.wanted.from_block)
+    last = min(new[-1].number, found.wanted.to_block)
+    return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
+
+
+def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
+    """Return the transactions that are mined or wait, and were not reported while they waited."""
+    waiting = list(chain.machine.state.waiting)
+    mined = [tx_hash for block in new for tx_hash in block.tx_hashes]
+    arrived = [tx_hash for tx_hash in (*mined, *waiting) if tx_hash not in found.waiting]
+    found.waiting = set(waiting)
+    return [to_hex(tx_hash) for tx_hash in arrived]
+
+
+def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
+    of_block: dict[int, list[Log]] = {}
+    for log in logs:
+        of_block.setdefault(log.block_number, []).append(log)
+    for block in new[-KEPT_BLOCKS:]:
+        found.reported.append((block, of_block.get(block.number, [])))
+        found.next_block = block.number + 1
+    del found.reported[:-KEPT_BLOCKS]
+
+
+# --- over WebSocket ---------------------------------------------------------------------
+
 
 MAX_SUBSCRIPTIONS = 100
 """The most on one connection."""

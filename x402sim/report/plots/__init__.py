@@ -7,7 +7,7 @@ with `savefig`, or let a notebook show it, as it does with a plot that ends a ce
 virtual seconds since the run began, or the minutes, hours or days that suit its length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
-`bands`, `judgement`; `figure` has the style), import it here as itself (this exports it), and add
+`bands`; `figure` has the style), import it here as itself (this exports it), and add
 a row to `PLOTS`: reports, `Run.save` and the tests of every plot then include it.
 """
 
@@ -30,8 +30,11 @@ from x402sim.report.money import sessions, transfers
 from x402sim.report.plots.bands import bands as bands
 from x402sim.report.plots.diagram import sequence as sequence
 from x402sim.report.plots.figure import legend as legend, png as png, style as style
-from x402sim.report.plots.judgement import judgement as judgement
-from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as outcomes
+from x402sim.report.plots.matrix import (
+    clauses_of as clauses_of,
+    judgement as judgement,
+    outcomes as outcomes,
+)
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
 from x402sim.report.plots.timing import backlog as backlog, latency as latency, queue as queue
 from x402sim.report.reading import Source, journal_of, reading_of

@@ -15,7 +15,7 @@ from pandas.api.types import is_numeric_dtype
 
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, GREY, LINES, MARKS, Labels, styled
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18

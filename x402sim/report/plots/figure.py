@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
 
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 P = ParamSpec("P")
 

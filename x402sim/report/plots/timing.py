@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from x402sim.report import frames
+from x402sim.report.frames import queues
 from x402sim.report.money import payments
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
-from x402sim.report.queues import queues
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 

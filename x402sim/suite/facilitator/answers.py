@@ -7,7 +7,7 @@ from x402sim.protocol.messages import decoded
 from x402sim.report.results import Demand
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.redact import redacted
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 STANDARD_REASONS = frozenset(
     {

@@ -18,7 +18,7 @@ from x402sim.suite.facilitator.payment import PRICE_BASE, Dialect, Draft, drafte
 from x402sim.suite.facilitator.room import Money, Room
 from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""

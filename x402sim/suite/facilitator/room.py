@@ -14,8 +14,7 @@ from typing import Literal
 
 import httpx
 
-from x402sim.chain.base import Call, Chain, Controls, LogFilter, TxReceipt
-from x402sim.chain.fees import PLENTY_WEI
+from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, LogFilter, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -28,7 +27,7 @@ from x402sim.suite.facilitator.node import Node
 from x402sim.suite.facilitator.start import AtUrl, Facilitator, Given
 from x402sim.suite.started import CLOCK, free_port
 from x402sim.suite.wire import listening
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
 from x402sim.world.server.local import certificates
 

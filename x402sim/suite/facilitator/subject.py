@@ -37,7 +37,7 @@ from x402sim.suite.rooms import BATCH, PATIENCE_S
 from x402sim.suite.row import RoomCase, beginnings
 from x402sim.suite.started import START_S, WAIT_S
 from x402sim.suite.subject import Plan, Subject, Tell
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 SECTIONS = {
     "control": "What must work",

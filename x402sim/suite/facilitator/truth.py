@@ -21,7 +21,7 @@ from x402sim.suite.facilitator.room import Money, Moved
 from x402sim.suite.played import Violation
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 LONG_S = 200.0
 """How long a settlement may take whose receipt does not come: the public ones wait up to 180 s."""

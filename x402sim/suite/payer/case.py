@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from x402sim.report import results
-from x402sim.spec.sentences import Sentence
+from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
 from x402sim.suite.played import Found, PlayedCase, Violation as Violation
 from x402sim.suite.row import Demand as Demand, only as only
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 Test = Callable[[Played], Found]
 """Returns what is wrong, or what was observed in words, or None if nothing is."""

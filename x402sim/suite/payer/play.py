@@ -39,7 +39,7 @@ from x402sim.suite.payer.shop import (
 )
 from x402sim.suite.payer.start import Ended, Payer, Task
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
 

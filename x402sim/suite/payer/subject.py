@@ -36,7 +36,7 @@ from x402sim.suite.row import beginnings
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.suite.waiting import in_vain, until_url_answers
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 SECTIONS = {
     "control": "What must work, and what is signed there",

@@ -20,8 +20,7 @@ from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
 from x402sim.suite.server.room import Moved, Room
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
-from x402sim.text.counted import counted
-from x402sim.text.printable import printable
+from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
 

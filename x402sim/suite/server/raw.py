@@ -17,8 +17,7 @@ from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.suite.redact import cut, redacted
-from x402sim.text.counted import counted
-from x402sim.text.printable import printable
+from x402sim.text.words import counted, printable
 
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""

@@ -40,7 +40,7 @@ from x402sim.suite.started import START_S, WAIT_S
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.suite.subjects import instead
 from x402sim.suite.verdict import Inconclusive, NotReady
-from x402sim.text.counted import counted, often
+from x402sim.text.words import counted, often
 
 RESTART = "restart"
 """The section of plays that kill it."""

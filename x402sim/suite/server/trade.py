@@ -12,7 +12,7 @@ from x402sim.suite.server.payment import Payment, reason_in, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.text.counted import counted, often
+from x402sim.text.words import counted, often
 
 BEGINS_S = 1.5
 """How long a server may take to settle what it has served already."""

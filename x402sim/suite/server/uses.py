@@ -11,7 +11,7 @@ from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
 from x402sim.suite.verdict import NotApplicable
-from x402sim.text.counted import counted
+from x402sim.text.words import counted
 
 ALIKE = (
     "what it sells is the same for every payment, so an answer that is kept is not told from one "

@@ -14,7 +14,7 @@ from x402sim.spec.ground import BINDING, Ground, GroundType
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 DOCUMENT = "spec"
 """The document whose clauses most checks are about."""

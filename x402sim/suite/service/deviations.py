@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from x402sim.spec.sentences import Sentence, sentence
+from x402sim.spec.ground import Sentence, sentence
 from x402sim.suite.service.target import SPEC, Target, value_of
 
 SHAPE = tuple(

@@ -12,7 +12,7 @@ import msgspec
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
 from x402sim.report.results import CaseResult, Evidence, Loss, Outcome, Result
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear

@@ -26,7 +26,7 @@ from x402sim.suite.service.target import SPEC, at
 from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
 from x402sim.suite.subjects import as_server
 from x402sim.suite.verdict import Inconclusive, NotReady
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 from x402sim.version import VERSION
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")

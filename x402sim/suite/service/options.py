@@ -20,7 +20,7 @@ from x402sim.protocol.networks import NETWORKS, TESTNET, Network, known_networks
 from x402sim.spec.needs import Need
 from x402sim.suite.options import above_zero, flag, wait_flag
 from x402sim.suite.service.target import SPEC, Target
-from x402sim.text.suggest import near_url, unknown
+from x402sim.text.words import near_url, unknown
 
 KEY_VARIABLE = "X402SIM_PAYER_KEY"
 HIDDEN = "<hidden>"

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol.refusals import Refusal
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 from x402sim.suite.case import near, skipped
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets
@@ -15,7 +15,7 @@ from x402sim.suite.service.check import DOCUMENT, IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.options import HIDDEN, Options, clean_url, secrets
 from x402sim.suite.service.sending import tls
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 
 
 def parse(base_url: str | None, **given: Any) -> Options:

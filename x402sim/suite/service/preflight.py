@@ -20,7 +20,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.x402 import REQUIRED_HEADER
-from x402sim.spec.folder import folder
+from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.service.check import HOW_TO_PROVIDE, Check

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.report.results import Result
-from x402sim.spec.sentences import TITLES
+from x402sim.spec.ground import TITLES
 from x402sim.suite.service.check import IDS_BEGIN, Check, clause_text
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.left_open import lacking, not_in_full

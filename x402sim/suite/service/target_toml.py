@@ -14,7 +14,7 @@ import msgspec
 
 from x402sim.suite.service.deviations import Deviation, deviations
 from x402sim.suite.service.target import SPEC, Target, value_of
-from x402sim.text.printable import printable
+from x402sim.text.words import printable
 
 WIDTH = 80
 NEEDED = (

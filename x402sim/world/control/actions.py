@@ -9,8 +9,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from x402sim.chain import contract
-from x402sim.chain.base import Call, ChainError, Controls, Log, LogFilter
-from x402sim.chain.fees import PLENTY_WEI
+from x402sim.chain.base import PLENTY_WEI, Call, ChainError, Controls, Log, LogFilter
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
@@ -20,7 +19,7 @@ from x402sim.protocol.networks import Network
 from x402sim.service import indexer, sessions
 from x402sim.service.content import agents
 from x402sim.service.reconcile import reconcile
-from x402sim.text.suggest import unknown
+from x402sim.text.words import unknown
 from x402sim.world.control.messages import (
     Account,
     Automine,

@@ -2,6 +2,10 @@
 
 It controls the whole world, so it accepts requests from programs on this machine only: no foreign
 Host, no foreign Origin, and with a token only requests that present it.
+
+In its OpenAPI document an operation is a row of the table of actions. Its schemas are those of what
+the action takes and of what its signature says that it returns, so they cannot differ from what is
+read and sent.
 """
 
 import hmac
@@ -19,6 +23,8 @@ from x402sim import events
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
+from x402sim.protocol.messages import ErrorBody
+from x402sim.version import VERSION
 from x402sim.world.control import actions
 from x402sim.world.running_world import RunningWorld
 from x402sim.world.transport.faults import Fault, fields_of, read_fault
@@ -165,13 +171,6 @@ def control_app(
     return web.Application([*about, *routes, *pages], {ChainError: _on_chain_error})
 
 
-def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document of the actions."""
-    from x402sim.world.control.openapi import document  # few ask for it
-
-    return document([(*row[:3], ACTIONS[row[:2]][1], row[3]) for row in TABLE])
-
-
 def usage() -> str:
     """Return the list of actions, one line each."""
     lines = [f"{method:4} /_sim{path:<18} {does}" for method, path, _, does in TABLE]
@@ -195,3 +194,102 @@ async def _on_chain_error(_: Request, error: Any) -> Response:
     if isinstance(error, ChainUnavailable):
         return web.error(503, "Chain unavailable", str(error))
     return web.error(409, "The chain refused", str(error))
+
+
+# --- its document -----------------------------------------------------------------------
+
+
+Json = dict[str, Any]
+_NETWORK = "The network of the server to act on, by name; default the first."
+_LINES = {"schema": {"type": "string", "description": "One JSON object a line."}}
+
+
+def openapi() -> Json:
+    """Return the OpenAPI 3.1 document of the actions."""
+    answers = [inspect.signature(action).return_annotation for _, _, action, _ in TABLE]
+    takes = [Fault if kind is Any else kind for _, kind in ACTIONS.values()]
+    kinds = [*takes, ErrorBody, *(each for each in answers if each is not Response)]
+    template = "#/components/schemas/{name}"
+    found, schemas = unindented(msgspec.json.schema_components(kinds, ref_template=template))
+    schema_of = dict(zip(kinds, found, strict=True))
+    paths: dict[str, Json] = {}
+    for (method, path, action, does), taken, answer in zip(TABLE, takes, answers, strict=True):
+        fields = schemas[taken.__name__] if taken is Fault else schemas.pop(taken.__name__)
+        media = {"application/json": {"schema": schema_of.get(answer)}}
+        content = {"application/x-ndjson": _LINES} if answer is Response else media
+        operation: Json = {
+            "operationId": camel(action.__name__),
+            "summary": does,
+            "parameters": [{"$ref": "#/components/parameters/network"}],
+            "responses": {
+                "200": {"description": "It is done.", "content": content},
+                "default": {"$ref": "#/components/responses/Refused"},
+            },
+        }
+        required = fields.get("required", [])
+        if method == "GET":
+            operation["parameters"] += [
+                {"name": name, "in": "query", "required": name in required, "schema": schema}
+                for name, schema in fields["properties"].items()
+            ]
+        else:
+            sent = {"schema": schema_of[Fault] if taken is Fault else fields}
+            body = {"required": bool(required), "content": {"application/json": sent}}
+            operation["requestBody"] = body
+        paths.setdefault(path, {})[method.lower()] = operation
+    return {
+        "openapi": "3.1.1",
+        "info": {"title": "x402sim's control API", "version": VERSION},
+        "servers": [{"url": "/_sim"}],
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "parameters": {
+                "network": {
+                    "name": "network",
+                    "in": "query",
+                    "description": _NETWORK,
+                    "schema": {"type": "string"},
+                }
+            },
+            "responses": {
+                "Refused": {
+                    "description": "It is refused, and why.",
+                    "content": {"application/json": {"schema": schema_of[ErrorBody]}},
+                }
+            },
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Needed if the server has a --control-token.",
+                }
+            },
+        },
+    }
+
+
+def camel(name: str) -> str:
+    """Return a name of Python as JSON and JavaScript write it."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def unindented(schema: Any) -> Any:
+    """Return a schema whose descriptions have no indentation of the source.
+
+    Python before 3.13 keeps that in a docstring, and Markdown takes it for code.
+    """
+    match schema:
+        case dict():
+            return {
+                name: inspect.cleandoc(value)
+                if name == "description" and isinstance(value, str)
+                else unindented(value)
+                for name, value in schema.items()
+            }
+        case list() | tuple():
+            return [unindented(each) for each in schema]
+        case _:
+            return schema

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.rpc.context import RpcContext
+from x402sim.chain.rpc.reading import RpcContext
 from x402sim.http.web import Refused
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import (

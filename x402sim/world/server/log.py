@@ -28,8 +28,7 @@ from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.text.console import WIDTH, filled
-from x402sim.text.printable import printable
-from x402sim.text.times import readable
+from x402sim.text.words import printable, readable
 from x402sim.world.transport.requests import LoggedRequest, Requests, settles
 
 MAX_NOTE = 600

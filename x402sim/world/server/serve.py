@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from x402sim.chain.rpc.context import DEVELOP
+from x402sim.chain.rpc.reading import DEVELOP
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
 from x402sim.http import web
@@ -37,16 +37,21 @@ from x402sim.world.control.actions import accounts, merchant, named, token_info
 from x402sim.world.control.app import Recorder, control_app, has_token, require_token
 from x402sim.world.control.development import Development
 from x402sim.world.control.messages import OnNetwork, Ready
-from x402sim.world.feed import PageFeed, stored
 from x402sim.world.process import ServiceProcess
 from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.server.connection import DEADLINES, Deadlines, HttpConnection, Shared, Workers
-from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.listen import (
+    Listen,
+    base_url,
+    is_foreign,
+    listening_socket,
+    own_programs_only,
+    readable_by,
+)
 from x402sim.world.server.log import Form, Names, ServerLog
-from x402sim.world.server.origins import is_foreign, own_programs_only, readable_by
 from x402sim.world.server.tools import with_tools
 from x402sim.world.transport.requests import Requests
-from x402sim.world.ui import PATH, home, page_of
+from x402sim.world.ui import PATH, PageFeed, home, page_of, stored
 from x402sim.world.world import InProcess, World
 
 GRACE_S = 5

@@ -18,7 +18,7 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
 from x402sim.http import web
-from x402sim.world.server.exchange import Wire
+from x402sim.world.server.connection import Wire
 
 PIECE_BYTES = 4096
 """How much is parsed at a time: the messages in it are what waits for the application."""
