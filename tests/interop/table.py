@@ -31,6 +31,10 @@ class Row:
     speaks: str
 
 
+SHOWN = pytest.StashKey[list[tuple[Row, str]]]()
+"""What the tests of this folder show that were collected, whichever of them -m chooses."""
+
+
 def shows(
     role: str, package: str | Mapping[str, str], speaks: str, chain: str = "{server}"
 ) -> pytest.MarkDecorator:
