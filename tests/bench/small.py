@@ -3,17 +3,16 @@
 import asyncio
 import gc
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from time import process_time
+from typing import Any
 
 import msgspec
 import pandas as pd
 
-from tests.bench.rounds import Round, Work, cpu
+from tests.bench.rounds import Round, Work, cpu, spent_s
 from tests.rig import ServiceRig
 from x402sim.journal import Journal
 from x402sim.protocol.routes import QUOTE
@@ -68,33 +67,14 @@ def framing(journal: Journal) -> tuple[Round, Round]:
 
     def ours() -> float:
         journal.made = 0, {}  # what an earlier round has followed
-        before = process_time()
-        for table in frames.TABLES.values():
-            table(journal)
-        return (process_time() - before) / len(rows)
+        made = lambda: [table(journal) for table in frames.TABLES.values()]  # noqa: E731
+        return spent_s(made) / len(rows)
 
-    def limit() -> float:
-        before = process_time()
-        pd.DataFrame(rows)
-        return (process_time() - before) / len(rows)
-
-    return ours, limit
+    return ours, lambda: spent_s(lambda: pd.DataFrame(rows)) / len(rows)
 
 
 def starting(*arguments: str) -> Round:
     """Return the start of a new Python with these arguments, to its end; it keeps bytecode."""
     keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-    def once() -> float:
-        before_s = _children_s()
-        subprocess.run(
-            [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=keeps
-        )
-        return _children_s() - before_s
-
-    return once
-
-
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "env": keeps}
+    return lambda: spent_s(lambda: subprocess.run([sys.executable, *arguments], **how))

@@ -4,13 +4,12 @@ Both start two new processes of Python, whose CPU time counts from their start t
 """
 
 import multiprocessing
-import resource
 from importlib.util import find_spec
 from time import process_time
 from typing import Any
 
-from tests.bench import crowd
-from tests.bench.rounds import NotMeasured, Round
+from tests.bench import size
+from tests.bench.rounds import NotMeasured, Round, spent_s
 from x402sim import sweep
 
 PAYERS, PROCESSES = 20, 2
@@ -18,12 +17,12 @@ PAYERS, PROCESSES = 20, 2
 
 def world(seed: int) -> float:
     """Return the transfers of a small world with this seed."""
-    return sum(1 for _ in crowd.play(PAYERS, 2 * PAYERS, seed=seed).journal)
+    return sum(1 for _ in size.play(PAYERS, 2 * PAYERS, seed=seed).journal)
 
 
 def by_sweep(worlds: int) -> Round:
     """Return a round of a sweep over processes of its own; the unit is a world."""
-    return lambda: _cpu_s(lambda: _swept(worlds, None)) / worlds
+    return lambda: spent_s(lambda: _swept(worlds, None)) / worlds
 
 
 def by_dask(worlds: int) -> Round:
@@ -55,20 +54,8 @@ def by_pool(worlds: int) -> Round:
         pool.close()
         pool.join()
 
-    return lambda: _cpu_s(once) / worlds
+    return lambda: spent_s(once) / worlds
 
 
 def _swept(worlds: int, executor: Any) -> None:
     sweep(world, {}, seeds=worlds, executor=executor, workers=PROCESSES, progress=False)
-
-
-def _cpu_s(do: Any) -> float:
-    """Return the CPU seconds that a call took, here and in the processes that it has ended."""
-    before = _used_s()
-    do()
-    return _used_s() - before
-
-
-def _used_s() -> float:
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
