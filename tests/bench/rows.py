@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.bench import day, lifecycle, logged, size, small, spread
+from tests.bench import lifecycle, served, size, small
 from tests.bench.rounds import Measured, NotMeasured, Round, Work, alternate, cpu, sized
 from tests.bench.served import Servers
 
@@ -143,7 +143,7 @@ class Row:
 
 
 def _day(bench: Bench) -> Measured:
-    return alternate(lambda: day.a_payment(bench.effort.hours), bench.limit, bench.effort.few)
+    return alternate(lambda: lifecycle.of_a_day(bench.effort.hours), bench.limit, bench.effort.few)
 
 
 def _debit(bench: Bench) -> Measured:
@@ -152,7 +152,7 @@ def _debit(bench: Bench) -> Measured:
 
 
 def _log(bench: Bench) -> Measured:
-    return logged.measured(servers=bench.effort.logged, rounds=5, times=100)
+    return served.log(servers=bench.effort.logged, rounds=5, times=100)
 
 
 def _settle(bench: Bench) -> Measured:
@@ -224,10 +224,10 @@ ROWS = {
     "reading": Row("the frame of orders from a file, an event", "its lines by msgspec", "µs",
         lambda bench: bench.cost(*size.reading(bench.effort.framed)), 3, 2, 2.4, is_cost=True),
     "spread": Row("a sweep over two processes, a world", "multiprocessing.Pool", "ms",
-        lambda bench: bench.cost(spread.by_sweep(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        lambda bench: bench.cost(small.by_sweep(bench.effort.worlds), small.by_pool(bench.effort.worlds)),
         1.15, 1.05, is_cost=True),
     "dask": Row("a sweep over a running cluster of Dask, a world", "multiprocessing.Pool", "ms",
-        lambda bench: bench.cost(spread.by_dask(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        lambda bench: bench.cost(small.by_dask(bench.effort.worlds), small.by_pool(bench.effort.worlds)),
         1.15, 1.05, is_cost=True),
     "play": _of("large", "seconds of CPU", "play_s", 300, 240),
     "peak": _of("large", "peak memory in MB", "play_mb", 500, 350),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__ as command, day, lifecycle, logged, served, size
+from tests.bench import __main__ as command, lifecycle, served, size
 from tests.bench.rounds import Measured, NotMeasured, alternate
 from tests.bench.rows import GUARDED_SINCE, QUICK, ROWS, Bench
 from tests.evm import find
@@ -51,13 +51,13 @@ def test_a_payment_of_each_kind_moves_the_same_money() -> None:
 def test_payments_that_fail_are_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lifecycle.buy(3, payers=2) > 0
     assert sum(1 for _ in size.play(2, 3).journal.of(PaymentSettled)) == 3
-    assert sum(1 for _ in day.simulate(6, 4).journal.of(SessionDebited)) > 0
+    assert sum(1 for _ in lifecycle.simulate(6, 4).journal.of(SessionDebited)) > 0
     monkeypatch.setattr(Payer, "buy", None)
     with pytest.raises(AssertionError, match="a check of the payments failed"):
         lifecycle.buy(1)
-    monkeypatch.setattr(day, "QUOTE", "/nowhere")
+    monkeypatch.setattr(lifecycle, "QUOTE", "/nowhere")
     with pytest.raises(AssertionError, match="a check of the simulated day failed"):
-        day.simulate(1, 24)
+        lifecycle.simulate(1, 24)
 
 
 @pytest.mark.thorough
@@ -74,7 +74,7 @@ def test_the_servers_answer_and_are_stopped_afterwards() -> None:
 
 @pytest.mark.thorough
 def test_every_other_purchase_is_logged_and_its_log_is_counted() -> None:
-    with logged.Purchases(2) as buy:
+    with served.Purchases(2) as buy:
         lines = []
         for _ in range(2):
             logged_s, unlogged_s = buy.round()
