@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 import x402sim
 from tests.house import PACKAGE, ROOT
-from tests.house.carried import facts
+from tests.house.reference import facts
 from tests.renew import GENERATED
 from tests.running import run
 
@@ -141,7 +141,8 @@ def test_nothing_is_read_from_our_own_docstrings_sentences_or_source() -> None:
 
 
 def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> None:
-    told = run([sys.executable, "-OO", "-m", "tests.house.carried"])
+    code = "import json; from tests.house.reference import facts; print(json.dumps(facts()))"
+    told = run([sys.executable, "-OO", "-c", code])
     assert json.loads(told) == json.loads(json.dumps(facts()))
 
 
