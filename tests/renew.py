@@ -8,25 +8,28 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests import npm
 from tests.evm import find
+from tests.running import ROOT
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.clock import stopwatch
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Files that are made from something else by commands of Python, with semicolons between them."""
+    """Files that are made from something else by programs, with semicolons between them.
+
+    A program is a module of the tests, or what Python is started with: a file, or an option.
+    """
 
     what: str
     minutes: float
     patterns: str
-    commands: str
+    programs: str
     needs_anvil: bool = False
 
     def contents(self) -> dict[Path, bytes]:
@@ -34,55 +37,43 @@ class Generated:
         files = (file for pattern in self.patterns.split() for file in ROOT.glob(pattern))
         return {file.relative_to(ROOT): file.read_bytes() for file in files}
 
+    def commands(self) -> Iterator[list[str]]:
+        """Yield the words of each program."""
+        for each in self.programs.split("; "):
+            is_module = each[0] != "-" and "/" not in each.split()[0]
+            yield [sys.executable, *(f"-m tests.{each}" if is_module else each).split()]
 
-MATRIX, STRANGERS = (
-    "conformance/service/mutation_matrix.csv",
-    "conformance/service/strangers_matrix.csv",
-)
-SPEED = "tests/bench/speed.md"
+
+JUDGED = "conformance/service"
+MATRIX, STRANGERS = f"{JUDGED}/mutation_matrix.csv", f"{JUDGED}/strangers_matrix.csv"
+GUIDE, SPEED = "x402sim/guide", "tests/bench/speed.md"
+PAGES = f"{GUIDE}/*.md {GUIDE}/*.json {GUIDE}/*.ts"
 GENERATED = {
-    "golden": Generated("golden journals", 0.1, "tests/golden/*", "-m tests.scenarios.golden"),
-    "picture": Generated(
-        "the README's plot", 0.1, "scenarios/replay.png", "-m tests.house.picture"
-    ),
-    "guide": Generated(
-        "the guide's reference pages",
-        0.1,
-        "x402sim/guide/*.md x402sim/guide/*.json x402sim/guide/*.ts",
-        "-m tests.house.reference",
-    ),
+    "golden": Generated("golden journals", 0.1, "tests/golden/*", "scenarios.golden"),
+    "picture": Generated("the README's plot", 0.1, "scenarios/replay.png", "house.picture"),
+    "guide": Generated("the guide's reference pages", 0.1, PAGES, "house.reference"),
     "public": Generated(
-        "the list of what is public", 0.1, "tests/house/public.txt", "-m tests.house.public"
+        "the list of what is public", 0.1, "tests/house/public.txt", "house.public"
     ),
-    "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "-m tests.evm.measure"),
-    "costs": Generated(
-        "what each check costs", 0.1, "conformance/service/costs.json", "-m tests.suite.costs"
-    ),
-    "demands": Generated(
-        "the page of demands", 0.1, "conformance/service/demands.md", "-m tests.suite.demands"
-    ),
-    "interop": Generated(
-        "the guide's other programs", 0.1, "x402sim/guide/facilitator.md", "-m tests.interop"
-    ),
-    "mutants": Generated("the matrix of mutants", 10, MATRIX, f"-m tests.mutants --csv {MATRIX}"),
+    "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas.json", "evm.measure"),
+    "costs": Generated("what each check costs", 0.1, f"{JUDGED}/costs.json", "suite.costs"),
+    "demands": Generated("the page of demands", 0.1, f"{JUDGED}/demands.md", "suite.demands"),
+    "interop": Generated("the guide's other programs", 0.1, f"{GUIDE}/facilitator.md", "interop"),
+    "mutants": Generated("the matrix of mutants", 10, MATRIX, f"mutants --csv {MATRIX}"),
     "strangers": Generated(
         "the matrix of strangers, and its page",
         5,
-        f"{STRANGERS} conformance/service/strangers.md",
-        f"-m tests.strangers --csv {STRANGERS}; -m tests.strangers.page",
+        f"{STRANGERS} {JUDGED}/strangers.md",
+        f"strangers --csv {STRANGERS}; strangers.page",
     ),
     "speed": Generated(
         "the page of speeds, on a machine that does nothing else",
         10,
         SPEED,
-        f"-m tests.bench --write {SPEED}",
+        f"bench --write {SPEED}",
     ),
     "notebooks": Generated(
-        "the notebooks' outputs",
-        7,
-        "notebooks/*.ipynb",
-        "notebooks/execute.py",
-        needs_anvil=True,
+        "the notebooks' outputs", 7, "notebooks/*.ipynb", "notebooks/execute.py", needs_anvil=True
     ),
 }
 """Everything that is generated, by the name that `--only` takes."""
@@ -93,8 +84,8 @@ def renew(each: Generated) -> tuple[bool, list[str]]:
     before, went_well = each.contents(), True
     try:
         env = os.environ | ({VARIABLE: str(find.anvil())} if each.needs_anvil else {})
-        for command in each.commands.split("; "):
-            subprocess.run([sys.executable, *command.split()], cwd=ROOT, env=env, check=True)
+        for command in each.commands():
+            subprocess.run(command, cwd=ROOT, env=env, check=True)
     except (subprocess.CalledProcessError, npm.NotInstalled) as error:
         print(error)
         went_well = False

@@ -1,9 +1,10 @@
-"""A paid request in one process: without HTTP, over ASGI, through httpx, and in a world.
+"""A paid request in one process: without HTTP, over ASGI, through httpx, in a world, and in a day of many payers.
 
 It is the 402, the signature, the settlement through the facilitator on the ledger, and (not in a
 world's `buy`) the repeated request that is served. Its limit is `sign_raw`.
 """
 
+import asyncio
 import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,13 +13,15 @@ from time import process_time
 import httpx
 import msgspec
 
-from tests.bench.rounds import NotMeasured, Work, cpu
-from tests.rig import ORDER
-from x402sim import World
+from tests.bench.rounds import NotMeasured, Work, cpu, spent_s
+from x402sim import World, events
 from x402sim.clock import Clock
+from x402sim.durations import DurationSpec
 from x402sim.facilitator import engine
 from x402sim.http.exchange import Request, Url
+from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import proofs
+from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
@@ -34,11 +37,13 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.routes import PAY, QUOTE
+from x402sim.report.run import Run
 from x402sim.rng import Rng
 from x402sim.service import content, gate, payments
 from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
 from x402sim.world.live import LiveWorld
 from x402sim.world.loop import run_virtual
+from x402sim.world.payer import ORDER
 from x402sim.world.running_world import RunningWorld, build
 from x402sim.world.stages import START_S
 from x402sim.world.transport.link import Asgi
@@ -49,6 +54,17 @@ JSON = {"content-type": "application/json"}
 BODY = encode(msgspec.convert(ORDER, QuoteRequest))
 Post = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
 """Sends the service one request (path, body, headers); returns status and body of the answer."""
+PAYERS, PAUSE_S = 200, 7200
+"""Of a day: how many payers, and the mean time between two requests of one."""
+SPENDING_CAP = "100.00"
+SESSION_SPEND, SESSION_S = "0.05", 21_600
+LATENCY: dict[str, DurationSpec] = {
+    "service": (0.04, 0.4),
+    "facilitator": (0.08, 0.4),
+    "explorer": (0.06, 0.4),
+    "rpc": (0.03, 0.4),
+}
+"""Median seconds of one message in one direction, and the sigma of their lognormal distribution."""
 
 
 def sign_raw(times: int) -> None:
@@ -183,3 +199,49 @@ def buy(times: int, payers: int = 1) -> float:
     run = World(seed=1).play(story)
     assert run.outcome == "passed", f"a check of the payments failed: {run.reason}"
     return took_s
+
+
+def of_a_day(hours: float) -> float:
+    """Simulate so many hours; return the CPU seconds of all, for each payment."""
+    runs: list[Run] = []
+    took_s = spent_s(lambda: runs.append(simulate(PAYERS, hours)))
+    return took_s / sum(1 for _ in runs[0].journal.of(events.PaymentSettled))
+
+
+def simulate(payers: int, hours: float) -> Run:
+    """Simulate so many hours; every check must hold.
+
+    Each payer sends requests at random times (a Poisson process). Every third one uses sessions,
+    the others pay for each request. Every link has latency; the indexer, the sweeps and the miner
+    run in the background; the invariants are checked after every event.
+    """
+
+    async def day(world: LiveWorld) -> None:
+        ends_s = world.clock.now() + hours * 3600
+        await asyncio.gather(*(_payer(world, number, ends_s) for number in range(payers)))
+        await world.clock.sleep_until(ends_s)
+
+    run = World(seed=1, latency=LATENCY).play(day)
+    assert run.outcome == "passed", f"a check of the simulated day failed: {run.reason}"
+    return run
+
+
+async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:
+    """Request quotes until the day is over."""
+    rng = world.rng(f"payer {number}")
+    someone = await world.payer(f"payer {number}", balance=SPENDING_CAP)
+    auth: PaymentAuth | SessionAuth
+    if number % 3:
+        auth = PaymentAuth(someone.wallet, max_total=SPENDING_CAP, reuse=False, clock=world.clock)
+    else:
+        auth = SessionAuth(
+            someone.wallet,
+            deposit=SESSION_SPEND,
+            duration=SESSION_S,
+            max_sessions=1000,
+            clock=world.clock,
+        )
+    while (next_s := world.clock.now() + rng.expovariate(1 / PAUSE_S)) < ends_s:
+        await world.clock.sleep_until(next_s)
+        answer = await someone.http.post(QUOTE, json=ORDER, auth=auth)
+        assert answer.status_code == 200, answer.text

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.bench import crowd, day, lifecycle, logged, size, small, spread
-from tests.bench.rounds import Measured, Round, Work, alternate, cpu, sized
+from tests.bench import lifecycle, served, size, small
+from tests.bench.rounds import Measured, NotMeasured, Round, Work, alternate, cpu, sized
 from tests.bench.served import Servers
 
 GUARDED_SINCE = "2026-11-24"
@@ -39,19 +39,17 @@ class Effort:
     """Of the rows `spread` and `dask`."""
     large: int
     """The payers of a run whose journal is in a file."""
-    million: tuple[int, int]
-    """The payers and payments of the longest run."""
     logged: int
     """The servers of the row `log`, which tells a few per cent: one differs from the next by one."""
 
 
 QUICK = Effort(
     round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=1,
-    worlds=20, large=1000, million=(100, 1000),
+    worlds=20, large=1000,
 )  # fmt: skip
 FULL = Effort(
     round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=9,
-    worlds=60, large=100_000, million=(10_000, 1_000_000),
+    worlds=60, large=100_000,
 )  # fmt: skip
 
 
@@ -79,19 +77,14 @@ class Bench(ExitStack):
         return self.sized(self.servers.bare)
 
     @cached_property
-    def crowd(self) -> tuple[float, float]:
-        """CPU seconds and peak MB of many payers."""
-        return crowd.in_a_process(self.effort.payers)
+    def payers(self) -> size.Costs:
+        """What a run of many payers costs to play, with its journal in memory."""
+        return size.in_processes(self.effort.payers, self.effort.payers, is_kept=False)
 
     @cached_property
     def large(self) -> size.Costs:
-        """What a run of many payers costs to play and to show."""
-        return size.in_processes(self.effort.large, self.effort.large)
-
-    @cached_property
-    def million(self) -> size.Costs:
-        """What the longest run costs to play."""
-        return size.in_processes(*self.effort.million, shows=False)
+        """What a run of more payers costs to play and to show."""
+        return size.in_processes(self.effort.large, self.effort.large, is_shown=True)
 
     def sized(self, work: Work) -> Round:
         return sized(work, self.effort.round_s)
@@ -123,8 +116,6 @@ class Row:
     guarded: float | None = None
     is_cost: bool = False
     tolerance: float = TOLERANCE
-    is_asked_for: bool = False
-    """Whether it is measured only if it is named, as it takes an hour."""
 
     def reaches(self, value: float, wanted: float) -> bool:
         return value <= wanted if self.is_cost else value >= wanted
@@ -134,14 +125,16 @@ class Row:
             return "above aim"
         return "above floor" if self.reaches(value, self.floor) else "below floor"
 
-    def is_kept(self, value: float) -> bool:
-        """Tell whether a value is within the tolerance of the guarded one, if there is one."""
+    def is_kept(self, found: Measured | NotMeasured) -> bool:
+        """Tell whether a value is within the tolerance of the guarded one, if there are both."""
+        if self.guarded is None or isinstance(found, NotMeasured):
+            return True
         factor = 1 / self.tolerance if self.is_cost else self.tolerance
-        return self.guarded is None or self.reaches(value, self.guarded * factor)
+        return self.reaches(found.value, self.guarded * factor)
 
 
 def _day(bench: Bench) -> Measured:
-    return alternate(lambda: day.a_payment(bench.effort.hours), bench.limit, bench.effort.few)
+    return alternate(lambda: lifecycle.of_a_day(bench.effort.hours), bench.limit, bench.effort.few)
 
 
 def _debit(bench: Bench) -> Measured:
@@ -150,7 +143,7 @@ def _debit(bench: Bench) -> Measured:
 
 
 def _log(bench: Bench) -> Measured:
-    return logged.measured(servers=bench.effort.logged, rounds=5, times=100)
+    return served.log(servers=bench.effort.logged, rounds=5, times=100)
 
 
 def _settle(bench: Bench) -> Measured:
@@ -170,16 +163,16 @@ def _growth(bench: Bench) -> Measured:
     return alternate(many, among(100), bench.effort.rounds, is_cost=True)  # three differ by a tenth
 
 
-def _of_large(what: str, cost: str, floor: float, aim: float) -> Row:
-    text = f"{{large:,}} payers pay once, journal in a file: {what}"
-    measure = lambda bench: Measured((bench.large[cost],))  # noqa: E731
-    return Row(text, "", "", measure, floor, aim, is_cost=True)
+RUNS = {
+    "payers": "{payers:,} payers pay once",
+    "large": "{large:,} payers pay once, journal in a file",
+}
 
 
-def _of_million(what: str, cost: str, floor: float, aim: float) -> Row:
-    text = f"{{million[1]:,}} payments of {{million[0]:,}} payers: {what}"
-    measure = lambda bench: Measured((bench.million[cost],))  # noqa: E731
-    return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=True)
+def _of(run: str, what: str, cost: str, floor: float, aim: float) -> Row:
+    """Return the row of one cost of a run."""
+    measure = lambda bench: Measured((getattr(bench, run)[cost],))  # noqa: E731
+    return Row(f"{RUNS[run]}: {what}", "", "", measure, floor, aim, is_cost=True)
 
 
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
@@ -205,12 +198,10 @@ ROWS = {
         _log, 1.03, 1.02, 1.03, is_cost=True, tolerance=OF_PARTS),
     "debit": Row("a debit of a session", "UPDATE and INSERT by sqlite3", "µs",
         _debit, 0.85, 0.95, 1.15),
-    "payers": Row("{payers:,} payers pay once: seconds of CPU", "", "",
-        lambda bench: Measured((bench.crowd[0],)), 45, 32, is_cost=True),
-    "memory": Row("{payers:,} payers pay once: peak memory in MB", "", "",
-        lambda bench: Measured((bench.crowd[1],)), 250, 150, is_cost=True),
+    "payers": _of("payers", "seconds of CPU", "play_s", 45, 32),
+    "memory": _of("payers", "peak memory in MB", "play_mb", 250, 150),
     "frames": Row("all frames, an event", "of a list of dicts", "µs",
-        lambda bench: bench.cost(*small.framing(crowd.play(100, bench.effort.framed).journal)),
+        lambda bench: bench.cost(*small.framing(size.play(100, bench.effort.framed).journal)),
         0.25, 0.05, 0.75, is_cost=True),
     "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
     "help": Row("x402sim --help", ASYNCIO, "ms",
@@ -222,21 +213,18 @@ ROWS = {
     "reading": Row("the frame of orders from a file, an event", "its lines by msgspec", "µs",
         lambda bench: bench.cost(*size.reading(bench.effort.framed)), 3, 2, 2.4, is_cost=True),
     "spread": Row("a sweep over two processes, a world", "multiprocessing.Pool", "ms",
-        lambda bench: bench.cost(spread.by_sweep(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        lambda bench: bench.cost(small.by_sweep(bench.effort.worlds), small.by_pool(bench.effort.worlds)),
         1.15, 1.05, is_cost=True),
     "dask": Row("a sweep over a running cluster of Dask, a world", "multiprocessing.Pool", "ms",
-        lambda bench: bench.cost(spread.by_dask(bench.effort.worlds), spread.by_pool(bench.effort.worlds)),
+        lambda bench: bench.cost(small.by_dask(bench.effort.worlds), small.by_pool(bench.effort.worlds)),
         1.15, 1.05, is_cost=True),
-    "play": _of_large("seconds of CPU", "play_s", 300, 240),
-    "peak": _of_large("peak memory in MB", "play_mb", 500, 350),
-    "first": _of_large("the first frame, seconds of CPU", "first_s", 3, 1.5),
-    "load": _of_large("Run.load and the first frame, seconds of CPU", "load_s", 4, 2),
-    "lanes": _of_large("plots.sequence, seconds of CPU", "sequence_s", 1, 0.5),
-    "cell": _of_large("a run in a cell, seconds of CPU", "cell_s", 1, 0.5),
-    "show": _of_large("run.show(), seconds of CPU", "show_s", 2, 1),
-    "page": _of_large("run.show(), MB", "show_mb", 5, 3),
-    "million": _of_million("seconds of CPU", "play_s", 2400, 1800),
-    "m_peak": _of_million("peak memory in MB", "play_mb", 600, 400),
-    "m_flat": _of_million("the last tenth, of the third", "flat", 1.1, 1.0),
+    "play": _of("large", "seconds of CPU", "play_s", 300, 240),
+    "peak": _of("large", "peak memory in MB", "play_mb", 500, 350),
+    "first": _of("large", "the first frame, seconds of CPU", "first_s", 3, 1.5),
+    "load": _of("large", "Run.load and the first frame, seconds of CPU", "load_s", 4, 2),
+    "lanes": _of("large", "plots.sequence, seconds of CPU", "sequence_s", 1, 0.5),
+    "cell": _of("large", "a run in a cell, seconds of CPU", "cell_s", 1, 0.5),
+    "show": _of("large", "run.show(), seconds of CPU", "show_s", 2, 1),
+    "page": _of("large", "run.show(), MB", "show_mb", 5, 3),
 }
 # fmt: on

@@ -4,12 +4,10 @@ Both send signed authorizations to one node and wait for the receipts. The facil
 simulates before it sends; web3 asks for receipts every millisecond.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import count
-from pathlib import Path
 
 from web3 import HTTPProvider, Web3
 
@@ -19,7 +17,6 @@ from tests.chain.helpers import RELAYER, TOKEN, authorization, nonce, signature_
 from tests.evm import find
 from tests.evm.helpers import Town
 from x402sim.chain.base import GAS_LIMIT
-from x402sim.chain.node.anvil import VARIABLE
 from x402sim.facilitator import engine
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
@@ -31,17 +28,14 @@ from x402sim.protocol.networks import TESTNET
 _NUMBERS = count()
 
 
-def anvil() -> Path:
-    """Return the anvil of the tests; raises `NotMeasured` rather than install it."""
-    if not os.environ.get(VARIABLE) and not npm.is_installed(find.PACKAGES):
-        raise NotMeasured(f"no anvil: run the tests in tests/evm once, or set {VARIABLE}")
-    return find.anvil()
-
-
 @contextmanager
 def settlements() -> Iterator[tuple[Work, Work]]:
     """Yield the work of settling, in real seconds: by the facilitator, and by web3."""
-    with closing(Town(anvil(), "stablecoin")) as town:
+    try:
+        program = find.anvil()
+    except npm.NotInstalled as why:
+        raise NotMeasured(str(why)) from None
+    with closing(Town(program, "stablecoin")) as town:
         facilitator = engine.Facilitator(
             chain=town.anvil,
             clock=town.clock,

@@ -1,20 +1,24 @@
-"""Three small comparisons: a session's debit, the frames of a journal, and the start of a command."""
+"""Small comparisons: a session's debit, frames, the start of a command, and many worlds over processes."""
 
 import asyncio
 import gc
+import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from time import process_time
+from typing import Any
 
 import msgspec
 import pandas as pd
 
-from tests.bench.rounds import Round, Work, cpu
+from tests.bench import size
+from tests.bench.rounds import NotMeasured, Round, Work, cpu, spent_s
 from tests.rig import ServiceRig
+from x402sim import sweep
 from x402sim.journal import Journal
 from x402sim.protocol.routes import QUOTE
 from x402sim.report import frames
@@ -24,6 +28,7 @@ _UPDATE = (
     "UPDATE sessions SET released = released + 1 WHERE session_id = ? AND deposited - released >= 1"
 )
 _INSERT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, 1, ?, ?)"
+PAYERS, PROCESSES = 20, 2
 
 
 @contextmanager
@@ -68,33 +73,63 @@ def framing(journal: Journal) -> tuple[Round, Round]:
 
     def ours() -> float:
         journal.made = 0, {}  # what an earlier round has followed
-        before = process_time()
-        for table in frames.TABLES.values():
-            table(journal)
-        return (process_time() - before) / len(rows)
+        made = lambda: [table(journal) for table in frames.TABLES.values()]  # noqa: E731
+        return spent_s(made) / len(rows)
 
-    def limit() -> float:
-        before = process_time()
-        pd.DataFrame(rows)
-        return (process_time() - before) / len(rows)
-
-    return ours, limit
+    return ours, lambda: spent_s(lambda: pd.DataFrame(rows)) / len(rows)
 
 
 def starting(*arguments: str) -> Round:
     """Return the start of a new Python with these arguments, to its end; it keeps bytecode."""
     keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "env": keeps}
+    return lambda: spent_s(lambda: subprocess.run([sys.executable, *arguments], **how))
+
+
+# --- many worlds over two new processes of Python, whose CPU time counts from start to end ---
+
+
+def world(seed: int) -> float:
+    """Return the transfers of a small world with this seed."""
+    return sum(1 for _ in size.play(PAYERS, 2 * PAYERS, seed=seed).journal)
+
+
+def by_sweep(worlds: int) -> Round:
+    """Return a round of a sweep over processes of its own; the unit is a world."""
+    return lambda: spent_s(lambda: _swept(worlds, None)) / worlds
+
+
+def by_dask(worlds: int) -> Round:
+    """Return a round of a sweep over a cluster of Dask on this machine, whose start is not counted."""
+    if find_spec("distributed") is None:
+        raise NotMeasured("Dask is not installed")
+    from distributed import Client, LocalCluster
 
     def once() -> float:
-        before_s = _children_s()
-        subprocess.run(
-            [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=keeps
-        )
-        return _children_s() - before_s
+        options = {"n_workers": PROCESSES, "threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(**options) as cluster, Client(cluster) as client:
+
+            def used_s() -> float:
+                return process_time() + sum(client.run(process_time).values())
+
+            before = used_s()
+            _swept(worlds, client)
+            return (used_s() - before) / worlds
 
     return once
 
 
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def by_pool(worlds: int) -> Round:
+    """Return a round of a pool of processes that are started as a sweep starts them."""
+
+    def once() -> None:
+        pool = multiprocessing.get_context("spawn").Pool(PROCESSES)
+        pool.map(world, range(worlds))
+        pool.close()
+        pool.join()
+
+    return lambda: spent_s(once) / worlds
+
+
+def _swept(worlds: int, executor: Any) -> None:
+    sweep(world, {}, seeds=worlds, executor=executor, workers=PROCESSES, progress=False)

@@ -3,7 +3,6 @@
 How fast anything is depends on the machine: only the thorough tests assert it, with wide margins.
 """
 
-import json
 import re
 import socket
 from dataclasses import replace
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__ as command, crowd, day, lifecycle, logged, report, served
+from tests.bench import __main__ as command, lifecycle, served, size
 from tests.bench.rounds import Measured, NotMeasured, alternate
 from tests.bench.rows import GUARDED_SINCE, QUICK, ROWS, Bench
 from tests.evm import find
@@ -51,14 +50,14 @@ def test_a_payment_of_each_kind_moves_the_same_money() -> None:
 
 def test_payments_that_fail_are_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lifecycle.buy(3, payers=2) > 0
-    assert sum(1 for _ in crowd.play(2, 3).journal.of(PaymentSettled)) == 3
-    assert sum(1 for _ in day.simulate(6, 4).journal.of(SessionDebited)) > 0
+    assert sum(1 for _ in size.play(2, 3).journal.of(PaymentSettled)) == 3
+    assert sum(1 for _ in lifecycle.simulate(6, 4).journal.of(SessionDebited)) > 0
     monkeypatch.setattr(Payer, "buy", None)
     with pytest.raises(AssertionError, match="a check of the payments failed"):
         lifecycle.buy(1)
-    monkeypatch.setattr(day, "QUOTE", "/nowhere")
+    monkeypatch.setattr(lifecycle, "QUOTE", "/nowhere")
     with pytest.raises(AssertionError, match="a check of the simulated day failed"):
-        day.simulate(1, 24)
+        lifecycle.simulate(1, 24)
 
 
 @pytest.mark.thorough
@@ -75,7 +74,7 @@ def test_the_servers_answer_and_are_stopped_afterwards() -> None:
 
 @pytest.mark.thorough
 def test_every_other_purchase_is_logged_and_its_log_is_counted() -> None:
-    with logged.Purchases(2) as buy:
+    with served.Purchases(2) as buy:
         lines = []
         for _ in range(2):
             logged_s, unlogged_s = buy.round()
@@ -97,9 +96,10 @@ def test_a_value_is_held_against_aim_and_floor_and_kept_unless_it_is_30_percent_
 ) -> None:
     row = ROWS[name]
     assert [row.status(value) for value in values] == ["above aim", "above floor", "below floor"]
-    assert row.is_kept(row.guarded)
-    assert not row.is_kept(row.guarded * worse)
-    assert replace(row, guarded=None).is_kept(row.guarded * worse)
+    fair, bad = (Measured((row.guarded * factor,)) for factor in (1, worse))
+    assert row.is_kept(fair)
+    assert not row.is_kept(bad)
+    assert replace(row, guarded=None).is_kept(bad)
 
 
 @pytest.mark.thorough
@@ -119,16 +119,14 @@ def test_the_quick_form_fails_for_a_slow_row_and_names_it(
     monkeypatch.setitem(ROWS, "world", replace(ROWS["world"], measure=absent))
     page = tmp_path / "speed.md"
     only = ["--only", "402", "--only", "world"]
-    assert command.main(["--quick", "--json", *only, "--write", str(page)]) == 1
+    assert command.main(["--quick", *only, "--write", str(page)]) == 1
     out, err = capsys.readouterr()
     assert err.startswith(
         f"402: measured 0.02 at the second try, guarded is {ROWS['402'].guarded}: "
     )
     assert err.count("\n") == 1
-    first, second = json.loads(out)["rows"]
-    assert first["measured"] == 0.02
-    assert (first["rounds"], first["each"]) == ([0.02], [3000.0, 60.0])
-    assert second["status"] == "not measured: no coincurve"
+    assert re.search(r"^402 +0\.02 ", out, re.MULTILINE)
+    assert "  not measured: no coincurve\n" in out
     assert "a 402, CPU of the server: 3,000 µs; a bare uvicorn: 60.0 µs" in page.read_text("utf-8")
 
 
@@ -146,23 +144,22 @@ def test_rows_are_printed_with_their_numbers(
 
 def test_the_page_has_every_row_and_a_date() -> None:
     """Its numbers were measured; that its rows are the benchmark's can be checked."""
-    page = report.PAGE.read_text("utf-8")
+    page = command.PAGE.read_text("utf-8")
     assert f"measured on {GUARDED_SINCE}" in page, "its words are written by hand"
     shown = re.findall(r"^(\w+) +[\d.]+x? .*  (?:above aim|(?:above|below) floor)$", page, re.M)
-    wanted = [name for name, row in ROWS.items() if name in shown or not row.is_asked_for]
-    assert shown == wanted, "python -m tests.renew --only speed"
+    assert shown == [*ROWS], "python -m tests.renew --only speed"
     assert re.search(r"^20\d\d-\d\d-\d\d, Python 3", page, re.M)
 
 
 def test_a_row_is_renewed_alone_and_a_new_one_has_its_place() -> None:
-    page = report.PAGE.read_text("utf-8")
-    rows = [report.entry(name, QUICK, Measured((7.77,))) for name in ("m_flat", "growth")]
-    renewed = report.renewed(page, {"rows": rows})
+    page = re.sub(r"^lanes .*\n.*\n", "", command.PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    rows = {each: [*command.lines(each, QUICK, Measured((7.77,)))] for each in ("lanes", "growth")}
+    renewed = command.renewed(page, rows)
     assert "growth       7.77x" in renewed
-    assert re.search(r"^m_flat +7\.77 ", renewed, re.M)
+    assert re.findall(r"^(?:load|lanes|cell)\b", renewed, re.MULTILINE) == ["load", "lanes", "cell"]
     others = [line for line in page.splitlines() if "growth" not in line and "among" not in line]
     assert set(others) <= set(renewed.splitlines())
-    assert report.renewed(page, {"rows": []}) == page
+    assert command.renewed(page, {}) == page
 
 
 # --- what takes long --------------------------------------------------------------------
@@ -172,9 +169,9 @@ def test_a_row_is_renewed_alone_and_a_new_one_has_its_place() -> None:
 @pytest.mark.timeout(400)  # 10,000 payments take most of a minute
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
     """A cost that grew with the run would be a multiple; other tests count the work exactly."""
-    ratio, bytes_each = crowd.growth(100, 10_000)
-    assert ratio < 2
-    assert bytes_each <= 4000
+    found = size.in_processes(100, 10_000)
+    assert found["flat"] < 2
+    assert found["bytes"] <= 4000
 
 
 @pytest.mark.thorough

@@ -1,9 +1,11 @@
-"""The processes of one world: which of them is killed, on which files, and how to reach it."""
+"""The processes of one world: which of them is killed, when, on which files, and how to reach it."""
 
 import json
+import os
+import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,63 @@ def deployed(command: Command, folder: Path) -> Iterator[Deployment]:
         yield deployment
     finally:
         deployment.close()
+
+
+# --- the moment of a kill -----------------------------------------------------------------
+
+PATIENCE_S = 60
+
+
+class Phase(Enum):
+    """The moment of a kill."""
+
+    LOAD = "at random under load"
+    FILE = "as FILE was written"
+    CHAIN = "as the chain's file was written, FILE not yet"
+    MEMPOOL = "while a transfer waited to be mined"
+    START = "while it started"
+    FIRST_FILE = "in its first start, FILE just made"
+    FIRST_CHAIN = "in its first start, FILE.chain just made"
+    AGAIN = "just after it was ready"
+    RESUMED = "as it resumed its work after a start"
+    IDLE = "while idle"
+
+
+def kill_under_load(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
+    """Kill a process that payers are using."""
+    match phase:
+        case Phase.FILE | Phase.CHAIN:
+            file = deployment.file if phase is Phase.FILE else deployment.chain_file
+            assert is_written(file, within_s=PATIENCE_S), f"{file.name} was not written"
+        case Phase.MEMPOOL:
+            deployment.world.sim("mining", automine=False)
+            wait_for(lambda: deployment.world.state()["chain"]["waiting"], "a transfer waits")
+            time.sleep(luck.uniform(0, 0.05))
+        case _:
+            time.sleep(luck.uniform(0, 0.1))
+    deployment.kill()
+
+
+def is_written(file: Path, *, within_s: float) -> bool:
+    """Return True as soon as a database is written: its log changes size or time."""
+    log = file.with_name(file.name + "-wal")
+    before, end = _stamp(log), time.monotonic() + within_s
+    while _stamp(log) == before:
+        if time.monotonic() > end:
+            return False
+    return True
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    with suppress(FileNotFoundError):
+        found = os.stat(file)
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
+
+
+def wait_for(happened: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
+    """Return when something has happened; raises `AssertionError` if it does not."""
+    end = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
+        time.sleep(pause_s)

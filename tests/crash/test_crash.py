@@ -9,36 +9,42 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 
 from tests.campaign import at_length, seed
-from tests.crash.deployment import PAYERS, Command, Deployment, deployed
-from tests.crash.judge import (
-    Attempt,
-    Memory,
-    judge_payment,
-    judge_payment_id,
-    judge_refunds,
-    judge_session,
-)
-from tests.crash.kills import (
-    UNDER_LOAD,
+from tests.crash.deployment import (
+    PAYERS,
+    Command,
+    Deployment,
     Phase,
-    first_phases,
-    kill_again,
-    kill_first_start,
-    kill_in_start,
-    kill_resumed,
+    deployed,
+    is_written,
     kill_under_load,
     wait_for,
 )
-from tests.money import Violation, balance_is_the_sum, money_is_signed
+from tests.money import (
+    Law,
+    Place,
+    Transfer,
+    Violation,
+    access_is_paid,
+    balance_is_the_sum,
+    charged_as_signed,
+    charged_once,
+    is_resolved,
+    money_is_signed,
+    names_what_paid,
+    receipt_stays,
+    refunds_are_the_rest,
+    refused_for_good,
+    session_is_right,
+)
 from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, header
 from x402sim import Wallet
 from x402sim.payer.core import proofs, settlement
@@ -78,6 +84,144 @@ def play(command: Command, *, cycles: int, seed: int) -> Counter[str]:
     assert sum(count for name, count in did.items() if name.startswith("killed")) >= cycles
     assert did["payments on the ledger"] >= did["receipts answered"] >= 8 * cycles
     return did
+
+
+# --- the judge ------------------------------------------------------------------------------
+# What the law of money says of what was attempted between crashes, where the payers know little.
+#
+# A charge may have no answer yet: then its header is still good, or its record is pending and the
+# service resolves it by itself. What was served lies between what was answered and what was asked.
+
+Resource = Literal["quote", "deposit"]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One payment header for one payment id; amounts are base units, addresses lower-case."""
+
+    payer: str
+    pay_to: str
+    amount: int
+    nonce: str
+    payment_id: str
+    resource: Resource
+    body: dict[str, Any]
+    """The body of POST /api/pay."""
+    session_body: dict[str, Any] = field(default_factory=dict)
+    """The body of POST /api/sessions/create, of a deposit."""
+    receipt: str | None = None
+    """The transaction hash of the first receipt that was answered."""
+    is_final: bool = False
+    """Whether a refusal said that this header was not charged and never will be."""
+    sent: int = 0
+    spent: int = 0
+    """Requests that the session of this deposit was served."""
+    unanswered: int = 0
+    """Requests with that session whose answer was lost."""
+    released: int = 0
+    """The most that the service ever said to have released, in base units."""
+    is_active: bool = True
+    """Whether the session may still pay, as far as the payer knows."""
+
+    # what the newest audit has seen
+    charges: list[Transfer] = field(default_factory=list)
+    """The transfers on the ledger that used this authorization."""
+    has_access: bool = False
+    record: dict[str, Any] = field(default_factory=dict)
+    """The answer of GET /api/payments/{id}; empty if there is no record."""
+    is_good: bool = False
+    """Whether the header, sent again, was answered with a receipt or may be sent once more."""
+    view: dict[str, Any] = field(default_factory=dict)
+    """The session of a paid deposit, as the service shows it."""
+    refund: list[Transfer] = field(default_factory=list)
+    """The transfers of the transaction that the session names as its refund."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the payer may still send this header."""
+        return self.receipt is None and not self.is_final
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether its payer never sends it twice: the service must find out by itself."""
+        return self.sent > 0 and int(self.nonce, 16) % 2 == 0
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the payer of one account remembers."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    """Answers that break a rule by themselves."""
+    resends: int = 0
+    replays: int = 0
+
+
+def judge_payment(attempt: Attempt, *, is_over: bool) -> Iterator[Violation]:
+    """Judge one header; at the end (`is_over`) nothing may be left undecided."""
+    what, record = f"payment {attempt.payment_id[:14]} nonce {attempt.nonce[:10]}", attempt.record
+    signed = attempt.payer, attempt.pay_to, attempt.amount
+    yield from charged_as_signed(what, attempt.charges, signed)
+    if attempt.charges and not attempt.has_access:
+        is_open = attempt.is_good
+        if attempt.is_left_alone:
+            is_open = record.get("status") == "pending"
+        if is_over or not is_open:
+            yield Violation(Law.PAID_IS_SERVED, f"{what} paid: no access, its record is {record}")
+    if attempt.receipt:
+        paid = {charge.tx_hash for charge in attempt.charges}
+        yield from receipt_stays(what, has_access=attempt.has_access)
+        yield from names_what_paid(f"the receipt of {what}", attempt.receipt, paid)
+        recorded = record.get("tx_hash") if record.get("status") == "settled" else None
+        yield from names_what_paid(f"the record of {what}", recorded, {attempt.receipt})
+    if attempt.is_final:
+        yield from refused_for_good(what, attempt.charges)
+    if is_over:
+        yield from is_resolved(what, record.get("status"))
+
+
+def judge_payment_id(seen: list[Attempt]) -> Iterator[Violation]:
+    """Judge all headers that were signed for one payment id."""
+    what = f"payment id {seen[0].payment_id[:14]}"
+    paid = [charge.tx_hash for each in seen for charge in each.charges]
+    yield from charged_once(what, sum(bool(each.charges) for each in seen))
+    if seen[0].has_access:
+        yield from access_is_paid(what, paid)
+
+
+def judge_session(deposit: Attempt, *, price: int, is_over: bool) -> Iterator[Violation]:
+    """Judge one session; at the end every session that has ended is refunded."""
+    view = deposit.view
+    what, rest = f"session {view['sessionId'][:16]}", int(view["remaining"])
+    least = max(deposit.spent * price, deposit.released)
+    most = (deposit.spent + deposit.unanswered) * price
+    yield from session_is_right(what, view, deposit.amount, (least, most))
+    refunds = [(each.to, each.amount) for each in deposit.refund]
+    wrong = ""
+    match view["status"]:
+        case "refunded" if refunds != [(deposit.payer, rest)]:
+            wrong = f"says refunded, its refund is {refunds}, the rest is {rest}"
+        case "expired" if is_over and rest:
+            wrong = f"still owes {rest} at the end"
+        case "active" if is_over and deposit.session_body["duration"] < 60:
+            wrong = "has not ended at the end"
+    if wrong:
+        yield Violation(Law.REFUND_IS_THE_REST, f"{what} {wrong}")
+
+
+def judge_refunds(
+    wallet: str, sessions: list[Attempt], paid_back: list[Transfer], *, is_over: bool
+) -> Iterator[Violation]:
+    """Judge all transfers out of the server wallet: each is the refund of one ended session."""
+    owed, sent = (defaultdict[Place, Counter[int]](Counter) for _ in range(2))
+    for seen in sessions:
+        if seen.view["status"] != "active" and (rest := int(seen.view["remaining"])):
+            owed[wallet, seen.payer][rest] += 1
+    for each in paid_back:
+        sent[wallet, each.to][each.amount] += 1
+    for place in owed.keys() | sent.keys():
+        yield from refunds_are_the_rest(place, owed[place], sent[place], is_over=is_over)
 
 
 # --- what the payers do -------------------------------------------------------------------
@@ -416,6 +560,49 @@ def _balances(deployment: Deployment, payers: set[str]) -> list[Violation]:
 
 # --- the campaign -------------------------------------------------------------------------
 
+UNDER_LOAD = (Phase.LOAD, Phase.FILE, Phase.CHAIN, Phase.CHAIN, Phase.MEMPOOL)
+"""How a cycle ends; what stands twice is twice as likely."""
+
+
+def kill_first_start(deployment: Deployment, phase: Phase) -> None:
+    """Start on files that do not exist yet, and kill as one of them appears."""
+    awaited = deployment.file if phase is Phase.FIRST_FILE else deployment.chain_file
+    deployment.spawn()
+    wait_for(awaited.exists, f"{awaited.name} appears")
+    deployment.kill()
+
+
+def kill_in_start(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill before it is ready, as a rule: mostly when the files are being opened."""
+    deployment.spawn()
+    time.sleep(luck.choice([luck.uniform(0, 1), luck.uniform(0.7, 1.05)]) * deployment.start_s)
+    deployment.kill()
+
+
+def kill_again(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill as soon as it is ready, or a little later."""
+    deployment.spawn()
+    deployment.await_ready()
+    time.sleep(luck.uniform(0, 0.03))
+    deployment.kill()
+
+
+def kill_resumed(deployment: Deployment, luck: random.Random) -> None:
+    """Start, and kill at one of the first writes to the chain: pending payments and refunds."""
+    deployment.spawn()
+    for _ in range(luck.randint(1, 12)):
+        if not is_written(deployment.chain_file, within_s=1.5 * deployment.start_s):
+            break
+    deployment.kill()
+
+
+def first_phases(command: Command) -> list[Phase]:
+    """Return the moments of a first start at which this command can be killed."""
+    if command is Command.SERVE:
+        return [Phase.FIRST_FILE, Phase.FIRST_CHAIN]
+    return [Phase.FIRST_FILE]
+
+
 CYCLES_OF_A_WORLD = 10
 FAULTS: tuple[dict[str, Any], ...] = (
     {"victim": "facilitator", "does": "lose answer", "path": "/settle", "times": 2},
@@ -571,3 +758,119 @@ def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[
     else:
         deployment.world.sim("clock/advance", seconds=0)
     wait_for(is_done, "it comes to rest", 0.1)
+
+
+# --- the judge notices what a crash could do wrong ------------------------------------------
+# That it accuses nobody is seen by the campaign itself, which ends without a violation.
+
+CHARGE = Transfer("0xpayer", "0xmerchant", PRICE, "0xpaid")
+BACK = Transfer("0xwallet", "0xpayer", 20_000, "0xback")
+
+
+def payment(**known: object) -> Attempt:
+    """A payment that was answered, and is as it should be."""
+    return Attempt(
+        **{
+            "payer": "0xpayer", "pay_to": "0xmerchant", "amount": PRICE, "nonce": "0x01",
+            "payment_id": "pay_1", "resource": "quote", "body": {}, "receipt": "0xpaid",
+            "charges": [CHARGE], "has_access": True,
+            "record": {"status": "settled", "tx_hash": "0xpaid"},
+        } | known
+    )  # fmt: skip
+
+
+def session(refund: list[Transfer] | None = None, **view: object) -> Attempt:
+    """A session of 30000 that served one request and was refunded."""
+    return payment(
+        resource="deposit", amount=30_000, spent=1, session_body={"duration": 1},
+        view={
+            "sessionId": "session_1", "deposited": "30000", "released": "10000",
+            "remaining": "20000", "status": "refunded",
+        } | view,
+        refund=[BACK] if refund is None else refund,
+    )  # fmt: skip
+
+
+LEFT_ALONE = {"receipt": None, "nonce": "0x02", "sent": 1}
+REFUSED = {"receipt": None, "is_final": True}
+MOVES = [CHARGE, BACK]
+OPEN = {"receipt": None, "record": {"status": "pending"}}
+
+
+def end_of(deposit: Attempt, *, is_over: bool = True) -> Iterator[Violation]:
+    return judge_session(deposit, price=PRICE, is_over=is_over)
+
+
+def of_payment(*, is_over: bool = False, **seen: object) -> Iterator[Violation]:
+    return judge_payment(payment(**seen), is_over=is_over)
+
+
+def refunds(*sessions: Attempt, paid: list[Transfer], is_over: bool = False) -> Iterator[Violation]:
+    return judge_refunds("0xwallet", list(sessions), paid, is_over=is_over)
+
+
+def said_more() -> Attempt:
+    """A session that once said to have released more than it says now."""
+    seen = session()
+    seen.unanswered, seen.released = 5, 20_000
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("found", "law", "says"),
+    [
+        (of_payment(charges=[CHARGE, CHARGE._replace(tx_hash="0xtwice")]), Law.CHARGED_ONCE, "2 times"),
+        (of_payment(charges=[CHARGE._replace(amount=1)]), Law.MONEY_IS_SIGNED, "otherwise"),
+        (of_payment(charges=[CHARGE._replace(to="0xthief")]), Law.MONEY_IS_SIGNED, "otherwise"),
+        (of_payment(**OPEN, has_access=False), Law.PAID_IS_SERVED, "no access"),
+        (of_payment(**LEFT_ALONE, has_access=False, record={}), Law.PAID_IS_SERVED, "is {}"),
+        (of_payment(has_access=False), Law.RECEIPT_STAYS, "now no access"),
+        (of_payment(record={}), Law.RECORD_NAMES_IT, "names None, not ['0xpaid']"),
+        (of_payment(record={"status": "settled", "tx_hash": "0xother"}), Law.RECORD_NAMES_IT,
+         "names 0xother, not ['0xpaid']"),
+        (of_payment(record={"status": "pending", "tx_hash": "0xpaid"}), Law.RECORD_NAMES_IT,
+         "names None"),
+        (of_payment(charges=[]), Law.RECORD_NAMES_IT, "names 0xpaid, not []"),
+        (of_payment(**REFUSED), Law.FINAL_IS_FINAL, "refused as final, and charged"),
+        (of_payment(**OPEN, has_access=False, is_good=True, is_over=True), Law.PAID_IS_SERVED, ""),
+        (of_payment(**OPEN, charges=[], has_access=False, is_over=True), Law.RESOLVED, "for ever"),
+        (judge_payment_id([payment(), payment()]), Law.CHARGED_ONCE, "2 times"),
+        (judge_payment_id([payment(charges=[])]), Law.SERVED_IS_PAID, "no money stands"),
+        (end_of(session(deposited="20000", remaining="10000")), Law.SESSION_IS_DEPOSIT, "30000"),
+        (end_of(session(released="0", remaining="30000")), Law.DEBITS_ARE_SERVED, "10000 to 10000"),
+        (end_of(session(released="20000", remaining="10000")), Law.DEBITS_ARE_SERVED, "to 10000"),
+        (end_of(session(remaining="0")), Law.DEBITS_ARE_SERVED, "has 0, released 10000"),
+        (end_of(session([])), Law.REFUND_IS_THE_REST, "its refund is []"),
+        (end_of(session([BACK._replace(amount=30_000)])), Law.REFUND_IS_THE_REST, "rest is 20000"),
+        (end_of(session([BACK._replace(to="0xthief")])), Law.REFUND_IS_THE_REST, "rest is 20000"),
+        (end_of(session(status="expired")), Law.REFUND_IS_THE_REST, "still owes 20000 at the end"),
+        (end_of(session(status="active")), Law.REFUND_IS_THE_REST, "has not ended"),
+        (end_of(said_more(), is_over=False), Law.DEBITS_ARE_SERVED, "served 20000 to 60000"),
+        (refunds(session(), paid=[BACK, BACK]), Law.REFUND_IS_THE_REST, "got 20000, 20000"),
+        (refunds(session(status="active"), paid=[BACK]), Law.REFUND_IS_THE_REST, "owed nothing"),
+        (refunds(session(), session(), paid=[BACK], is_over=True), Law.REFUND_IS_THE_REST,
+         "0xpayer is owed 20000, 20000, and got 20000"),
+        (refunds(paid=[BACK._replace(to="0xthief")]), Law.REFUND_IS_THE_REST, "0xthief is owed no"),
+        (balance_is_the_sum("0xpayer", before=50_000, now=59_999, moves=MOVES),
+         Law.BALANCE_IS_THE_SUM, "leave 60000"),
+        (money_is_signed([CHARGE._replace(tx_hash="0xstolen")], {"0xpayer"}, {"0xpaid"}),
+         Law.MONEY_IS_SIGNED, "nobody signed"),
+    ],
+)  # fmt: skip
+def test_what_no_crash_may_do(found: Iterator[Violation], law: Law, says: str) -> None:
+    assert any(each.law is law and says in each.how for each in found)
+
+
+def test_what_is_as_it_should_be_breaks_no_law() -> None:
+    honest = [
+        *of_payment(is_over=True),
+        *of_payment(**OPEN, is_good=True, has_access=False),
+        *of_payment(**LEFT_ALONE, has_access=False, record={"status": "pending"}),
+        *judge_payment_id([payment()]),
+        *end_of(session()),
+        *refunds(session(), paid=[BACK], is_over=True),
+        *refunds(session(), paid=[]),
+        *balance_is_the_sum("0xpayer", before=50_000, now=60_000, moves=MOVES),
+        *money_is_signed(MOVES, {"0xpayer"}, {"0xpaid"}),
+    ]
+    assert honest == []

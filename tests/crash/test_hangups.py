@@ -28,8 +28,7 @@ import httpx
 import pytest
 
 from tests.campaign import at_length
-from tests.crash.deployment import PAYERS, Command, Deployment, deployed
-from tests.crash.kills import Phase, kill_under_load
+from tests.crash.deployment import PAYERS, Command, Deployment, Phase, deployed, kill_under_load
 from tests.money import (
     Law,
     Transfer,

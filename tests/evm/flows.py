@@ -1,8 +1,12 @@
-"""The calls whose gas is measured, and how to make them."""
+"""The calls whose gas is measured, and how to make them: accepted ones, and every refusal of Circle's contract.
 
-from collections.abc import Callable
+They are in an order that works; a flow without a name only prepares the next ones.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
+from itertools import count, product
 from typing import Any
 
 from tests.chain.helpers import (
@@ -12,22 +16,26 @@ from tests.chain.helpers import (
     OWNER,
     RELAYER,
     SHOP,
+    START_BASE,
     TOKEN,
     authorization,
     cancel_call,
     nonce,
     permit_call,
     signature_of,
+    tail,
     transfer_call,
 )
 from tests.evm.helpers import ChainDriver
 from x402sim.chain import contract
+from x402sim.chain.ledger.frame import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import Domain, Permit
 
-WALLET = contract.wallet_address(ALICE.address_bytes)
+alice, mallory, shop, owner = (w.address_bytes for w in (ALICE, MALLORY, SHOP, OWNER))
+WALLET = contract.wallet_address(alice)
 """The smart wallet of Alice."""
 CODE = Address(b"\x0c" * 20)
 """Where the code of a wallet is, without an owner, for others to delegate to."""
@@ -37,7 +45,7 @@ DELEGATE = Wallet(bytes([6]) * 32)
 
 def prepare(driver: ChainDriver) -> None:
     """Put the smart wallets on a chain."""
-    alice, set_code = ALICE.address_bytes, driver.chain.controls.set_code
+    set_code = driver.chain.controls.set_code
     driver.run(set_code(WALLET, contract.wallet_code(), contract.wallet_storage(alice)))
     driver.run(set_code(CODE, contract.wallet_code()))
     driver.run(set_code(DELEGATE.address_bytes, b"\xef\x01\x00" + CODE))
@@ -101,7 +109,6 @@ def with_v(make: Callable[[str], bytes], v: int = 27) -> bytes:
 
 def common(domain: Domain) -> list[Flow]:
     """Return the flows of payments, transfers and allowances, in the order they are done."""
-    alice, shop, mallory = ALICE.address_bytes, SHOP.address_bytes, MALLORY.address_bytes
 
     def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
         return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
@@ -148,7 +155,6 @@ def wallets(domain: Domain) -> list[Flow]:
 
 def roles() -> list[Flow]:
     """Return the flows of what the owner, its minter, blacklister and pauser do."""
-    shop, owner = SHOP.address_bytes, OWNER.address_bytes
     return [
         Flow("minter configured", abi.calldata(abi.CONFIGURE_MINTER, owner, 1000), OWNER),
         Flow("first mint", abi.mint(owner, 7), OWNER),
@@ -163,7 +169,6 @@ def roles() -> list[Flow]:
 
 def permits(domain: Domain) -> list[Flow]:
     """Return the flows of Circle's permits, and of its changes of allowances."""
-    alice, mallory = ALICE.address_bytes, MALLORY.address_bytes
 
     def permitted(used: int, deadline: int = NOW_S + 300, *, packed: bool = False) -> bytes:
         permit = Permit(alice, mallory, 1000 + used, used, deadline)
@@ -191,7 +196,6 @@ def handed_over(domain: Domain) -> list[Flow]:
     """Return the flows of an account that uses a smart wallet's code (EIP-7702), and those that
     give roles to others and back, and rescue tokens.
     """
-    mallory, owner, token = MALLORY.address_bytes, OWNER.address_bytes, TOKEN
     return [
         Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
         Flow("settlement of a delegate", paid("g", DELEGATE, SHOP, 10_000, domain=domain)),
@@ -202,10 +206,10 @@ def handed_over(domain: Domain) -> list[Flow]:
         ),
         Flow("owner changed", abi.calldata(abi.TRANSFER_OWNERSHIP, mallory), OWNER),
         Flow("", abi.calldata(abi.TRANSFER_OWNERSHIP, owner), MALLORY),
-        Flow("", abi.calldata(abi.UNBLACKLIST, token), OWNER),
-        Flow("", abi.transfer(token, 50), ALICE),
-        Flow("rescue", abi.calldata(abi.RESCUE, token, SHOP.address_bytes, 5), OWNER),
-        Flow("", abi.calldata(abi.BLACKLIST, token), OWNER),
+        Flow("", abi.calldata(abi.UNBLACKLIST, TOKEN), OWNER),
+        Flow("", abi.transfer(TOKEN, 50), ALICE),
+        Flow("rescue", abi.calldata(abi.RESCUE, TOKEN, shop, 5), OWNER),
+        Flow("", abi.calldata(abi.BLACKLIST, TOKEN), OWNER),
     ]
 
 
@@ -213,3 +217,217 @@ def flows(domain: Domain) -> list[Flow]:
     """Return all flows, which are accepted, in the order they are done on a new chain."""
     further = [*wallets(domain), *roles(), *permits(domain), *handed_over(domain)]
     return [*common(domain), *further]
+
+
+# --- the refusals -------------------------------------------------------------------------
+
+MUCH = 10 * START_BASE
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "high s": lambda s: s[:32] + b"\xff" * 32 + s[64:],
+    "v": lambda s: s[:64] + b"\0",
+    "no key": lambda s: b"\xff" * 32 + s[32:64] + b"\x1b",
+}
+"""What may be wrong with a signature, beside who has signed."""
+PAYER, PAYEE, SPENDER, MINTER = (
+    f"token/{who}-not-blacklisted" for who in ("payer", "payee", "spender", "minter")
+)
+
+
+def refusals(domain: Domain) -> list[Flow]:
+    """Return all refusals, after `flows`, and what prepares them."""
+    return [
+        Flow("", abi.calldata(abi.CONFIGURE_MINTER, owner, 2**255), OWNER),
+        Flow("", abi.mint(mallory, 1000), OWNER),
+        *(each for packed in (False, True) for each in _payments(domain, packed)),
+        Flow("not enough", abi.transfer(shop, MUCH), ALICE),
+        Flow("to nobody", abi.transfer(ZERO_ADDRESS, 1), ALICE),
+        *_allowances(),
+        *_minting(),
+        *_roles(),
+        *_blacklisted(domain),
+        Flow("", abi.PAUSE, OWNER),
+        *_paused(domain),
+        Flow("", abi.UNPAUSE, OWNER),
+        *_too_much(domain),
+    ]
+
+
+def _payments(domain: Domain, packed: bool) -> Iterator[Flow]:
+    """Yield refused payments, cancellations and permits."""
+    for receive in (False, True):
+
+        def pay(name: str, value: int = 5, to: Wallet | Address = SHOP, **changes: object) -> bytes:
+            changes = {"packed": packed, "receive": receive, "domain": domain, **changes}  # noqa: B023
+            return paid(f"refused {name}", ALICE, to, value, **changes)  # type: ignore[arg-type]
+
+        by = SHOP if receive else RELAYER
+        if not packed and not receive:
+            yield Flow("", pay("used"), RELAYER)
+        yield Flow("used nonce", pay("used"), by)
+        yield Flow("too early", pay("early", valid_after=NOW_S), by)
+        yield Flow("too late", pay("late", valid_before=NOW_S), by)
+        yield Flow("another signer", with_v(lambda n: pay(n, by=MALLORY)), by)
+        yield Flow("not enough", with_v(lambda n: pay(n, MUCH)), by)
+        for name, spoil in {**SPOILT, **LENGTHS[packed]}.items():
+            yield Flow(name, pay(name, spoil=spoil), by)
+        if receive:
+            yield Flow("not the payee", pay("stranger"), RELAYER)
+        else:
+            yield Flow("to nobody", with_v(lambda n: pay(n, to=ZERO_ADDRESS)), RELAYER)
+    yield Flow("", cancel_call(nonce(f"canceled {packed}"), domain=domain), RELAYER)
+    yield from _cancellations(domain, packed)
+    yield from _permits(domain, packed)
+
+
+def _cancellations(domain: Domain, packed: bool) -> Iterator[Flow]:
+    def cancel(name: str, by: Wallet = ALICE) -> bytes:
+        return cancel_call(nonce(name), by=by, packed=packed, domain=domain)
+
+    yield Flow("used nonce", cancel(f"canceled {packed}"))
+    yield Flow("another signer", with_v(lambda n: cancel(f"another {n}", MALLORY)))
+    for name, spoil in {**SPOILT, **LENGTHS[packed]}.items():
+        yield Flow(name, spoilt(cancel(name), packed, spoil))
+
+
+def _permits(domain: Domain, packed: bool) -> Iterator[Flow]:
+    def permit(deadline: int, spender: bytes = mallory, by: Wallet = ALICE) -> bytes:
+        asked = Permit(alice, spender, 5, 4, deadline)
+        return permit_call(asked, by=by, packed=packed, domain=domain)
+
+    yield Flow("too late", permit(NOW_S - 1))
+    yield Flow("another signer", with_v(lambda n: permit(NOW_S + int(n), by=MALLORY)))
+    yield Flow("for nobody", with_v(lambda n: permit(NOW_S + int(n), ZERO_ADDRESS)))
+    for name, spoil in {**SPOILT, **LENGTHS[packed]}.items():
+        yield Flow(name, spoilt(permit(NOW_S + 9), packed, spoil))
+
+
+LENGTHS: dict[bool, dict[str, Callable[[bytes], bytes]]] = {
+    False: {},
+    True: {"length": lambda s: s + b"\0"},
+}
+
+
+def spoilt(data: bytes, packed: bool, spoil: Callable[[bytes], bytes]) -> bytes:
+    """Return calldata whose signature, the last argument, is spoilt."""
+    at = V_AT[data[:4]]
+    if packed:
+        return data[: at - 96] + tail(spoil(data[at - 64 : at + 1]))
+    signature = spoil(data[at + 1 : at + 65] + data[at : at + 1])
+    return data[: at - 31] + abi.word(signature[64]) + signature[:64]
+
+
+def _taken(payer: bytes, to: bytes, amount_base: int) -> bytes:
+    return abi.calldata(abi.TRANSFER_FROM, payer, to, amount_base)
+
+
+def _allowances() -> Iterator[Flow]:
+    yield Flow("", abi.calldata(abi.APPROVE, mallory, 2**256 - 1), ALICE)
+    yield Flow("", abi.calldata(abi.APPROVE, shop, 5), ALICE)
+    yield Flow("not enough", _taken(alice, shop, MUCH), MALLORY)
+    yield Flow("above the allowance", _taken(alice, mallory, 6), SHOP)
+    yield Flow("to nobody", _taken(alice, ZERO_ADDRESS, 1), MALLORY)
+    yield Flow("from nobody", _taken(ZERO_ADDRESS, shop, 0), MALLORY)
+    yield Flow("for nobody", abi.calldata(abi.APPROVE, ZERO_ADDRESS, 1), ALICE)
+    for function in (abi.INCREASE_ALLOWANCE, abi.DECREASE_ALLOWANCE):
+        yield Flow("for nobody", abi.calldata(function, ZERO_ADDRESS, 0), ALICE)
+    yield Flow("too much", abi.calldata(abi.INCREASE_ALLOWANCE, shop, 2**256 - 1), ALICE)
+    yield Flow("too little", abi.calldata(abi.DECREASE_ALLOWANCE, shop, 2**256 - 1), ALICE)
+
+
+def _minting() -> Iterator[Flow]:
+    yield Flow("no minter", abi.mint(alice, 7), MALLORY)
+    yield Flow("above the allowance", abi.mint(alice, 2**255), OWNER)
+    yield Flow("nothing", abi.mint(alice, 0), OWNER)
+    yield Flow("to nobody", abi.mint(ZERO_ADDRESS, 1), OWNER)
+    yield Flow("no minter", abi.calldata(abi.BURN, 1), MALLORY)
+    yield Flow("nothing", abi.calldata(abi.BURN, 0), OWNER)
+    yield Flow("not enough", abi.calldata(abi.BURN, MUCH), OWNER)
+    yield Flow("no master", abi.calldata(abi.CONFIGURE_MINTER, mallory, 1), MALLORY)
+    yield Flow("no master", abi.calldata(abi.REMOVE_MINTER, mallory), MALLORY)
+
+
+def _roles() -> Iterator[Flow]:
+    for function in (abi.PAUSE, abi.UNPAUSE, *(f + abi.word(shop) for f in BLACKLISTING)):
+        yield Flow("a stranger", function, MALLORY)
+    for function in (abi.TRANSFER_OWNERSHIP, *GIVEN.values()):
+        yield Flow("a stranger", abi.calldata(function, mallory), MALLORY)
+        yield Flow("to nobody", abi.calldata(function, ZERO_ADDRESS), OWNER)
+    yield Flow("", abi.calldata(abi.UPDATE_RESCUER, owner), OWNER)
+    yield Flow("a stranger", abi.calldata(abi.RESCUE, TOKEN, mallory, 1), MALLORY)
+    yield Flow("no contract", abi.calldata(abi.RESCUE, shop, mallory, 1), OWNER)
+    yield Flow("blacklisted", abi.calldata(abi.RESCUE, TOKEN, mallory, 1), OWNER, PAYER)
+    yield Flow("no token", abi.calldata(abi.RESCUE, WALLET, mallory, 1), OWNER)
+    words = abi.text("x")[32:]
+    three = abi.word(8 * 32) + abi.word(10 * 32) + abi.word(12 * 32)
+    arguments = {
+        f"(string,string,string,uint8{',address' * 4})": three
+        + abi.word(6)
+        + abi.word(owner) * 4
+        + words * 3,
+        "V2(string)": abi.text("x"),
+        "V2_1(address)": abi.word(owner),
+        "V2_2(address[],string)": abi.word(64) + abi.word(96) + abi.word(0) + words,
+    }
+    for signature, data in arguments.items():
+        yield Flow("again", abi.selector(f"initialize{signature}") + data)
+
+
+BLACKLISTING = (abi.BLACKLIST, abi.UNBLACKLIST)
+OVERLOADS = [*product((False, True), repeat=2)]
+"""Of a payment: whether its signature goes as bytes, and whether the payee sends it."""
+
+
+def _blacklisted(domain: Domain) -> Iterator[Flow]:
+    """Yield what is refused for the payer, the payee or the caller, where each is blacklisted."""
+
+    def pay(packed: bool, receive: bool) -> bytes:
+        name = "refused, blacklisted"
+        return paid(name, ALICE, SHOP, 5, packed=packed, receive=receive, domain=domain)
+
+    for account, who in ((alice, PAYER), (shop, PAYEE)):
+        yield Flow("", abi.calldata(abi.BLACKLIST, account), OWNER)
+        for packed, receive in OVERLOADS:
+            by = SHOP if receive else RELAYER
+            yield Flow("blacklisted", pay(packed, receive), by, who)
+        yield Flow("blacklisted", abi.transfer(shop, 5), ALICE, who)
+        yield Flow("blacklisted", _taken(alice, shop, 5), MALLORY, who)
+        yield Flow("", abi.calldata(abi.UNBLACKLIST, account), OWNER)
+    yield Flow("", abi.calldata(abi.BLACKLIST, shop), OWNER)
+    yield Flow("blacklisted", abi.mint(shop, 5), OWNER, PAYEE)
+    yield Flow("blacklisted", _taken(alice, mallory, 5), SHOP, SPENDER)
+    yield Flow("", abi.calldata(abi.UNBLACKLIST, shop), OWNER)
+    yield Flow("", abi.calldata(abi.BLACKLIST, owner), OWNER)
+    yield Flow("blacklisted", abi.mint(shop, 5), OWNER, MINTER)
+    yield Flow("blacklisted", abi.calldata(abi.BURN, 1), OWNER, MINTER)
+    yield Flow("", abi.calldata(abi.UNBLACKLIST, owner), OWNER)
+
+
+def _paused(domain: Domain) -> Iterator[Flow]:
+    for packed, receive in OVERLOADS:
+        data = paid("p", ALICE, SHOP, 5, packed=packed, receive=receive, domain=domain)
+        yield Flow("paused", data)
+    for packed in (False, True):
+        yield Flow("paused", cancel_call(nonce("p"), packed=packed, domain=domain))
+        permit = Permit(alice, mallory, 5, 4, NOW_S)
+        yield Flow("paused", permit_call(permit, packed=packed, domain=domain))
+    for function in (abi.APPROVE, abi.INCREASE_ALLOWANCE, abi.DECREASE_ALLOWANCE):
+        yield Flow("paused", abi.calldata(function, mallory, 1), ALICE)
+    yield Flow("paused", abi.transfer(shop, 1), ALICE)
+    yield Flow("paused", _taken(alice, shop, 1), MALLORY)
+    yield Flow("paused", abi.mint(shop, 1), OWNER)
+    yield Flow("paused", abi.calldata(abi.BURN, 1), OWNER)
+    yield Flow("paused", abi.calldata(abi.CONFIGURE_MINTER, shop, 1), OWNER)
+
+
+def _too_much(domain: Domain) -> Iterator[Flow]:
+    """Yield payments to an account that has all that one can have, and mints beyond all."""
+    yield Flow("", abi.calldata(abi.CONFIGURE_MINTER, owner, 2**256 - 1), OWNER)
+    yield Flow("", abi.mint(RELAYER.address_bytes, LARGEST_BALANCE), OWNER)
+    for packed, receive in OVERLOADS:
+        pay = partial(paid, packed=packed, receive=receive, domain=domain)
+        yield Flow("too much", with_v(lambda n, pay=pay: pay(f"much {n}", ALICE, RELAYER, 5)))  # type: ignore[misc]
+    yield Flow("too much", abi.transfer(RELAYER.address_bytes, 5), ALICE)
+    yield Flow("too much", _taken(alice, RELAYER.address_bytes, 5), MALLORY)
+    yield Flow("too much", abi.mint(RELAYER.address_bytes, 5), OWNER)
+    yield Flow("", abi.mint(MALLORY.address_bytes, LARGEST_BALANCE - 2 * START_BASE), OWNER)
+    yield Flow("overflow", abi.mint(shop, 2 * START_BASE), OWNER)

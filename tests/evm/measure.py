@@ -10,9 +10,8 @@ from typing import Any
 
 from tests import npm
 from tests.evm import circle, find
-from tests.evm.flows import Flow, flows, prepare, v_of
+from tests.evm.flows import Flow, flows, prepare, refusals, v_of
 from tests.evm.helpers import ChainDriver, Town
-from tests.evm.refusals import refusals
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import HARDFORK

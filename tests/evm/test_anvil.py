@@ -34,7 +34,7 @@ def script(path: Path, text: str = "exit 0") -> Path:
 def test_renewing_the_notebooks_finds_the_pinned_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     looks = f"-c assert(__import__('os').environ['{VARIABLE}'])"
-    assert renew(replace(GENERATED["notebooks"], commands=looks)) == (True, [])
+    assert renew(replace(GENERATED["notebooks"], programs=looks)) == (True, [])
 
 
 def test_the_variable_comes_first_then_path_then_the_nearest_npm_package(tmp_path: Path):

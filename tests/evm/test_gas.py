@@ -8,10 +8,9 @@ from eth_account import Account
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN
 from tests.evm import circle
-from tests.evm.flows import WALLET, Flow, flows, paid, prepare
+from tests.evm.flows import WALLET, Flow, flows, paid, prepare, refusals
 from tests.evm.helpers import ChainDriver, Town, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
-from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex

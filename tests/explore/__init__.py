@@ -1,5 +1,5 @@
 """Random worlds: Hypothesis draws and shrinks them, each is played, and audited at its end.
 
-`case.py` is a world as data, `worlds.py` the strategy that draws one, `play.py` plays it with
-`steps.py`, `audit.py` judges the finished run, `campaign.py` plays many in several processes.
+`case.py` is a world as data, and how it is drawn; `play.py` plays it with `steps.py`, `audit.py` judges the
+finished run, `campaign.py` plays many in several processes.
 """

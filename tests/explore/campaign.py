@@ -1,24 +1,34 @@
-"""Plays many random worlds, in several processes; Hypothesis shrinks those that fail.
+"""`python -m tests.explore`: plays random worlds; at the end of each, money and access must agree.
 
-The worlds are drawn in batches, each from a seed of its own, so that a campaign's worlds depend on
-its seed only, not on the number of processes.
+Each world has payers in two steps and in one, who hang up and send again, smart wallets, sessions,
+one to three services of one merchant or of several, latencies, faults, crashes, wrong clocks and
+reorganisations. At its end each order is judged: the ledger is compared with what the services
+answered. A world that fails is shrunk by Hypothesis, and printed as Python and as the JSON that plays it again.
+
+The same seed gives the same worlds: they are drawn in batches, each from a seed of its own, and so do not
+depend on the number of processes. Exit code 1: a world failed.
 """
 
+import argparse
 import multiprocessing
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import eth_account  # noqa: F401 - it raises the recursion limit: not while Hypothesis watches it
+import msgspec
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.explore.case import Case, kind_of
+from tests.explore.case import Case, kind_of, worlds
 from tests.explore.play import play
-from tests.explore.worlds import worlds
 from tests.money import Law, Violation
 from tests.mutants.change import Change, all_of
+from x402sim.clock import stopwatch
+from x402sim.protocol.messages import BadMessage, decode
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -109,3 +119,58 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+# --- the command --------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play, and print; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.explore", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--runs", type=int, default=1_000, help="worlds to play (%(default)s)")
+    add("--seed", type=int, default=random.getrandbits(32), help="by default drawn")
+    add("--adversary", action="store_true", help="add third parties, and lies of others")
+    add("--replay", type=Path, metavar="FILE", help="play the world in this file")
+    asked = parser.parse_args(arguments)
+    if asked.replay is not None:
+        try:
+            case: Case = decode(asked.replay.read_bytes(), Case)
+        except (OSError, BadMessage) as wrong:
+            parser.error(f"{asked.replay} holds no world: {wrong}")
+        violations = play(case).violations
+        print("\n".join(map(str, violations)) or "Every invariant held.")
+        return int(bool(violations))
+    kind = "adversarial" if asked.adversary else "plain"
+    print(f"{asked.runs:,} {kind} worlds, seed {asked.seed}", flush=True)
+    elapsed, total = stopwatch(), Found()
+    for found in run_all(asked.seed, asked.runs, adversary=asked.adversary):
+        total.runs += found.runs
+        total.events += found.events
+        total.kinds += found.kinds
+        total.outcomes += found.outcomes
+        total.failures |= found.failures
+    print(f"{total.runs:,} worlds held: {total.events:,} events, {elapsed():.0f} s\n")
+    for counted in (total.kinds, total.outcomes):
+        print(*(f"{count:>10,}  {name}" for name, count in sorted(counted.items())), "", sep="\n")
+    for case, violations in total.failures.values():
+        print(failure(case, violations))
+    return int(bool(total.failures))
+
+
+def failure(case: Case, violations: list[Violation]) -> str:
+    """Return what a world broke, as Python and as JSON to `--replay`."""
+    lines = [
+        *map(str, violations),
+        "",
+        "from tests.explore.case import *",
+        "from tests.explore.play import play",
+        "",
+        f"print(*play({case!r}).violations, sep='\\n')",
+        "",
+        "or --replay a file with:",
+        msgspec.json.encode(case).decode(),
+        "",
+    ]
+    return "\n".join(lines)

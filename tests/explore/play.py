@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tests.explore.audit import Audit, ask_everything
+from tests.explore.audit import Audit, Door, Times, ask_everything
 from tests.explore.case import Case, Deposit, Pause, Service, Step
-from tests.explore.evidence import Door, Times
 from tests.explore.steps import Scene, perform
 from tests.money import Law, Ledger, Violation
 from tests.mutants.change import Change, all_of, on_app

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from tests.explore import campaign, case as cases
-from tests.explore.__main__ import failure, main
-from tests.explore.campaign import BATCH, Batch, Found, run
-from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit
+from tests.explore.campaign import BATCH, Batch, Found, failure, main, run
+from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit, worlds
 from tests.explore.play import play
-from tests.explore.worlds import worlds
 from tests.money import Law
 from tests.mutants.change import setting
 from x402sim.policies import FailToServe, ServicePolicy

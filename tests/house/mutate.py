@@ -13,6 +13,7 @@ defects live that died then.
 import argparse
 import ast
 import csv
+import json
 import os
 import re
 import resource
@@ -21,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.machinery import SourceFileLoader
 from itertools import chain
 from pathlib import Path
@@ -30,10 +31,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from coverage import Coverage, CoverageData
 
 from tests.house import PACKAGE, ROOT
 from tests.house.forked import run_pytest
-from tests.house.passing import AT_IMPORT, Passing, read
 
 FOLDERS = ["service", "payer", "protocol", "chain/ledger"]
 """Those of the product that are changed."""
@@ -64,6 +65,11 @@ MEMORY = 4 << 30
 """How many bytes a defect may fill."""
 SEEDED = "--hypothesis-seed=1"
 DIED, ALIVE, UNSEEN = "died", "ALIVE", "no test passes it"
+LINES, SECONDS = "lines", "seconds"
+"""How the files begin, of which each process of a noting run writes one."""
+CACHING = type(cache(len))
+AT_IMPORT = ""
+"""Stands for a test where a line is executed outside of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,127 @@ def install(defect: Defect) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
+# --- what each test passes, and what it costs ---------------------------------------------
+# This module is the plugin of pytest that notes it, if it is told `--passing FOLDER`. Lines that other programs
+# execute, which a test starts, are not seen.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passing", type=Path, help="the folder to write to")
+    parser.addoption("--passing-of", action="append", help="files of the product: a pattern")
+
+
+@pytest.hookimpl(trylast=True)  # after that of xdist, whose first process runs no test
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--passing") and not config.getoption("numprocesses", None):
+        config.pluginmanager.register(Noting(config))
+
+
+class Noting:
+    """Notes what the tests of this process pass; a test that fails says nothing."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._seconds: dict[str, float] = {}
+        self._failed: set[str] = set()
+        self._folder: Path = config.getoption("--passing").absolute()
+        os.environ["COVERAGE_CORE"] = "ctrace"  # the newer one of Python 3.12 knows no contexts
+        self._coverage = Coverage(
+            data_file=self._folder / LINES,
+            data_suffix=str(os.getpid()),
+            config_file=False,
+            include=config.getoption("--passing-of"),
+        )
+        self._coverage.start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        _forget_results()
+        began_s = _cpu_s()
+        self._coverage.switch_context(_file(item.nodeid))  # what fixtures do, they do for all of it
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context(AT_IMPORT)
+            self._seconds[item.nodeid] = _cpu_s() - began_s
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        self._coverage.switch_context(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context(_file(item.nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.passed:
+            self._failed.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self._coverage.stop()
+        self._coverage.save()
+        passed = {test: s for test, s in self._seconds.items() if test not in self._failed}
+        (self._folder / f"{SECONDS}.{os.getpid()}").write_text(json.dumps(passed))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _forget_results() -> None:
+    """Clear the caches of our functions: what one returns from its cache, no test after would pass."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("x402sim")]
+    for value in [value for module in ours for value in vars(module).values()]:
+        if isinstance(value, CACHING):
+            value.cache_clear()
+
+
+def _cpu_s() -> float:
+    """Return what this process has computed, and those that it started: a busy machine adds nothing."""
+    return sum(os.times()[:4])
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """What the processes of a run noted: the CPU seconds of each test that passed, and its lines."""
+
+    seconds: dict[str, float]
+    parts: list[CoverageData]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    @cache  # noqa: B019 - there is one
+    def tests(self, file: Path) -> dict[int, set[str]]:
+        """Return for each line of a file which tests pass it; all of a file, if its fixtures do."""
+        known, found = self.seconds.keys() | {AT_IMPORT}, dict[int, set[str]]()
+        for part in self.parts:
+            for line, contexts in part.contexts_by_lineno(str(file)).items():
+                tests = (self._of_context().get(each, {each}) for each in contexts)
+                found.setdefault(line, set()).update(known & set().union(*tests))
+        return found
+
+    @cache  # noqa: B019
+    def _of_context(self) -> dict[str, set[str]]:
+        by_file: dict[str, set[str]] = {}
+        for test in self.seconds:
+            by_file.setdefault(_file(test), set()).add(test)
+        return by_file
+
+
+def read(folder: Path) -> Passing:
+    """Read what was noted into a folder."""
+    seconds: dict[str, float] = {}
+    for each in sorted(folder.glob(f"{SECONDS}.*")):
+        seconds |= json.loads(each.read_text())
+    parts = [CoverageData(str(each)) for each in sorted(folder.glob(f"{LINES}.*"))]
+    for part in parts:
+        part.read()
+    return Passing(seconds, parts)
+
+
+# --- the tests that meet a defect ----------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Only:
     """A plugin of pytest that leaves out all tests but these."""
@@ -217,7 +344,7 @@ class Only:
 def note(folder: Path, tests: Sequence[str], workers: int) -> Passing:
     """Run these folders of tests, and return which lines of the product each test passes."""
     patterns = [f"--passing-of={PACKAGE / each}/*" for each in FOLDERS]
-    noting = ("-p", "tests.house.passing", "--passing", str(folder), *patterns)
+    noting = ("-p", "tests.house.mutate", "--passing", str(folder), *patterns)
     run = run_pytest("-q", "-n", str(workers), SEEDED, *noting, *tests)
     if run.code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(run.output)
@@ -330,30 +457,19 @@ def write(file: Path, verdicts: Iterable[Verdict]) -> None:
         rows.writerows(map(astuple, verdicts))
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
+def main() -> None:
+    """Draw, look and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.house.mutate", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
-    parser.add_argument("--only", action="append", choices=FOLDERS, help="a folder; repeatable")
     parser.add_argument("--out", type=Path, help="write the verdicts to this CSV file")
     parser.add_argument("--before", type=Path, help="compare them with those of this file")
-    parser.add_argument("--passing", type=Path, help="keep in this folder what each test passes")
-    parser.add_argument("--tests", action="append", help="a folder of tests; repeatable; or most")
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Draw, look and print."""
-    given = arguments()
+    given = parser.parse_args()
     before = written(given.before) if given.before else {}
-    chosen = drawn(given.seed, given.count, given.only or FOLDERS)
+    chosen = drawn(given.seed, given.count, FOLDERS)
     workers = os.cpu_count() or 1
-    with TemporaryDirectory() as unnamed, ThreadPoolExecutor(workers) as pool:
-        folder: Path = given.passing or Path(unnamed)
-        folder.mkdir(exist_ok=True)
-        is_known = any(folder.iterdir())
-        passing = read(folder) if is_known else note(folder, given.tests or TESTS, workers)
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        passing = note(Path(folder), TESTS, workers)
         jobs = [
             pool.submit(look, each, passing, before[each.name].test if each.name in before else "")
             for each in chosen

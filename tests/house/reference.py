@@ -1,4 +1,7 @@
-"""The guide's reference pages, written from the code: `python -m tests.renew --only guide`."""
+"""The guide's reference pages, written from the code: `python -m tests.renew --only guide`.
+
+So is its client of the control API in TypeScript, `guide/sim.ts`.
+"""
 
 import inspect
 import json
@@ -11,20 +14,28 @@ import msgspec
 from msgspec.structs import fields
 
 import x402sim
-from tests.house import typescript
 from x402sim import Decisions
+from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
 from x402sim.commands.book import GROUPS, as_markdown
+from x402sim.journal import Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.report import frames
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
-from x402sim.world.control.app import ACTIONS, TABLE, unindented
+from x402sim.suite.service.engine import all_checks
+from x402sim.world.control.app import ACTIONS, TABLE, openapi, unindented, usage
 from x402sim.world.control.messages import Ready
+from x402sim.world.scenario import shipped
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
+TEMPLATE = Path(__file__).with_name("sim.template.ts")
+NAMES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}  # fmt: skip
+Json = dict[str, Any]
+OF_DOCSTRINGS = "python"
+"""The page of the guide that shows the first sentences of docstrings."""
 
 
 def commands() -> str:
@@ -189,6 +200,88 @@ def serve_schema() -> str:
     return json.dumps(head | schema, indent=2) + "\n"
 
 
+# --- the client in TypeScript -------------------------------------------------------------
+# Its types and methods are those of the OpenAPI document and of the ready line's schema; what is the
+# same whatever the API has is in `sim.template.ts`.
+
+
+def client() -> str:
+    """Return the file."""
+    api = openapi()
+    _, ready = msgspec.json.schema_components([Ready], ref_template="#/components/schemas/{name}")
+    named = {**ready, **api["components"]["schemas"]}
+    del named["ErrorBody"]  # it is thrown as an error
+    types = "\n".join(interface(*each) for each in named.items())
+    methods = "\n".join(
+        method(verb.upper(), path, about)
+        for path, item in api["paths"].items()
+        for verb, about in item.items()
+    )
+    text = TEMPLATE.read_text(encoding="utf-8")
+    return text.replace("// TYPES\n", types).replace("  // METHODS\n", methods)
+
+
+def interface(name: str, schema: Json) -> str:
+    """Return the declaration of an object's type."""
+    about = schema["description"].partition("\n")[0]
+    return f"/** {about} */\nexport interface {name} {{\n{''.join(members(schema))}}}\n"
+
+
+def members(schema: Json) -> Iterator[str]:
+    for name, each in schema["properties"].items():
+        if "description" in each:
+            yield f"  /** {each['description']} */\n"
+        yield f"  {member(name, each, schema)};\n"
+
+
+def member(name: str, each: Json, of: Json) -> str:
+    return f"{name}{'' if name in of.get('required', ()) else '?'}: {type_of(each)}"
+
+
+def type_of(schema: Json) -> str:
+    """Return the type of a value."""
+    match schema:
+        case {"$ref": path}:
+            return str(path).rpartition("/")[2]
+        case {"enum": values}:
+            return " | ".join(map(json.dumps, values))
+        case {"anyOf": kinds}:
+            return " | ".join(map(type_of, kinds))
+        case {"type": "array", "prefixItems": each}:
+            return f"[{', '.join(map(type_of, each))}]"
+        case {"type": "array", "items": each}:
+            return f"{type_of(each)}[]"
+        case {"type": "object", "additionalProperties": dict(each)}:
+            return f"Record<string, {type_of(each)}>"
+        case {"properties": each}:
+            return f"{{ {'; '.join(member(*it, schema) for it in each.items())} }}"
+        case {"pattern": str(pattern)} if pattern.startswith("^0x"):
+            return "`0x${string}`"  # as viem has it
+    return NAMES[schema["type"]]
+
+
+def method(verb: str, path: str, about: Json) -> str:
+    """Return the method of an operation."""
+    ((media, answer),) = about["responses"]["200"]["content"].items()
+    if verb == "POST":
+        body, is_needed = about["requestBody"], about["requestBody"]["required"]
+        taken = body["content"]["application/json"]["schema"]
+    else:
+        query, is_needed = [each for each in about["parameters"] if "name" in each], False
+        taken = {"properties": {each["name"]: each["schema"] for each in query}}
+    has_fields = "$ref" in taken or taken["properties"]
+    given = f"given: {type_of(taken)}{'' if is_needed else ' = {}'}" if has_fields else ""
+    sent = f'"{path}", {"given" if has_fields else "{}"}'
+    if media == "application/json":
+        gives, call = type_of(answer["schema"]), f'this.#json("{verb}", {sent})'
+    else:
+        gives, call = "JournalEvent[]", f"this.#events({sent})"
+    head = f"{about['operationId']}({given}): Promise<{gives}>"
+    return f"  /** {about['summary']} */\n  {head} {{\n    return {call};\n  }}\n"
+
+
+# --- what is written ----------------------------------------------------------------------
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "control": control,
@@ -203,9 +296,32 @@ PAGES: dict[str, Callable[[], str]] = {
 """The generated pages, by their file's name."""
 FILES: dict[str, Callable[[], str]] = {
     "serve.schema.json": serve_schema,
-    "sim.ts": typescript.client,
+    "sim.ts": client,
 }
 """The generated files that are no pages, by their names."""
+
+
+def facts() -> dict[str, Any]:
+    """Return what the program knows of itself, in words: it is data, so that `python -OO` has the same."""
+    shown = {name: each(Journal()) for name, each in frames.TABLES.items()}
+    return {
+        "commands": {name: load(name).help for name in COMMANDS},
+        "frames": {
+            name: (frames.TABLES[name].__doc__, frame.dtypes.astype(str).to_dict(), frame.attrs)
+            for name, frame in shown.items()
+        },
+        "pages": {name: page() for name, page in PAGES.items() if name != OF_DOCSTRINGS},
+        "rpc": documentation(),
+        "control": usage(),
+        "scenarios": [
+            (each.name, each.title, each.covers, each.needs, each.description) for each in shipped()
+        ],
+        "checks": [
+            (each.name, each.title, each.level, each.ground.lines, each.needs)
+            for each in all_checks()
+        ],
+        "clauses": [(each.id, each.text, each.kept_by, each.ground.lines) for each in CLAUSES],
+    }
 
 
 if __name__ == "__main__":

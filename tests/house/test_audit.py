@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.house.audit import NPM, PYTHON, read_npm_audit, read_pip_audit, report
+from tests.house.dependencies import NPM, PYTHON, read_npm_audit, read_pip_audit, report
 
 KNOWN = {"id": "PYSEC-2019-179", "fix_versions": ["1.0"], "aliases": [], "description": "…"}
 FLASK = {"name": "flask", "version": "0.5", "vulns": [KNOWN, KNOWN | {"fix_versions": []}]}

@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from tests.house import ROOT, blocks, picture
-from tests.house.carried import OF_DOCSTRINGS
-from tests.house.reference import FILES, GUIDE, PAGES
+from tests.house.reference import FILES, GUIDE, OF_DOCSTRINGS, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth, Settings
 from x402sim.cli import COMMANDS, load
 from x402sim.suite.subjects import SUBJECTS

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,8 +14,9 @@ from packaging.specifiers import SpecifierSet
 
 import x402sim
 from tests.house import PACKAGE, ROOT
-from tests.house.carried import facts
+from tests.house.reference import facts
 from tests.renew import GENERATED
+from tests.running import run
 
 HEAVY = ("pandas", "matplotlib", "web3", "eth_account", "x402", "fastapi", "IPython")
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -24,18 +24,14 @@ PUBLIC_NAMES = 26
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def run(*command: str) -> str:
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
 def test_importing_is_cheap() -> None:
     code = "import sys, x402sim, x402sim.cli, x402sim.world.server.local; "
     code += f"print([m for m in {HEAVY!r} if m in sys.modules])"
-    assert run(sys.executable, "-c", code).strip() == "[]"
+    assert run([sys.executable, "-c", code]).strip() == "[]"
 
 
 def test_no_path_of_a_machine_is_in_the_product() -> None:
-    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").split()
+    names = run(["git", "ls-files", "--cached", "--others", "--exclude-standard"]).split()
     folders, registries = r"/(work|root|home|tmp)/[a-z]|\.\./shared", r"pythonhosted|pypi|npmjs"
     local = re.compile(rf"{folders}|({registries})\.(org|com)")
     for name in names:
@@ -46,7 +42,7 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
 
 
 def test_nothing_is_left_at_the_top_level() -> None:
-    names = {Path(each).parts[0] for each in run("git", "ls-files").splitlines()}
+    names = {Path(each).parts[0] for each in run(["git", "ls-files"]).splitlines()}
     assert {each for each in names if not each.startswith(".")} == {
         "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "action.yml",
         "conformance", "notebooks", "pyproject.toml", "scenarios", "tests", "x402sim",
@@ -142,7 +138,8 @@ def test_nothing_is_read_from_our_own_docstrings_sentences_or_source() -> None:
 
 
 def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> None:
-    told = run(sys.executable, "-OO", "-m", "tests.house.carried")
+    code = "import json; from tests.house.reference import facts; print(json.dumps(facts()))"
+    told = run([sys.executable, "-OO", "-c", code])
     assert json.loads(told) == json.loads(json.dumps(facts()))
 
 
@@ -160,11 +157,8 @@ def test_the_tests_of_what_prose_carried_pass_without_docstrings() -> None:
         "spec", "scenarios/test_golden.py", "suite/test_engine.py", "chain/test_rpc.py",
         "world/test_help.py",
     )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *(f"tests/{each}" for each in tests)],
-        cwd=ROOT, env={**os.environ, "PYTHONOPTIMIZE": "2"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    words = [sys.executable, "-m", "pytest", "-q", *(f"tests/{each}" for each in tests)]
+    run(words, env=os.environ | {"PYTHONOPTIMIZE": "2"})
 
 
 # --- the package -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.evm import find
-from tests.interop.table import FOLDER, Row, shown
+from tests.interop.table import FOLDER, SHOWN, shown
 from tests.serve.driver import Server, started
 from x402sim.chain.node.anvil import VARIABLE
 
@@ -30,10 +30,6 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 INSTALL_S = 400
 """The test that comes first installs the packages of other people, and the others wait for it."""
-
-
-SHOWN = pytest.StashKey[list[tuple[Row, str]]]()
-"""What the tests of this folder show that were collected, whichever of them -m chooses."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

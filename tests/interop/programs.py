@@ -6,7 +6,6 @@ A program gets one JSON value and prints one; a server prints its URL first.
 """
 
 import base64
-import fcntl
 import json
 import os
 import subprocess
@@ -38,8 +37,7 @@ def python() -> str:
     found = PYTHON / ".venv" / "bin" / "python"
     make = ["venv", "--clear", "--python", sys.executable, str(found.parents[1])]
     install = ["pip", "sync", "--python", str(found), str(PYTHON / "requirements.txt")]
-    with (PYTHON / "requirements.txt").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of pytest-xdist install once
+    with npm.locked(PYTHON / "requirements.txt"):
         for command in [install] if found.exists() else [make, install]:
             subprocess.run([find_uv_bin(), "-q", *command], check=True, timeout=INSTALL_TIMEOUT_S)
     return str(found)

@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
+from x402sim.spec.markdown import table
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 PAGE = ROOT / "x402sim" / "guide" / "facilitator.md"
 CHAINS = ("ledger", "anvil")
 THOROUGH = pytest.mark.thorough
 """For what must install other people's programs first."""
-HEAD = "| program | what it is | speaks | ledger | anvil |\n| --- | --- | --- | --- | --- |\n"
+TITLES = ("program", "what it is", "speaks", *CHAINS)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +31,10 @@ class Row:
     role: str
     package: str
     speaks: str
+
+
+SHOWN = pytest.StashKey[list[tuple[Row, str]]]()
+"""What the tests of this folder show that were collected, whichever of them -m chooses."""
 
 
 def shows(
@@ -85,17 +91,13 @@ def markdown(places: Iterable[tuple[Row, str]]) -> str:
     chains: dict[Row, set[str]] = {}
     for row, chain in places:
         chains.setdefault(row, set()).add(chain)
-    lines = (
-        " | ".join(
-            [row.package, row.role, row.speaks, *("yes" if it in on else "" for it in CHAINS)]
-        )
-        for row, on in sorted(chains.items())
-    )
-    return HEAD + "".join(f"| {line} |\n" for line in lines)
+    works = ((row, ["yes" if each in on else "" for each in CHAINS]) for row, on in chains.items())
+    rows = ((row.package, row.role, row.speaks, *on) for row, on in sorted(works))
+    return table(TITLES, rows)
 
 
-def replaced(page: str, table: str) -> str:
+def replaced(page: str, new: str) -> str:
     """Return the page with this table in the place of its old one."""
-    before, _, rest = page.partition(HEAD)
+    before, _, rest = page.partition(table(TITLES, ()))
     _, _, after = rest.partition("\n\n")
-    return f"{before}{table}\n{after}"
+    return f"{before}{new}\n{after}"

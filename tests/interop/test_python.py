@@ -262,7 +262,8 @@ def test_an_agent_pays_for_a_tool() -> None:
             "X402SIM_PAY_TO": merchant.address,
             "X402SIM_NETWORK": NETWORKS[2],
         }
-        got = programs.run("mcp_client.py", {"server": told, "key": payer.wallet.private_key})
+        asked = {"key": payer.wallet.private_key, "tool": "forecast", "arguments": {"city": "Oslo"}}
+        got = programs.run("mcp_client.py", {"server": told, **asked})
         assert got["unpaid"]["isError"] is True
         (accepted,) = json.loads(got["unpaid"]["content"][0]["text"])["accepts"]
         assert (accepted["network"], accepted["amount"]) == (NETWORKS[2], str(PRICE))
@@ -276,7 +277,7 @@ def test_an_agent_buys_our_tool() -> None:
     with started("--network", "base-sepolia") as server:
         payer, url = server.payer(), f"{server.ready['service']}/mcp"
         told = {"url": url, "key": payer.wallet.private_key, "tool": "quote", "arguments": ORDER}
-        got = programs.run("mcp_buy.py", told)
+        got = programs.run("mcp_client.py", told)
         assert got["tools"] == ["market", "quote"]
         assert (got["isError"], json.loads(got["content"][0])["quote"]["pair"]) == (
             False,

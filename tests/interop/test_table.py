@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import SHOWN
-from tests.interop.table import FOLDER, PAGE, markdown
+from tests.interop.table import FOLDER, PAGE, SHOWN, markdown
 
 
 def test_the_guides_table_is_current(pytestconfig: pytest.Config) -> None:

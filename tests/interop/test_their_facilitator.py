@@ -28,9 +28,9 @@ def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server, ver
     payer, facilitator = (
         server.ready["accounts"][n]["address"].lower() for n in (2 * version - 1, 2 * version)
     )
-    steps = programs.run("be_facilitator.py", {**given, "x402": version, "amount": AMOUNT_BASE})
+    steps = programs.run("facilitate.py", {**given, "x402": version, "amount": AMOUNT_BASE})
     assert steps["verified"]["isValid"] is True
-    settled, again, checked = (steps[name] for name in ("settled", "again", "checked again"))
+    settled, again, checked = (steps[name] for name in ("settled", "again", "used"))
     assert (settled["success"], settled["network"]) == (True, NETWORKS[version])
     receipt = server.rpc("eth_getTransactionReceipt", settled["transaction"])
     assert (receipt["status"], receipt["from"]) == ("0x1", facilitator)

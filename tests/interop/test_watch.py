@@ -213,10 +213,10 @@ def test_before_an_mcp_server(tmp_path: Path) -> None:
         payer = server.payer()
         sold = Watched("--upstream", server.ready["service"], tmp_path / "s.ndjson", stack)
         told = {"url": f"{sold.url}/mcp", "key": payer.wallet.private_key, "tool": "market"}
-        programs.run("mcp_buy.py", {**told, "arguments": {}})
+        programs.run("mcp_client.py", {**told, "arguments": {}})
         assert payer.transfers == 1
         sold.stop()
-    assert _paths(sold.file).count("mcp://tool/market") == 2
+    assert _paths(sold.file).count("mcp://tool/market") == 3
 
 
 @pytest.mark.parametrize("args", [(), ("--steps", "1"), ("--session", "--max", "0.10")])

@@ -23,7 +23,8 @@ from uv import find_uv_bin
 
 from tests.npm import node
 from tests.release import checks
-from tests.release.standalone import ROOT, SUFFIX, Built, Failed, build, environment, install, run
+from tests.release.standalone import SUFFIX, Built, build, environment, install
+from tests.running import ROOT, Failed, run
 from x402sim.clock import stopwatch
 from x402sim.version import VERSION
 
@@ -43,7 +44,7 @@ def main() -> int:
         try:
             for line in cut(Path(name), out):
                 print(f"{total():4.0f} s  {line}", flush=True)
-        except (Failed, checks.Wrong, subprocess.TimeoutExpired) as wrong:
+        except (Failed, subprocess.TimeoutExpired) as wrong:
             print(f"release: {wrong}")
             return 1
     print(f"\n{(out / PAGE).read_text('utf-8')}")

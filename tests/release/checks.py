@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.release.root import Root
+from tests.running import Failed, run
 from x402sim.clock import stopwatch
 from x402sim.version import VERSION
 
@@ -20,10 +21,53 @@ SOLD, FOUND = "server/control/sells-v2", "server/order/settle-text-v2"
 """The id that it keeps, and the one that it does not."""
 STEP_S, STOP_S = 120, 15
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NO_COLOR": "1", "COLUMNS": "80"}
+GLIBC = (
+    "libc.so.6", "libdl.so.2", "libm.so.6", "libnss_dns.so.2", "libnss_files.so.2",
+    "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
+"""What every Linux with glibc has; the loader comes with each program."""
+NOBODY = 65534
+ENTER = 'mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" && exec "$@"'
 
 
-class Wrong(Exception):
-    """The program did not do what it should."""
+class Root:
+    """A root of a file system in a folder, with nothing in it but what is added: no Python, no shell.
+
+    What runs there is not root, sees no other process, and ends when the one that waits for it ends. Linux
+    only; root or a user who may have user namespaces makes one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for each in ("bin", "dev", "etc", "out", "proc", "tmp"):
+            (folder / each).mkdir(parents=True)
+        for each in ("out", "tmp"):
+            (folder / each).chmod(0o1777)
+        folder.chmod(0o755)
+        (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
+
+    def add(self, program: Path, name: str = "") -> str:
+        """Add a program with the libraries that it names; return its path in the root."""
+        listed = run(["ldd", program])
+        found = [Path(word) for word in listed.split() if word.startswith("/")]
+        beside = next(each for each in found if each.name == "libc.so.6").parent
+        for each in {*found, *(beside / name for name in GLIBC)}:
+            to = self.folder / each.relative_to("/")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(each, to)
+        there = f"/bin/{name or program.name}"
+        shutil.copy(program, self.folder / there[1:])
+        return there
+
+    def words(self, *command: str) -> list[str]:
+        """Return the words that run a command of the root in it, as nobody."""
+        is_root = os.geteuid() == 0
+        own = [] if is_root else ["--map-root-user"]
+        who = [f"--userspec={NOBODY}:{NOBODY}"] if is_root else []
+        return [
+            "unshare", *own, "--mount", "--pid", "--fork", "--kill-child",
+            "sh", "-c", ENTER, str(self.folder), "chroot", *who, str(self.folder), *command,
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +79,15 @@ class Place:
     shop: str
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """Run it and return what it printed; raises `Wrong` if it ends with another code."""
+        """Run it and return what it printed; raises `Failed` if it ends with another code."""
         words = self.words(*arguments)
-        done = subprocess.run(
-            words, cwd=self.folder, env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=STEP_S, check=False,
-        )  # fmt: skip
-        if done.returncode != code:
-            raise Wrong(f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
-        return done.stdout
+        return run(words, cwd=self.folder, env=ENVIRONMENT, code=code, timeout_s=STEP_S)
 
     @contextmanager
     def serving(self, *options: str) -> Iterator[dict[str, Any]]:
         """Run `serve` at a free port; yield what it says when it is ready, and stop it as Ctrl-C does.
 
-        Raises `Wrong` if it ends with another code than 0.
+        Raises `Failed` if it ends with another code than 0.
         """
         words = self.words("serve", "--port", "0", "--json", "--quiet", *options)
         with subprocess.Popen(
@@ -61,7 +99,7 @@ class Place:
                 yield json.loads(process.stdout.readline())
                 os.killpg(process.pid, signal.SIGINT)
                 if code := process.wait(STOP_S):
-                    raise Wrong(f"serve: exit code {code}")
+                    raise Failed(f"serve: exit code {code}")
             finally:
                 process.kill()
 
@@ -80,10 +118,10 @@ def alone(folder: Path, program: Path, node: Path) -> Place:
 
 
 def check(place: Place) -> Iterator[str]:
-    """Try it, and yield a line for each thing that it did; raises `Wrong`."""
+    """Try it, and yield a line for each thing that it did; raises `Failed`."""
     elapsed = stopwatch()
     if (told := place.run("--version")) != f"x402sim {VERSION}\n":
-        raise Wrong(f"--version: {told}")
+        raise Failed(f"--version: {told}")
     yield f"--version, in {elapsed():.2f} s"
     place.run("demo")
     place.run("run", "replay")
@@ -100,5 +138,5 @@ def check(place: Place) -> Iterator[str]:
     report = json.loads(place.run(*words, "--only", f"{SOLD},{FOUND}", code=1))
     outcomes = {each["id"]: each["outcome"] for each in report["results"]}
     if (outcomes[SOLD], outcomes[FOUND]) != ("passed", "failed"):
-        raise Wrong(f"conformance server: {outcomes}")
+        raise Failed(f"conformance server: {outcomes}")
     yield "conformance of a toy shop"

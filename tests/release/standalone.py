@@ -10,36 +10,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).parents[2]
+from tests.running import ROOT, Failed, run
+
 SPEC = Path(__file__).with_name("x402sim.spec")
 SUFFIX = ".exe" if os.name == "nt" else ""
 PIP = ("-m", "pip", "--disable-pip-version-check")
-STEP_S = 600
-"""The longest that one step may take."""
 EPOCH = "1577836800"
 """The time of all that is packed, unless SOURCE_DATE_EPOCH is set: that of hatchling's archives."""
-
-
-class Failed(Exception):
-    """A step that failed, with the end of what it wrote."""
-
-
-def run(words: Sequence[str | Path], cwd: Path = ROOT, **variables: str) -> str:
-    """Run a program within `STEP_S`, with more variables; return what it wrote. Raises `Failed`."""
-    done = subprocess.run(
-        [*map(str, words)], cwd=cwd, env=os.environ | variables, timeout=STEP_S, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Failed(
-            f"{' '.join(map(str, words))}: exit code {done.returncode}\n{done.stdout[-3000:]}"
-        )
-    return done.stdout
 
 
 def environment(at: Path, package: str | Path) -> Path:
@@ -71,8 +52,10 @@ def build(to: Path, python: Path) -> Built:
             [python, "-m", "PyInstaller", "--log-level", "ERROR", "--distpath", folder, "--workpath",
              folder / "work", SPEC],
             cwd=folder,
-            SOURCE_DATE_EPOCH=os.environ.get("SOURCE_DATE_EPOCH", EPOCH),
-            PYTHONHASHSEED="0", PYINSTALLER_CONFIG_DIR=str(folder / "cache"),
+            env={
+                "SOURCE_DATE_EPOCH": EPOCH, **os.environ, "PYTHONHASHSEED": "0",
+                "PYINSTALLER_CONFIG_DIR": str(folder / "cache"),
+            },
         )  # fmt: skip
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / f"x402sim{SUFFIX}", to)

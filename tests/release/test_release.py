@@ -1,12 +1,15 @@
 """A release is cut by one command, and its program does alone what the package does."""
 
+import fcntl
 import hashlib
 import json
+import os
 import re
 import resource
 import shlex
 import stat
 import subprocess
+import sys
 import tarfile
 import zipfile
 from functools import partial
@@ -19,6 +22,7 @@ from tests.npm import node
 from tests.release import checks
 from tests.release.__main__ import PAGE, PROGRAM, SDIST, SUMS, WHEEL
 from tests.release.checks import ENVIRONMENT, Place, alone
+from tests.running import run
 from x402sim.clock import stopwatch
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
@@ -32,6 +36,20 @@ async def story(world):
     alice = await world.payer("alice", balance="1.00")
     world.expect((await alice.buy()).status, 200, "4.1/receipt")
 '''
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release, with what was said in `told`; workers of pytest-xdist share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    out = shared / "release"
+    with (shared / "release.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            told = run([sys.executable, "-m", "tests.release", "--out", out])
+            (out / "told").write_text(told)
+    return out
 
 
 def test_what_was_cut_is_what_the_page_and_the_sums_say(release: Path) -> None:
