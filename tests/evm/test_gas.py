@@ -160,5 +160,5 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
         "data": flow.data,
     }
     raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
-    told = driver.rpc.result("eth_sendRawTransaction", to_hex(raw))
-    return driver.receipt(Hash(bytes.fromhex(told[2:])))
+    mined = driver.rpc.result("eth_sendRawTransactionSync", to_hex(raw))  # answers once it is mined
+    return driver.receipt(Hash(bytes.fromhex(mined["transactionHash"][2:])))
