@@ -303,7 +303,6 @@ def quiet() -> Iterator[None]:
 
 # --- steps, facts and findings ----------------------------------------------------------
 
-
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 """The columns of a name: more if one is longer."""
 MOST_SHOWN = 2000

@@ -259,7 +259,6 @@ def _wrapped(value: Any) -> Sequence[Any] | None:
 
 # --- dependencies -----------------------------------------------------------------------
 
-
 _NUMERIC = ("numpy", "pandas")
 Namespace = dict[str, Any]
 

@@ -266,7 +266,6 @@ def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
 
 # --- enough seeds -----------------------------------------------------------------------
 
-
 _AT_LEAST_MORE = 5
 """So that seeds do not come one by one: each look at the results is a chance to stop too early."""
 

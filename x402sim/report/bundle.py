@@ -102,7 +102,6 @@ def _plain(value: Any) -> Any:
 
 # --- files and libraries ----------------------------------------------------------------
 
-
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of x402sim."""
 _SHIPPED = ("scenarios/", "conformance/")
@@ -264,7 +263,6 @@ def _ours() -> str:
 
 
 # --- the bundle -------------------------------------------------------------------------
-
 
 SOURCES = "sources"
 NOTEBOOK, TYPED = "notebook.ipynb", "typed.py"

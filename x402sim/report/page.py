@@ -130,7 +130,6 @@ def _names(event: BaseEvent) -> list[str | int]:
 
 # --- the page ---------------------------------------------------------------------------
 
-
 SCRIPTS = (
     "dom.js", "model.js", "copies.js", "detail.js", "list.js", "state.js", "steer.js", "tape.js",
     "app.js",

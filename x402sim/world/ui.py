@@ -330,7 +330,6 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
 
 # --- the page ---------------------------------------------------------------------------
 
-
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
 _DEPOSIT = "0.10"

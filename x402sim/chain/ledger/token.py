@@ -54,7 +54,6 @@ NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
 
 # --- roles ------------------------------------------------------------------------------
 
-
 Run = Callable[[Frame, Arguments], bytes]
 FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
 """What the token's owner is at first; nobody is its rescuer."""
@@ -138,7 +137,6 @@ ROLE_FUNCTIONS: dict[bytes, Run] = {
 
 
 # --- the token --------------------------------------------------------------------------
-
 
 NO_MASTER = "FiatToken: caller is not the masterMinter"
 

@@ -186,7 +186,6 @@ class Sender:
 
 # --- the chain --------------------------------------------------------------------------
 
-
 POLL_S = 0.25
 REVERTED = "execution reverted"
 NOT_KNOWN = "the reason is not known"
@@ -383,7 +382,6 @@ def _error(trace: Json) -> str:
 
 
 # --- at the other end of a link ---------------------------------------------------------
-
 
 TIMEOUT_S = 10.0
 """Seconds that it waits for an answer, as viem does."""

@@ -106,7 +106,6 @@ async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
 
 # --- overrides of a call ----------------------------------------------------------------
 
-
 OF_ACCOUNT = ("balance", "nonce", "code", "state", "stateDiff")
 OF_BLOCK = (
     *("number", "time", "gasLimit", "difficulty", "withdrawals"),
@@ -149,7 +148,6 @@ def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
 
 
 # --- the chain --------------------------------------------------------------------------
-
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
@@ -444,7 +442,6 @@ async def eth_estimateGas(
 
 
 # --- traces -----------------------------------------------------------------------------
-
 
 CALL_TRACER = "callTracer"
 
