@@ -7,9 +7,18 @@ from typing import Any
 from x402sim.chain.base import GAS_LIMIT, Call, ChainError
 from x402sim.chain.rpc.jsonrpc import read_call, receipt_object
 from x402sim.chain.rpc.reading import RpcContext
-from x402sim.protocol import rpc_values
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.rpc_values import (
+    BadParams,
+    Json,
+    read_address,
+    read_bytes,
+    read_number,
+    read_object,
+    read_quantity,
+    shown,
+)
 
 WAIT_S, MOST_WAIT_S = 20, 60
 """How long a transaction is waited for that is to be mined before the answer, as on geth."""
@@ -29,21 +38,19 @@ def _key(rpc: RpcContext, account: Address) -> PrivateKey:
 
 
 async def eth_sendRawTransaction(rpc: RpcContext, data: Any) -> str:
-    return to_hex(await rpc.chain.send_signed(rpc_values.read_bytes(data, "a signed transaction")))
+    return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
 
 
 def read_wait(timeout_ms: Any = None) -> float:
     """Return how many seconds to wait for a receipt; raises `BadParams`."""
     if timeout_ms is None:
         return WAIT_S
-    return rpc_values.read_number(timeout_ms, "milliseconds", most=1000 * MOST_WAIT_S) / 1000
+    return read_number(timeout_ms, "milliseconds", most=1000 * MOST_WAIT_S) / 1000
 
 
-async def eth_sendRawTransactionSync(
-    rpc: RpcContext, data: Any, timeout_ms: Any = None
-) -> rpc_values.Json:
+async def eth_sendRawTransactionSync(rpc: RpcContext, data: Any, timeout_ms: Any = None) -> Json:
     wait_s = read_wait(timeout_ms)
-    tx_hash = await rpc.chain.send_signed(rpc_values.read_bytes(data, "a signed transaction"))
+    tx_hash = await rpc.chain.send_signed(read_bytes(data, "a signed transaction"))
     try:
         return receipt_object(await rpc.chain.wait(tx_hash, wait_s))
     except TimeoutError as late:
@@ -52,20 +59,20 @@ async def eth_sendRawTransactionSync(
 
 async def eth_sendTransaction(rpc: RpcContext, transaction: Any) -> str:
     call = read_call(transaction)
-    fields = rpc_values.read_object(transaction, "a transaction")
+    fields = read_object(transaction, "a transaction")
     if "from" not in fields:
-        raise rpc_values.BadParams("a transaction: expected `from`, an account of eth_accounts")
+        raise BadParams("a transaction: expected `from`, an account of eth_accounts")
     if rpc.develop and call.sender in rpc.impersonated:
         return to_hex(await rpc.chain.send(call))
     key = _key(rpc, call.sender)
     return to_hex(await rpc.chain.send_signed(_signed(await _complete(rpc, call, fields), key)))
 
 
-async def _complete(rpc: RpcContext, call: Call, fields: rpc_values.Json) -> rpc_values.Json:
+async def _complete(rpc: RpcContext, call: Call, fields: Json) -> Json:
     """Return the transaction for eth-account, with what was left out: nonce, gas limit and fees."""
 
     def given(name: str, default: int) -> int:
-        return rpc_values.read_quantity(fields[name], name) if name in fields else default
+        return read_quantity(fields[name], name) if name in fields else default
 
     if "gasPrice" in fields and fields.keys() & {"maxFeePerGas", "maxPriorityFeePerGas"}:
         raise ChainError("both gasPrice and (maxFeePerGas or maxPriorityFeePerGas) specified")
@@ -83,18 +90,18 @@ async def _complete(rpc: RpcContext, call: Call, fields: rpc_values.Json) -> rpc
     }
 
 
-def _signed(transaction: rpc_values.Json, key: PrivateKey) -> bytes:
+def _signed(transaction: Json, key: PrivateKey) -> bytes:
     from eth_account import Account
 
     try:
         return bytes(Account.sign_transaction(transaction, key.secret).raw_transaction)
     except (TypeError, ValueError) as wrong:
-        raise rpc_values.BadParams(f"a transaction: {wrong}") from wrong
+        raise BadParams(f"a transaction: {wrong}") from wrong
 
 
 async def eth_sign(rpc: RpcContext, address: Any, data: Any) -> str:
-    key = _key(rpc, rpc_values.read_address(address))
-    message = rpc_values.read_bytes(data, "a message")
+    key = _key(rpc, read_address(address))
+    message = read_bytes(data, "a message")
     prefix = b"\x19Ethereum Signed Message:\n" + str(len(message)).encode()
     return to_hex(sign(keccak256(prefix + message), key))
 
@@ -104,34 +111,28 @@ async def personal_sign(rpc: RpcContext, data: Any, address: Any, password: Any 
 
 
 async def eth_signTypedData_v4(rpc: RpcContext, address: Any, typed_data: Any) -> str:
-    key = _key(rpc, rpc_values.read_address(address))
+    key = _key(rpc, read_address(address))
     return to_hex(sign(_digest(_typed(typed_data)), key))
 
 
-def _typed(given: Any) -> rpc_values.Json:
+def _typed(given: Any) -> Json:
     if isinstance(given, str):
         try:
             given = decode(given.encode(), Any)
         except BadMessage as wrong:
-            raise rpc_values.BadParams(f"typed data: cannot be read as JSON: {wrong}") from wrong
-    typed = rpc_values.read_object(given, "typed data")
+            raise BadParams(f"typed data: cannot be read as JSON: {wrong}") from wrong
+    typed = read_object(given, "typed data")
     wanted = ("types", "primaryType", "domain", "message")
     lacking = [name for name in wanted if name not in typed]
     if lacking:
-        raise rpc_values.BadParams(
-            f"typed data: expected {', '.join(wanted)}; {lacking[0]} is missing"
-        )
-    domain = rpc_values.read_object(typed["domain"], "domain")
-    return {**typed, "domain": {**domain, **_chain_id(domain)}}
+        raise BadParams(f"typed data: expected {', '.join(wanted)}; {lacking[0]} is missing")
+    domain = dict(read_object(typed["domain"], "domain"))
+    if isinstance(domain.get("chainId"), str):  # as some wallets send it
+        domain["chainId"] = read_number(domain["chainId"], "chainId")
+    return {**typed, "domain": domain}
 
 
-def _chain_id(domain: rpc_values.Json) -> rpc_values.Json:
-    """Return the chain id as a number: wallets also send it as text."""
-    given = domain.get("chainId")
-    return {"chainId": rpc_values.read_number(given, "chainId")} if isinstance(given, str) else {}
-
-
-def _digest(typed: rpc_values.Json) -> bytes:
+def _digest(typed: Json) -> bytes:
     from eth_abi.exceptions import EncodingError
     from eth_account.messages import encode_typed_data
     from eth_utils.exceptions import ValidationError
@@ -143,5 +144,5 @@ def _digest(typed: rpc_values.Json) -> bytes:
     try:
         message = encode_typed_data(full_message=typed)
     except refusals as wrong:
-        raise rpc_values.BadParams(f"typed data: {wrong}; got {rpc_values.shown(typed)}") from wrong
+        raise BadParams(f"typed data: {wrong}; got {shown(typed)}") from wrong
     return keccak256(b"\x19" + message.version + message.header + message.body)
