@@ -93,9 +93,7 @@ class AnvilNode:
             raise
 
     def _start(self, *options: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         command = [str(self._program), "--port", str(self._port), *options]
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
@@ -138,6 +136,13 @@ class AnvilNode:
         if hasattr(self, "rpc"):
             self.rpc.close()
         self._log.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
 
 
 def _options(chain_id: int, genesis_s: int, base_fee_wei: int) -> list[str]:
