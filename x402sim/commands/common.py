@@ -1,14 +1,17 @@
 """What the commands share: options, exit codes, errors in one line, texts in 80 columns."""
 
+import json
 import logging
 import math
 import os
 import signal
 import sqlite3
 import sys
+import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,18 +21,12 @@ import typer
 from x402sim.chain.base import ChainError
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
-from x402sim.text.console import filled as fill, is_plain
+from x402sim.text.console import WIDTH, filled as fill, is_plain
 from x402sim.text.words import printable, printable_lines, unknown
 
 if TYPE_CHECKING:
+    from x402sim.protocol.findings import Finding
     from x402sim.world.server.log import Form
-import json
-import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from x402sim.protocol.findings import Finding
-from x402sim.text.console import WIDTH
 
 
 def whole(text: Any) -> int:
@@ -302,7 +299,6 @@ def quiet() -> Iterator[None]:
 
 
 # --- steps, facts and findings ----------------------------------------------------------
-
 
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 """The columns of a name: more if one is longer."""

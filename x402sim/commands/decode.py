@@ -11,15 +11,7 @@ from typing import Annotated
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    Misuse,
-    NetworkFile,
-    as_misuse,
-    print_facts,
-    print_findings,
-)
+from x402sim.commands import common
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
 from x402sim.protocol.findings import IN_THE_BODY, Finding
@@ -45,18 +37,18 @@ def decode(
     header: Annotated[
         str, typer.Argument(help="A header's value, a body, or - for stdin.", metavar="HEADER")
     ],
-    network_file: NetworkFile = None,
-    as_json: AsJson = False,
+    network_file: common.NetworkFile = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Decode any message of a payment, and say what is wrong in it."""
-    with as_misuse():
+    with common.as_misuse():
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
     first, *others = messages_in(text)
     try:
         found = recognize(first)
     except BadMessage as wrong:
-        raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
+        raise common.Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
     now_s = Clock().now_s()
     decoded = list(explain(found, known, now_s))
     for other in others:  # a header beside it
@@ -81,13 +73,13 @@ def decode(
     else:
         for each in decoded:
             typer.secho(each.title, bold=True)
-            print_facts(each.facts)
-        print_findings(findings)
+            common.print_facts(each.facts)
+        common.print_findings(findings)
         if not any(each.stops for each in findings):
             part = "what was looked at" if any(each.skipped for each in findings) else "it"
             typer.echo(f"Nothing is wrong in {part}.")
     if any(each.stops for each in findings):
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iterator[Finding]:

@@ -9,16 +9,7 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands import request as asking
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    Misuse,
-    NetworkFile,
-    as_misuse,
-    filled,
-    print_findings,
-)
+from x402sim.commands import common, request as asking
 from x402sim.commands.purchase import local_server
 from x402sim.commands.request import answer_to
 from x402sim.payer.core import PAY_PATH
@@ -46,12 +37,12 @@ def doctor(
     method: Annotated[str | None, asking.method()] = None,
     data: Annotated[str | None, asking.data()] = None,
     header: asking.Headers = None,
-    network_file: NetworkFile = None,
-    as_json: AsJson = False,
+    network_file: common.NetworkFile = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Say who could pay a URL, and what would stop them."""
     with asking.client() as http:
-        with as_misuse():
+        with common.as_misuse():
             request = asking.request_to(url, method, data, header)
             known = known_networks(network_file)
         try:
@@ -61,7 +52,7 @@ def doctor(
             if any(way.dialect is Dialect.TWO_STEPS for way in ways):
                 pay_status = answer_to(http, post(request, PAY_PATH, {})).status_code
         except httpx.HTTPError as error:
-            raise Misuse(asking.no_answer(request.url, error)) from error
+            raise common.Misuse(asking.no_answer(request.url, error)) from error
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
@@ -82,10 +73,10 @@ def doctor(
         }
         typer.echo(json.dumps(document, indent=2))
     else:
-        typer.echo(filled(f"{request.method} {request.url} answered {response.status_code}"))
+        typer.echo(common.filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)
     if not found.can_be_paid:
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:
@@ -96,11 +87,11 @@ def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:
         typer.echo("")
     for payer in found.payers if found.ways else ():
         mark, colour = ("yes", "green") if payer.can_pay else ("no ", "red")
-        lines = filled(f"{payer.name:<18}  {payer.why}", 4).split("\n")
+        lines = common.filled(f"{payer.name:<18}  {payer.why}", 4).split("\n")
         typer.echo("\n".join([f"{typer.style(mark, fg=colour)} {lines[0][4:]}", *lines[1:]]))
     if found.findings:
         typer.echo("" if found.ways else "Nobody could pay:")
-        print_findings(found.findings)
+        common.print_findings(found.findings)
 
 
 def _row(number: str, cells: list[str]) -> None:

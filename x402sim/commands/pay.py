@@ -11,28 +11,7 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from x402sim.commands import request as asking
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    Misuse,
-    NetworkFile,
-    Step,
-    as_misuse,
-    completing,
-    print_facts,
-    print_step,
-    within,
-)
-from x402sim.commands.purchase import (
-    Kept,
-    Local,
-    Outcome,
-    Purchase,
-    body_of,
-    local_server,
-    refusal_in,
-)
+from x402sim.commands import common, purchase as buying, request as asking
 from x402sim.payer.core import PAYMENT_ID, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
@@ -74,7 +53,7 @@ AccountNumber = Annotated[
     typer.Option(
         "--account",
         help="Account of the local server that pays, by number.",
-        parser=within(0),
+        parser=common.within(0),
         metavar="N",
     ),
 ]
@@ -108,7 +87,7 @@ Steps = Annotated[
     typer.Option(
         help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, "
         "then the request again. [default: 2 if the 402 offers it, else 1]",
-        parser=within(1, 2),
+        parser=common.within(1, 2),
         metavar="N",
     ),
 ]
@@ -120,7 +99,7 @@ Wrong = Annotated[
     typer.Option(
         help=f"Make one mistake, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
-        autocompletion=completing(lambda: MISTAKES),
+        autocompletion=common.completing(lambda: MISTAKES),
     ),
 ]
 
@@ -130,12 +109,12 @@ class _Printer:
     """The steps so far, printed to stderr at once, unless all is printed as JSON at the end."""
 
     as_json: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[common.Step] = field(default_factory=list)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: common.Step) -> None:
         self.steps.append(step)
         if not self.as_json:
-            print_step(len(self.steps), step, err=True)
+            common.print_step(len(self.steps), step, err=True)
 
 
 def pay(
@@ -152,14 +131,14 @@ def pay(
     session: Session = False,
     wrong: Wrong = None,
     network: Only = None,
-    network_file: NetworkFile = None,
+    network_file: common.NetworkFile = None,
     state_dir: StateDir = None,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Pay for a request, or a tool: a curl that answers a 402."""
     printer = _Printer(as_json)
     with asking.client() as http:
-        with as_misuse():
+        with common.as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
             if wrong not in (None, *MISTAKES):
@@ -175,12 +154,12 @@ def pay(
             elif arguments is not None:
                 raise ValueError("--arguments: they are a tool's; name it with --tool")
             request = asking.request_to(url, method, data, header, tool, arguments)
-            local = local_server(http, request.url, known_networks(network_file))
+            local = buying.local_server(http, request.url, known_networks(network_file))
             if network is not None:
                 local = replace(local, known=_only(local.known, network))
-            kept = None if state_dir is None else Kept(state_dir)
+            kept = None if state_dir is None else buying.Kept(state_dir)
             of = (http, _wallet(key, account, local), local, request, printer)
-            purchase = Purchase(*of, most, steps, session, kept)
+            purchase = buying.Purchase(*of, most, steps, session, kept)
         if wrong is not None:
             _go_wrong(purchase, MISTAKES[wrong], printer)
             return
@@ -189,10 +168,10 @@ def pay(
         problem = "" if answer.is_success else in_vain(outcome, answer)
         _end(printer, problem, answer, outcome, ok=not problem)
         if problem:
-            raise typer.Exit(NOT_ALL_HELD)
+            raise typer.Exit(common.NOT_ALL_HELD)
 
 
-def _bought(purchase: Purchase, printer: _Printer) -> httpx.Response:
+def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
     """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
     try:
         answer = purchase.buy()
@@ -201,17 +180,17 @@ def _bought(purchase: Purchase, printer: _Printer) -> httpx.Response:
             outcome = purchase.ask_chain()
             why = failure(failed, outcome, purchase.answer, purchase.last)
             _end(printer, f"not served: {why}", outcome=outcome)
-            raise typer.Exit(NOT_ALL_HELD) from failed
+            raise typer.Exit(common.NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
-            raise Misuse(problem) from failed
-        raise Misuse(asking.no_answer(purchase.request.url, failed)) from failed
+            raise common.Misuse(problem) from failed
+        raise common.Misuse(asking.no_answer(purchase.request.url, failed)) from failed
     if purchase.sent is None:
         if purchase.kept is not None and answer.is_success:  # what is free is bought, too
             _end(printer, "", answer, ok=True)
             raise typer.Exit
         _end(printer, "", answer)
-        raise Misuse(f"nothing was paid: {instead(answer)}")
+        raise common.Misuse(f"nothing was paid: {instead(answer)}")
     return answer
 
 
@@ -219,7 +198,7 @@ def _end(
     printer: _Printer,
     problem: str,
     answer: httpx.Response | None = None,
-    outcome: Outcome | None = None,
+    outcome: buying.Outcome | None = None,
     *,
     ok: bool = False,
 ) -> None:
@@ -259,7 +238,7 @@ def _only(known: Mapping[str, Network], name: str) -> dict[str, Network]:
     return found
 
 
-def _wallet(key: str | None, account: int, local: Local) -> Wallet:
+def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
     """Return who pays; raises `ValueError`."""
     if key is None and account >= len(local.keys):
         raise ValueError(
@@ -293,7 +272,7 @@ def instead(answer: httpx.Response) -> str:
 
 def failure(
     failed: PaymentFailed | httpx.HTTPError,
-    outcome: Outcome,
+    outcome: buying.Outcome,
     answer: httpx.Response | None,
     last: httpx.Request | None,
 ) -> str:
@@ -308,7 +287,7 @@ def failure(
             return why
         again = f"{last.method} {last.url.path} with {proof}"
         return f"{why} It was paid: {again} gets what was paid for"
-    body = {} if answer is None else body_of(answer)
+    body = {} if answer is None else buying.body_of(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
         refusal = Refusal.named(error)
@@ -326,7 +305,7 @@ def failure(
     return f"{why}. The authorization is {known}; {outcome.question()}{goods}"
 
 
-def in_vain(outcome: Outcome, answer: httpx.Response) -> str:
+def in_vain(outcome: buying.Outcome, answer: httpx.Response) -> str:
     """Return what to do about an error that answers a request with a payment."""
     proof, status = proof_in(answer.request), answer.status_code
     if outcome.is_confirmed:
@@ -347,7 +326,7 @@ def proof_in(request: httpx.Request) -> str:
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _go_wrong(purchase: Purchase, mistake: Mistake, printer: _Printer) -> None:
+def _go_wrong(purchase: buying.Purchase, mistake: Mistake, printer: _Printer) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     used = None
     if mistake.name == "replay":
@@ -364,7 +343,7 @@ def _go_wrong(purchase: Purchase, mistake: Mistake, printer: _Printer) -> None:
         "mistake": f"the payer {mistake.does}",
         "sent": mistake.shows(sent),
         "wanted": mistake.shows(right),
-        "server said": refusal_in(answer),
+        "server said": buying.refusal_in(answer),
         "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
     if printer.as_json:
@@ -372,9 +351,9 @@ def _go_wrong(purchase: Purchase, mistake: Mistake, printer: _Printer) -> None:
     else:
         did = "took it" if answer.is_success else "failed on it"
         typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
-        print_facts(facts)
+        common.print_facts(facts)
     if not ok:
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _print_json(

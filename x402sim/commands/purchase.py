@@ -24,18 +24,10 @@ from x402sim.clock import Clock, SkewedClock
 from x402sim.commands.common import Step
 from x402sim.commands.request import answer_to
 from x402sim.http.bounded import Limits
+from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
 from x402sim.payer.flow import FlowAuth, origin_of
-from x402sim.payer.mistakes import (
-    Draft,
-    Mistake,
-    ObservedAuth,
-    copy_of,
-    draft_of,
-    paid_in,
-    request_of,
-)
 from x402sim.payer.pick import Picked, pick
 from x402sim.payer.purchases import Unfinished
 from x402sim.payer.session import SessionAuth
@@ -120,7 +112,7 @@ class Kept:
 class Outcome:
     """What is known of the last payment."""
 
-    sent: Draft
+    sent: mistakes.Draft
     """What was signed."""
     transaction: str = ""
     """The transaction of a receipt that says that it was paid; "" if there was none."""
@@ -179,7 +171,7 @@ class Outcome:
         }
 
 
-def outcome_of(sent: Draft, receipts: list[dict[str, Any]]) -> Outcome:
+def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
     """Return what is known of a payment by the receipts that were answered to it."""
     paid = next((each for each in receipts if is_paid(each)), {})
     pending = next((each for each in receipts if is_pending(each)), {})
@@ -278,7 +270,7 @@ class Purchase:
     session: bool = False
     kept: Kept | None = None
     """Where unfinished payments are written down; None for nowhere."""
-    mistake: Mistake | None = None
+    mistake: mistakes.Mistake | None = None
     """What is done wrong in the payment, of which the answer is the last one then."""
     used: Authorization | None = None
     """The authorization that a replay sends again."""
@@ -286,9 +278,9 @@ class Purchase:
     network: Network = field(default=TESTNET, init=False)
     picked: Picked | None = field(default=None, init=False)
     """The offer that is paid, and why not those before it."""
-    right: Draft | None = field(default=None, init=False)
+    right: mistakes.Draft | None = field(default=None, init=False)
     """The payment, before the mistake was made in it."""
-    sent: Draft | None = field(default=None, init=False)
+    sent: mistakes.Draft | None = field(default=None, init=False)
     answer: httpx.Response | None = field(default=None, init=False)
     """What was answered to it; None if nothing was."""
     receipts: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -312,7 +304,7 @@ class Purchase:
         """
         if self.kept is not None and self.mistake is None:
             self._resume(self.kept)
-        flow = ObservedAuth(
+        flow = mistakes.ObservedAuth(
             choose=self._choose,
             on_request=self._sends,
             on_answer=self._answered,
@@ -320,18 +312,18 @@ class Purchase:
             change=None if self.mistake is None else partial(self._changed, self.mistake),
         )
         try:
-            return answer_to(self.http, copy_of(self.request), flow)
+            return answer_to(self.http, mistakes.copy_of(self.request), flow)
         finally:
             self._keep()
 
-    def _changed(self, mistake: Mistake, request: httpx.Request) -> httpx.Request:
+    def _changed(self, mistake: mistakes.Mistake, request: httpx.Request) -> httpx.Request:
         """Return a request with the mistake in its payment."""
         draft = self.right = self._draft(request)
         if draft.dialect not in mistake.dialects:
             name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
             raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}, only in {only}")
         self.sent = mistake.change(replace(draft, auth=self.used or draft.auth))
-        return request_of(self.sent, request)
+        return mistakes.request_of(self.sent, request)
 
     def _resume(self, kept: Kept) -> None:
         """Take up what an earlier start has signed and not finished; raises `PaymentFailed`."""
@@ -344,7 +336,7 @@ class Purchase:
             raise PaymentFailed(str(wrong)) from wrong
         self.resumed = found.unfinished
         last = self.resumed.payments[-1]
-        self.sent = Draft(
+        self.sent = mistakes.Draft(
             next(each for each in Dialect if each.version == last.version),
             last.auth,
             *(self.wallet, self.network, self.network),
@@ -474,15 +466,15 @@ class Purchase:
 
     # --- what is printed --------------------------------------------------------------------
 
-    def _draft(self, request: httpx.Request) -> Draft:
-        return draft_of(request, self.wallet, self.network, self.local.clock.now_s())
+    def _draft(self, request: httpx.Request) -> mistakes.Draft:
+        return mistakes.draft_of(request, self.wallet, self.network, self.local.clock.now_s())
 
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
         self.last = request
         if self.mistake is None:
             self._keep()
-        if paid_in(request) is None:
+        if mistakes.paid_in(request) is None:
             return
         if self.sent is None or self.mistake is None:
             self.sent = self._draft(request)
@@ -509,7 +501,7 @@ class Purchase:
         name, tool = f"{request.method} {request.url.path}", request.headers.get(mcp.TOOL)
         if tool is not None:
             name = f"tool {tool} at {request.url.path}"
-        if (dialect := paid_in(request)) is not None:
+        if (dialect := mistakes.paid_in(request)) is not None:
             self.answer = response
             if self.mistake is not None:  # the explanation has the rest
                 facts["answer"] = status

@@ -6,15 +6,7 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    as_misuse,
-    filled,
-    quiet,
-    whole,
-    within,
-)
+from x402sim.commands import common
 from x402sim.commands.sweep import INTERRUPTED
 from x402sim.experiments.reproduce import Repeated, reproduce as repeat
 from x402sim.text.words import counted
@@ -25,17 +17,19 @@ _Folder = Annotated[
 _Points = Annotated[
     int | None,
     typer.Option(
-        metavar="N", parser=within(1, 1 << 62), help="Of a sweep, repeat N points, drawn by --seed."
+        metavar="N",
+        parser=common.within(1, 1 << 62),
+        help="Of a sweep, repeat N points, drawn by --seed.",
     ),
 ]
-_Seed = Annotated[int, typer.Option(metavar="N", parser=whole, help="Draws the points.")]
+_Seed = Annotated[int, typer.Option(metavar="N", parser=common.whole, help="Draws the points.")]
 _Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
         "-j",
         metavar="N",
-        parser=within(0, 256),
+        parser=common.within(0, 256),
         help="Processes; 0 plays in this one.  [default: one a CPU]",
     ),
 ]
@@ -46,11 +40,11 @@ def reproduce(
     points: _Points = None,
     seed: _Seed = 0,
     workers: _Workers = None,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Repeat a result, print what differs, and exit with 0, 1 or 2."""
     try:
-        with quiet(), as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
+        with common.quiet(), common.as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
             found = repeat(folder, points=points, seed=seed, workers=workers)
     except KeyboardInterrupt as interrupt:
         typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
@@ -62,15 +56,15 @@ def reproduce(
     else:
         _print(found)
     if not found.is_same:
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _print(found: Repeated) -> None:
     compared = ", ".join(counted(count, what) for what, count in found.compared.items())
     word = "same" if found.is_same else "DIFFERS"
-    typer.echo(filled(f"{word}: the {found.kind} {found.name} ({compared})"))
+    typer.echo(common.filled(f"{word}: the {found.kind} {found.name} ({compared})"))
     for each in found.notes:
-        typer.echo(filled(f"note: {each}"))
+        typer.echo(common.filled(f"note: {each}"))
     for each in found.differences:
         for number, line in enumerate(each.split("\n")):
-            typer.echo(filled(line.lstrip(), 2 + 2 * bool(number)))
+            typer.echo(common.filled(line.lstrip(), 2 + 2 * bool(number)))

@@ -20,22 +20,7 @@ import typer
 
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    BlockTime,
-    Chain,
-    Misuse,
-    NetworkFile,
-    NetworkName,
-    RandomSeed,
-    Token,
-    as_misuse,
-    completing,
-    filled,
-    quiet,
-    seconds,
-)
+from x402sim.commands import common
 from x402sim.events import Check, RequestSent, StoryRaised
 from x402sim.explorer.index import ExplorerSettings
 from x402sim.protocol.networks import choose_network
@@ -100,9 +85,9 @@ def choose(names: Sequence[str]) -> list[Chosen]:
             chosen.append(Chosen(name, find(name)))
         except NoScenario as error:
             where = "" if name.partition(":")[0] in str(error) else f"{name}: "
-            raise Misuse(f"{where}{error}") from error
+            raise common.Misuse(f"{where}{error}") from error
         except Exception as error:
-            raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
+            raise common.Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
     return chosen
 
 
@@ -128,11 +113,13 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
         hint = f"start a service with `{SHOWN} serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):
             hint = "it does not speak TLS: give the URL with http://"
-        raise Misuse(f"--on {world.where.name}: {error or type(error).__name__}; {hint}") from error
+        raise common.Misuse(
+            f"--on {world.where.name}: {error or type(error).__name__}; {hint}"
+        ) from error
     except OtherNetwork as error:
-        raise Misuse(f"--network: {error}") from error
+        raise common.Misuse(f"--network: {error}") from error
     except ChainError as error:
-        raise Misuse(f"--chain {world.backend.name}: {error}") from error
+        raise common.Misuse(f"--chain {world.backend.name}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:
@@ -211,14 +198,16 @@ def conclusion(seed: int, all_played: Sequence[Played], real_s: float) -> Iterat
         if played.run.outcome == "skipped":
             reasons.setdefault(played.run.reason, []).append(played.run.name)
     for reason, names in reasons.items():
-        yield "\n" + filled(f"skipped, because {reason}:")
-        yield filled(", ".join(names), 2)
+        yield "\n" + common.filled(f"skipped, because {reason}:")
+        yield common.filled(", ".join(names), 2)
     for played in all_played:
         if played.run.outcome == "failed":
             yield "\n" + "\n".join(_failure(played))
     if unchecked := [played.run.name for played in all_played if is_unchecked(played)]:
-        yield "\n" + filled("no checks, so nothing was shown to hold (--allow-no-checks if meant):")
-        yield filled(", ".join(unchecked), 2)
+        yield "\n" + common.filled(
+            "no checks, so nothing was shown to hold (--allow-no-checks if meant):"
+        )
+        yield common.filled(", ".join(unchecked), 2)
     outcomes = ["no checks" if is_unchecked(it) else it.run.outcome for it in all_played]
     counts = [(outcome, outcomes.count(outcome)) for outcome in (*OUTCOMES, "no checks")]
     numbers = ", ".join(
@@ -244,8 +233,8 @@ def is_unchecked(played: Played) -> bool:
 def _failure(played: Played) -> Iterator[str]:
     """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
-    yield filled(f"FAILED {run.name}: {run.title}")
-    yield filled(why_failed(run), 2)
+    yield common.filled(f"FAILED {run.name}: {run.title}")
+    yield common.filled(why_failed(run), 2)
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
@@ -263,7 +252,7 @@ def _failure(played: Played) -> Iterator[str]:
 
 def _check(check: Check) -> Iterator[str]:
     sentence = _SENTENCES.get(check.clause, "must hold in every run")
-    yield "\n" + filled(f"{check.clause}: {sentence}", 2)
+    yield "\n" + common.filled(f"{check.clause}: {sentence}", 2)
     for name, value in ("expected", check.expected), ("actual", check.actual):
         first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
         yield f"    {name:<9} {first}"
@@ -294,7 +283,7 @@ _Names = Annotated[
     typer.Argument(
         metavar="NAME",
         help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
-        autocompletion=completing(shipped_names),
+        autocompletion=common.completing(shipped_names),
     ),
 ]
 _On = Annotated[
@@ -315,7 +304,9 @@ _Latencies = Annotated[
 ]
 _ExplorerLag = Annotated[
     float,
-    typer.Option(parser=seconds, metavar="S", help="Seconds until the explorer shows a block."),
+    typer.Option(
+        parser=common.seconds, metavar="S", help="Seconds until the explorer shows a block."
+    ),
 ]
 _Out = Annotated[
     Path | None,
@@ -330,32 +321,32 @@ _Out = Annotated[
 def run(
     names: _Names = None,
     on: _On = "in-process",
-    chain: Chain = "ledger",
-    token: Token = None,
-    network: NetworkName = None,
-    network_file: NetworkFile = None,
-    seed: RandomSeed = 0,
+    chain: common.Chain = "ledger",
+    token: common.Token = None,
+    network: common.NetworkName = None,
+    network_file: common.NetworkFile = None,
+    seed: common.RandomSeed = 0,
     latency: _Latencies = None,
-    block_time: BlockTime = None,
+    block_time: common.BlockTime = None,
     explorer_lag: _ExplorerLag = 0.0,
     out: _Out = None,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
     allow_no_checks: Annotated[
         bool, typer.Option("--allow-no-checks", help="Pass scenarios without a single check.")
     ] = False,
 ) -> None:
     """Play scenarios, and check them against the specification."""
-    with quiet():
-        with as_misuse(begin="--chain: "):
+    with common.quiet():
+        with common.as_misuse(begin="--chain: "):
             backend = parse_chain(chain, token=token)
-        with as_misuse(begin="--on: "):
+        with common.as_misuse(begin="--on: "):
             build = partial(World, on=parse_where(on), chain=backend, seed=seed)
             place = build().where.name
-        with as_misuse(begin="--network: "):
+        with common.as_misuse(begin="--network: "):
             is_chosen = network is not None or network_file is not None
             chosen = choose_network(network, network_file) if is_chosen else None
-        with as_misuse():
+        with common.as_misuse():
             given = dict(map(_latency, latency or ()))
             explorer = ExplorerSettings(lag_s=explorer_lag) if explorer_lag else None
             world = build(network=chosen, latency=given, block_time_s=block_time, explorer=explorer)
@@ -391,9 +382,9 @@ def run(
         typer.echo(f"x402sim: {left_ahead(place, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
-        raise Misuse("nothing was played: every scenario was skipped")
+        raise common.Misuse("nothing was played: every scenario was skipped")
     if "failed" in outcomes or (not allow_no_checks and any(map(is_unchecked, all_played))):
-        raise typer.Exit(NOT_ALL_HELD)
+        raise typer.Exit(common.NOT_ALL_HELD)
 
 
 def _play(
@@ -417,10 +408,10 @@ def _play(
 def _prepare(out: Path) -> None:
     """Make the folder of the reports, before anything is played; raises `Misuse`."""
     if out.exists() and not out.is_dir():
-        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
-    with as_misuse(ModuleNotFoundError, begin="--out: "):
+        raise common.Misuse(f"--out {out}: a folder is wanted, and this is a file")
+    with common.as_misuse(ModuleNotFoundError, begin="--out: "):
         need_extra()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Misuse(f"--out: cannot write to {out}: {error.strerror}") from error
+        raise common.Misuse(f"--out: cannot write to {out}: {error.strerror}") from error

@@ -323,7 +323,6 @@ def facilitator_settings(given: list[str] | None) -> FacilitatorSettings:
 
 # --- what it prints ---------------------------------------------------------------------
 
-
 CRONOS_PATH = "/v2/x402"
 OFF = "off: on this host it needs --control-token"
 """What is shown for a control API that there is not."""

@@ -172,7 +172,8 @@ class Reader:
         return self._several("code", (*raw, counts, names, code.co_consts))
 
     def _function(self, function: types.FunctionType) -> bytes:
-        held = [_content(cell) for cell in function.__closure__ or ()]
+        cells = function.__closure__ or ()
+        held = [cell.cell_contents if _has_content(cell) else None for cell in cells]
         if not _is_users_function(function):
             name = f"{function.__module__}.{function.__qualname__}"
             return self._several(f"function {name}", held)
@@ -232,14 +233,6 @@ def _hash(name: str, content: bytes) -> bytes:
     return hashlib.sha256(f"{name} {len(content)} ".encode() + content).digest()
 
 
-def _content(cell: Any) -> Any:
-    """Return what a closure holds; a name that has no value yet is none."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
 def _wrapped(value: Any) -> Sequence[Any] | None:
     """Return what a wrapper holds that cannot be pickled, or that counts by what it wraps."""
     match value:
@@ -258,7 +251,6 @@ def _wrapped(value: Any) -> Sequence[Any] | None:
 
 
 # --- dependencies -----------------------------------------------------------------------
-
 
 _NUMERIC = ("numpy", "pandas")
 Namespace = dict[str, Any]

@@ -159,7 +159,6 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 # --- tasks and pools --------------------------------------------------------------------
 
-
 # joblib is not used: when a worker dies it ends the whole call, and does not say which tasks were
 # lost, so that the point that kills its worker could not be found, nor the others be kept.
 

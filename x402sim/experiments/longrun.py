@@ -165,7 +165,9 @@ def _facts(runs: Sequence[tuple[Any, int]], batches: int, confidence: float) -> 
     }
     if not kept or min(map(len, kept)) < batches:
         return facts
-    means = np.array([_batch_means(each, batches) for each in kept])
+    # equal batches; the first values that fill none are left out
+    equal = (each[len(each) % batches :].reshape(batches, -1) for each in kept)
+    means = np.array([each.mean(axis=1) for each in equal])
     count, middle = means.size, float(means.mean())
     apart = means - middle
     spread = float((apart**2).sum())
@@ -182,9 +184,3 @@ def _facts(runs: Sequence[tuple[Any, int]], batches: int, confidence: float) -> 
         "lag1": lag1,
         "correlated": lag1 > _DOUBTED / math.sqrt(count) - 1 / count,
     }
-
-
-def _batch_means(numbers: Any, batches: int) -> Any:
-    """Return the means of equal batches; the first values that fill none are left out."""
-    size = len(numbers) // batches
-    return numbers[len(numbers) - size * batches :].reshape(batches, size).mean(axis=1)

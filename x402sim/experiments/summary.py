@@ -2,23 +2,16 @@
 enough seeds: once each interval is as narrow as you ask.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from x402sim.experiments.grid import OF_SUMMARIES, RESERVED
+from x402sim.experiments.grid import OF_SUMMARIES, RESERVED, labels_key
 from x402sim.report import need_extra
 from x402sim.rng import Rng
 from x402sim.text.words import unknown
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from x402sim.experiments.grid import labels_key
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -265,7 +258,6 @@ def wilson(share: float, of: float, confidence: float) -> tuple[float, float]:
 
 
 # --- enough seeds -----------------------------------------------------------------------
-
 
 _AT_LEAST_MORE = 5
 """So that seeds do not come one by one: each look at the results is a chance to stop too early."""

@@ -390,13 +390,9 @@ def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
 
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:
     """Return the Python line that plays a point of a cell again."""
-    given = "".join(f"{name}={_code(value)}, " for name, value in cell.values.items())
+    codes = {n: getattr(it, "__name__", None) or repr(it) for n, it in cell.values.items()}
+    given = "".join(f"{name}={code}, " for name, code in codes.items())
     return line_of(experiment, f"{given}seed={{seed}}")
-
-
-def _code(value: Any) -> str:
-    """Return a value as Python code: of a function or a class, its name."""
-    return str(getattr(value, "__name__", None) or repr(value))
 
 
 def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":

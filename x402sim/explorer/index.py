@@ -8,12 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from x402sim.chain.base import Block, Chain, Transaction, TxReceipt
-from x402sim.chain.rpc.jsonrpc import (
-    read_block_number,
-    receipt_object,
-    transaction_object,
-    whole_block,
-)
+from x402sim.chain.rpc import jsonrpc
 from x402sim.clock import Clock
 from x402sim.durations import ServiceTime, require_servers
 from x402sim.protocol.crypto import Hash
@@ -134,12 +129,12 @@ async def _transaction(index: Index, tx_hash: Hash) -> Json | None:
     number = tx.block_number if tx else None
     block = None if number is None else await index.block(number)
     at_s = block.timestamp_s if block else None
-    return transaction_object(tx, index.chain.chain_id, at_s) if tx else None
+    return jsonrpc.transaction_object(tx, index.chain.chain_id, at_s) if tx else None
 
 
 async def _receipt(index: Index, tx_hash: Hash) -> Json | None:
     receipt = await index.receipt(tx_hash)
-    return receipt_object(receipt) if receipt else None
+    return jsonrpc.receipt_object(receipt) if receipt else None
 
 
 BY_HASH: dict[str, ByHash] = {"TransactionByHash": _transaction, "TransactionReceipt": _receipt}
@@ -156,11 +151,11 @@ async def block(index: Index, tag: str, *, full: bool) -> Json | None:
 
     Raises `BadParams` for what is neither.
     """
-    number = read_block_number(tag, await index.height())
+    number = jsonrpc.read_block_number(tag, await index.height())
     found = await index.block(number)
     if found is None:
         return None
-    return await whole_block(index.chain, found, full=full)
+    return await jsonrpc.whole_block(index.chain, found, full=full)
 
 
 async def _receipt_status(index: Index, tx_hash: Hash) -> Json:

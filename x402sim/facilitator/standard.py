@@ -40,18 +40,6 @@ from x402sim.protocol.money import parse_base
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.ways import network_called, object_in
-from x402sim.protocol.x402 import (
-    BAZAAR,
-    SCHEME,
-    AnyRequirements,
-    RequirementsV1,
-    RequirementsV2,
-    StandardPayment,
-    Unsupported,
-    Version,
-    domain_of,
-    unsupported_in,
-)
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
 VERIFY_PATH = "/verify"
@@ -81,8 +69,8 @@ class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
     requested: Requested
-    payment: StandardPayment
-    wanted: AnyRequirements
+    payment: x402.StandardPayment
+    wanted: x402.AnyRequirements
 
     @property
     def payer(self) -> str:
@@ -98,7 +86,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         kinds = [
             x402.SupportedKind(
                 x402_version=version,
-                scheme=SCHEME,
+                scheme=x402.SCHEME,
                 network=x402.network_name(version, each.network),
             )
             for each in facilitators
@@ -106,7 +94,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         ]
         accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
         signers = {"eip155:*": list(accounts)}
-        return web.answer(x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers))
+        return web.answer(x402.Supported(kinds=kinds, extensions=[x402.BAZAAR], signers=signers))
 
     async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
@@ -163,13 +151,13 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
             return web.error(400, "Invalid request", "a JSON object with `accepts`, a list")
         kept = []
         for each in offers:
-            if not isinstance(each, dict) or each.get("scheme") != SCHEME:
+            if not isinstance(each, dict) or each.get("scheme") != x402.SCHEME:
                 continue
             network = network_called(each.get("network"), networks)
             if network and str(each.get("asset")).lower() == to_hex(network.asset):
                 extra = each.get("extra")  # what it says itself of the token's domain counts
                 own = extra if isinstance(extra, dict) else {}
-                kept.append(each | {"extra": domain_of(network) | own})
+                kept.append(each | {"extra": x402.domain_of(network) | own})
         return web.answer({**fields, "accepts": kept})
 
     return [
@@ -258,9 +246,9 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
     ours = x402.network_name(version, facilitator.network)
     payment = _payment(version, bytes(body.payment_payload), ours)
-    kind = _RequestedV1 if version == 1 else RequirementsV2
+    kind = _RequestedV1 if version == 1 else x402.RequirementsV2
     try:
-        wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
+        wanted: x402.AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
     accepted = payment.accepted
@@ -268,7 +256,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
         raise _Unread(x402_reasons.INVALID_PAYLOAD, odd)
     if wanted.max_timeout_seconds < 1:
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
-    if (asked_for := unsupported_in(wanted.extra)) is not None:
+    if (asked_for := x402.unsupported_in(wanted.extra)) is not None:
         raise _Unread(asked_for.reason, str(asked_for))
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
@@ -291,21 +279,21 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     return _Read(requested, payment, wanted)
 
 
-class _RequestedV1(RequirementsV1, frozen=True):
+class _RequestedV1(x402.RequirementsV1, frozen=True):
     """Requirements of version 1, with all that its text demands of them."""
 
     resource: str
     description: str
 
 
-def _payment(version: Version, sent: bytes, ours: str) -> StandardPayment:
+def _payment(version: x402.Version, sent: bytes, ours: str) -> x402.StandardPayment:
     """Read the payment in a request; raises `_Unread`.
 
     One of another network, which we cannot read, is refused for its network.
     """
     try:
         return x402.payment_of(version, sent)
-    except Unsupported as other:
+    except x402.Unsupported as other:
         raise _Unread(other.reason, str(other)) from None
     except BadMessage as wrong:
         terms: Any = object_in(sent) or {}
@@ -317,16 +305,16 @@ def _payment(version: Version, sent: bytes, ours: str) -> StandardPayment:
         raise _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
 
 
-def _wrong_form(wanted: AnyRequirements, ours: str | None) -> str | None:
+def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str | None:
     """Return why requirements have an amount, a time or an address that is none; None if not.
 
     Of another scheme or network they may have other forms: those are refused by their names.
     """
     if wanted.max_timeout_seconds < 1:
         return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"
-    if wanted.scheme != SCHEME or wanted.network != ours:
+    if wanted.scheme != x402.SCHEME or wanted.network != ours:
         return None
-    amount_name = "maxAmountRequired" if isinstance(wanted, RequirementsV1) else "amount"
+    amount_name = "maxAmountRequired" if isinstance(wanted, x402.RequirementsV1) else "amount"
     for name, parse, value in (
         (amount_name, parse_base, wanted.amount),
         ("payTo", parse_address, wanted.pay_to),

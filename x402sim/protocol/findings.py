@@ -314,7 +314,6 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
 
 # --- a payment ---------------------------------------------------------------------------
 
-
 MILLISECONDS = 10**11
 """Unix seconds of the year 5138: whoever signs more has signed milliseconds."""
 

@@ -14,17 +14,10 @@ and as Python's `repr` of the float if not; a moment as its whole microseconds s
 date in ISO 8601; True and False as true and false; anything else as its text.
 """
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
-from itertools import chain
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 import ast
+import hashlib
 import importlib.util
+import json
 import platform
 import re
 import shlex
@@ -32,19 +25,24 @@ import site
 import sys
 import sysconfig
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from x402sim.journal import BUNDLE as BUNDLE
 from x402sim.version import VERSION
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _AT_ONCE = 10_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,7 +99,6 @@ def _plain(value: Any) -> Any:
 
 
 # --- files and libraries ----------------------------------------------------------------
-
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of x402sim."""
@@ -264,7 +261,6 @@ def _ours() -> str:
 
 
 # --- the bundle -------------------------------------------------------------------------
-
 
 SOURCES = "sources"
 NOTEBOOK, TYPED = "notebook.ipynb", "typed.py"

@@ -13,23 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from x402sim.events import (
-    KINDS,
-    AnswerReceived,
-    AnswerSent,
-    AuthorizationConsumed,
-    BaseEvent,
-    ExchangeEvent,
-    NoAnswer,
-    PayerJoined,
-    PaymentIndexed,
-    PaymentSettled,
-    RequestSent,
-    TransactionMined,
-    TransactionUndone,
-    Transfer,
-    name_of,
-)
+from x402sim import events
 from x402sim.journal import NUMBERS, ByName, Journal, Texts, Wanted, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import once, reading_of
@@ -59,7 +43,9 @@ class Table(dict[str, Any]):
     They are arrays of numpy: of integers, of the numbers of texts, or of objects.
     """
 
-    def __init__(self, kind: type[BaseEvent], texts: Texts, column: Callable[[str], Any]) -> None:
+    def __init__(
+        self, kind: type[events.BaseEvent], texts: Texts, column: Callable[[str], Any]
+    ) -> None:
         super().__init__()
         self._kind, self.texts, self._column = kind, texts, column
 
@@ -99,7 +85,7 @@ class Table(dict[str, Any]):
         return Part(do, self["seq"], columns)
 
     def _has_texts(self, name: str) -> bool:
-        return name in texts_of(name_of(self._kind))
+        return name in texts_of(events.name_of(self._kind))
 
     def mapped(self, name: str, to: Callable[[Any], Any], dtype: str = "object") -> Any:
         """Return a column's texts mapped by a function, which is called once for each text."""
@@ -120,31 +106,31 @@ class Table(dict[str, Any]):
         return pa.array(self[name])
 
 
-UNREAD = (AnswerSent, PayerJoined)
+UNREAD = (events.AnswerSent, events.PayerJoined)
 """Events that no table has: a third of those of a crowd, which would be read for nothing."""
-_LATER: dict[type[BaseEvent], tuple[str, ...]] = {
-    TransactionMined: (
+_LATER: dict[type[events.BaseEvent], tuple[str, ...]] = {
+    events.TransactionMined: (
         "at_ms", "actor", "block", "block_time_s", "sender", "call", "gas_price_wei",
         "revert_reason",
     ),
-    Transfer: ("actor", "block", "to"),
-    AuthorizationConsumed: ("seq", "at_ms", "actor"),
-    PaymentSettled: ("at_ms", "actor", "payer", "amount_base", "resource"),
-    PaymentIndexed: ("actor", "block"),
+    events.Transfer: ("actor", "block", "to"),
+    events.AuthorizationConsumed: ("seq", "at_ms", "actor"),
+    events.PaymentSettled: ("at_ms", "actor", "payer", "amount_base", "resource"),
+    events.PaymentIndexed: ("actor", "block"),
 }  # fmt: skip
 """What the frames of orders and steps, which are mostly the first, do not need of the most frequent
 events. None of these columns has an id: an array with a place for each id stays large enough."""
-_NEVER = {(name_of(AnswerReceived), "to"), (name_of(NoAnswer), "to")}
+_NEVER = {(events.name_of(events.AnswerReceived), "to"), (events.name_of(events.NoAnswer), "to")}
 """What the request of the same exchange has, too."""
 _COLUMNS = {
-    (name_of(kind), field): field in _LATER.get(kind, ())
-    for kind in KINDS
+    (events.name_of(kind), field): field in _LATER.get(kind, ())
+    for kind in events.KINDS
     if kind not in UNREAD
     for field in (*NUMBERS, *kind.__struct_fields__)
-    if (name_of(kind), field) not in _NEVER
+    if (events.name_of(kind), field) not in _NEVER
 }
 """Every column of a table, and whether it is read later."""
-_EXCHANGES = frozenset(map(name_of, get_args(ExchangeEvent)))
+_EXCHANGES = frozenset(map(events.name_of, get_args(events.ExchangeEvent)))
 _OF_EXCHANGES = frozenset(each for each in _COLUMNS if each[0] in _EXCHANGES)
 _FIRST, _REST = (
     frozenset(each for each, is_later in _COLUMNS.items() if is_later is wanted)
@@ -175,29 +161,29 @@ class _Read:
         """All other columns."""
         return self._journal.columns(self._later, self.texts)[1]
 
-    def tables(self) -> dict[type[BaseEvent], Table]:
+    def tables(self) -> dict[type[events.BaseEvent], Table]:
         """Return a table for each kind."""
         return {
-            kind: Table(kind, self.texts, partial(self.column, name_of(kind)))
-            for kind in KINDS
+            kind: Table(kind, self.texts, partial(self.column, events.name_of(kind)))
+            for kind in events.KINDS
             if kind not in UNREAD
         }
 
 
 @once
-def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
+def _tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     services = reading_of(journal).joined
     return _Read(journal, _FIRST, _REST, services).tables()
 
 
 @once
-def _whole_tables(journal: Journal) -> dict[type[BaseEvent], Table]:
+def _whole_tables(journal: Journal) -> dict[type[events.BaseEvent], Table]:
     if journal.file is None:
         return _tables(journal)  # it has all
     return _Read(journal, _OF_EXCHANGES, frozenset()).tables()
 
 
-def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
+def tables(journal: Journal, *kinds: type[events.BaseEvent]) -> list[Table]:
     """Return the columns of all events of each kind; their texts have the same numbers.
 
     From a file, the exchanges that services began are left out, which are most of all.
@@ -209,12 +195,12 @@ def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
 def exchange_tables(journal: Journal) -> list[Table]:
     """Return the columns of all requests, answers and losses, those of services included."""
     every = _whole_tables(journal)
-    return [every[kind] for kind in (RequestSent, AnswerReceived, NoAnswer)]
+    return [every[kind] for kind in (events.RequestSent, events.AnswerReceived, events.NoAnswer)]
 
 
 def standing(journal: Journal) -> Table:
     """Return the columns of the transactions that stand in the chain at the end, as mined."""
-    mined, undone = tables(journal, TransactionMined, TransactionUndone)
+    mined, undone = tables(journal, events.TransactionMined, events.TransactionUndone)
     return mined.unless("tx_hash", undone)
 
 

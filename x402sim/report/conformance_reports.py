@@ -114,7 +114,6 @@ def _escaped_property(text: str) -> str:
 
 # --- Markdown ---------------------------------------------------------------------------
 
-
 MOST_CAUSES, MOST_EXCHANGE = 20, 3000
 """How many causes are shown, and how many characters of an exchange: a comment has 65,536."""
 MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
@@ -206,7 +205,6 @@ def _block(text: str) -> Iterator[str]:
 
 
 # --- HTML -------------------------------------------------------------------------------
-
 
 HTML_MARKS = {
     Outcome.PASSED: "✓",

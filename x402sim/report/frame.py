@@ -38,11 +38,6 @@ def _in_numpy(arrow: pa.DataType, values: Any) -> Any:
     return _arrow(arrow, values).to_numpy(zero_copy_only=False, writable=True)
 
 
-def _moments(values: Any) -> Any:
-    made = _of_arrow(pd.DatetimeTZDtype("ms", "UTC"), pa.timestamp("ms", "UTC"), values)
-    return made.copy()  # what Arrow holds cannot be written to
-
-
 def _arrow(arrow: pa.DataType, values: Any) -> pa.Array:
     return values.cast(arrow) if isinstance(values, pa.Array) else pa.array(values, arrow)
 
@@ -94,7 +89,9 @@ Dtype = Literal["Int64", "float64", "UTC", "string", "bool", "category"]
 _MAKE: dict[Dtype, Callable[[Any], Any]] = {
     "Int64": partial(_of_arrow, pd.Int64Dtype(), pa.int64()),
     "float64": partial(_in_numpy, pa.float64()),
-    "UTC": _moments,
+    "UTC": lambda values: _of_arrow(
+        pd.DatetimeTZDtype("ms", "UTC"), pa.timestamp("ms", "UTC"), values
+    ).copy(),  # what Arrow holds cannot be written to
     "string": partial(_of_arrow, pd.StringDtype(), pa.large_string()),
     "bool": partial(_in_numpy, pa.bool_()),
     "category": _category,

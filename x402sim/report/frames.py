@@ -211,7 +211,6 @@ def forks(journal: Journal, form: Form) -> pd.DataFrame:
 
 # --- costs ------------------------------------------------------------------------------
 
-
 STEPS = ("payment", "deposit", "refund", "session", "failed", "other")
 PARTIES = ("payer", "facilitator", "service", "token owner", "other")
 COIN_WEI = 10**18
@@ -314,7 +313,6 @@ def _values(reading: Reading) -> dict[str, Any]:
 
 
 # --- checks, orders and times -----------------------------------------------------------
-
 
 CONVENTIONS = """In every frame, `t_s` is virtual seconds since the run began, `at` the same moment as a
 UTC timestamp (milliseconds); other columns in `_s` are seconds too, those that are

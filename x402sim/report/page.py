@@ -20,16 +20,6 @@ from typing import Any, NamedTuple
 from msgspec.structs import astuple
 
 from x402sim import events
-from x402sim.events import (
-    AnswerReceived,
-    AuthorizationConsumed,
-    BaseEvent,
-    Begin,
-    ExchangeEvent,
-    RequestSent,
-    ServiceJoined,
-    SessionRefunded,
-)
 from x402sim.journal import Entry, Journal, line
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.advice import advice_for
@@ -47,7 +37,7 @@ _OLDER = ""
 """Stands for the payments that are left out."""
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
 """The fields that tell which payment an event is about, if it has no payment id."""
-_LINKS = (RequestSent, AuthorizationConsumed, SessionRefunded)
+_LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)
 """Events that may have two such names of one payment, and not its id."""
 
 
@@ -66,9 +56,9 @@ def newest(journal: Journal, last: int) -> Newest:
     if last < 1:
         raise ValueError(f"last: expected a number of payments above 0, or None, got {last!r}")
     began: dict[str, int] = {}
-    for entry in journal.of(AnswerReceived, holding=b'"status":402'):
+    for entry in journal.of(events.AnswerReceived, holding=b'"status":402'):
         match entry.event:
-            case AnswerReceived(status=402, payment_id=str(payment_id), exchange=exchange):
+            case events.AnswerReceived(status=402, payment_id=str(payment_id), exchange=exchange):
                 began.setdefault(payment_id, exchange)
             case _:
                 pass
@@ -79,7 +69,7 @@ def newest(journal: Journal, last: int) -> Newest:
     since = reading_of(journal).seq_of(min(kept.values()))
     entries = list(journal.between(since, journal.length))
     about = Payments(entries)
-    begin = [entry for entry in journal.of(Begin, ServiceJoined) if entry.seq < since]
+    begin = [entry for entry in journal.of(events.Begin, events.ServiceJoined) if entry.seq < since]
     wanted = {None, *kept}
     shown = [entry for entry in entries if about.payment_of(entry.event) in wanted]
     return Newest(begin + shown, older)
@@ -98,7 +88,7 @@ class Payments:
             names = _names(event)
             if payment_id := getattr(event, "payment_id", None):
                 self._note(names, payment_id)
-                if isinstance(event, AnswerReceived) and event.status != 402:
+                if isinstance(event, events.AnswerReceived) and event.status != 402:
                     self._first.setdefault(payment_id, self._of[event.exchange] or payment_id)
             elif isinstance(event, _LINKS):
                 links.append(names)
@@ -113,23 +103,22 @@ class Payments:
         for name in names:
             self._of.setdefault(name, payment_id)
 
-    def payment_of(self, event: BaseEvent) -> str | None:
+    def payment_of(self, event: events.BaseEvent) -> str | None:
         """Return the id of the payment that an event is about; None if it is about none."""
         found = getattr(event, "payment_id", None)
         if not found:
-            is_part = isinstance(event, ExchangeEvent) or getattr(event, "session_id", None)
+            is_part = isinstance(event, events.ExchangeEvent) or getattr(event, "session_id", None)
             known = (self._of[name] for name in _names(event) if name in self._of)
             found = next(known, _OLDER if is_part else None)
         return self._first.get(found, found) if found else found
 
 
-def _names(event: BaseEvent) -> list[str | int]:
+def _names(event: events.BaseEvent) -> list[str | int]:
     names = (getattr(event, name, None) for name in _NAMES)
     return [name for name in names if name not in (None, "", "unreadable")]
 
 
 # --- the page ---------------------------------------------------------------------------
-
 
 SCRIPTS = (
     "dom.js", "model.js", "copies.js", "detail.js", "list.js", "state.js", "steer.js", "tape.js",

@@ -5,20 +5,12 @@ from copy import copy
 from functools import cache, cached_property
 from typing import TypeVar
 
-from x402sim.events import (
-    MOST_SERVICES,
-    Begin,
-    PayerJoined,
-    RequestSent,
-    ServiceJoined,
-    name_of,
-    service_name,
-)
+from x402sim import events
 from x402sim.journal import EVERY, Entry, Journal
 from x402sim.report.summary import Summary
 
 Made = TypeVar("Made")
-SERVICES = frozenset(service_name(number + 1) for number in range(MOST_SERVICES))
+SERVICES = frozenset(events.service_name(number + 1) for number in range(events.MOST_SERVICES))
 """The services of any journal; a world may have others, with names of their own."""
 MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
@@ -42,7 +34,7 @@ class Reading:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        begin = next(journal.events(Begin), None)
+        begin = next(journal.events(events.Begin), None)
         self.begin = begin
         self.start_ms = begin.start_ms if begin else next((each.at_ms for each in journal), 0)
         self.decimals = begin.decimals if begin else DECIMALS
@@ -82,14 +74,14 @@ class Reading:
     def _first_from(self, seq: int, exchange: int) -> tuple[int, int]:
         """Return the `seq` and the exchange of the first request from an event on whose exchange
         has this number, or a later one."""
-        for entry in self.journal.of(RequestSent, since=seq):
-            if isinstance(entry.event, RequestSent) and entry.event.exchange >= exchange:
+        for entry in self.journal.of(events.RequestSent, since=seq):
+            if isinstance(entry.event, events.RequestSent) and entry.event.exchange >= exchange:
                 return entry.seq, entry.event.exchange
         return self.journal.length, _NONE
 
     def of_part(self, entries: Iterable[Entry]) -> "Reading":
         """Return the reading of some of the entries only, in which everybody has the same name."""
-        begin = list(self.journal.of(Begin))
+        begin = list(self.journal.of(events.Begin))
         part = copy(self)
         part.journal = Journal.made_of([*begin, *(each for each in entries if each not in begin)])
         part.__dict__["name"] = self.name  # it is made of all entries
@@ -98,25 +90,27 @@ class Reading:
     @cached_property
     def joined(self) -> frozenset[str]:
         """The services that are there, whose names no payer can have."""
-        return frozenset({"service", *(each.name for each in self.journal.events(ServiceJoined))})
+        return frozenset(
+            {"service", *(each.name for each in self.journal.events(events.ServiceJoined))}
+        )
 
     @cached_property
     def merchants(self) -> frozenset[str]:
         """The names of all merchants: of several services their names, of one "merchant"."""
-        named = [each.name for each in self.journal.events(ServiceJoined)]
+        named = [each.name for each in self.journal.events(events.ServiceJoined)]
         return frozenset(named or [MERCHANT])
 
     @cached_property
     def name(self) -> Callable[[str], str]:
         """Returns who has an address: a name, one of `merchants`, "mint"; or the address."""
         known = {f"0x{0:040x}": MINT}  # the first to have an address keeps it
-        for service in self.journal.events(ServiceJoined):
+        for service in self.journal.events(events.ServiceJoined):
             known[service.merchant.lower()] = service.name
         if self.begin and self.begin.merchant:
             known.setdefault(self.begin.merchant.lower(), MERCHANT)
         if self.begin and self.begin.token_owner:
             known[self.begin.token_owner.lower()] = "token owner"
-        joined = name_of(PayerJoined)
+        joined = events.name_of(events.PayerJoined)
         texts, batches = self.journal.columns(frozenset({(joined, "address"), (joined, "name")}))
         for payers in (batch[joined] for batch in batches if joined in batch):
             addresses, names = (

@@ -153,7 +153,6 @@ def skipped(
 
 # --- what came of them --------------------------------------------------------------------
 
-
 ONLY = " --only ID"
 """Stands in the command that repeats a run where the option must come before other words."""
 

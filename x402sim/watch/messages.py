@@ -135,7 +135,6 @@ _KEPT = frozenset(
 
 # --- what an exchange says --------------------------------------------------------------
 
-
 MAX_PLAIN = 256 * 1024
 """The bytes of a body after it was decompressed."""
 PROOFS = ("X-Payment-Id", "X-Session-Id")

@@ -18,20 +18,10 @@ from urllib.parse import unquote
 
 from msgspec import structs
 
+from x402sim import events
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
-from x402sim.events import (
-    AnswerReceived,
-    Event,
-    ExchangeEvent,
-    FaultInjected,
-    NoAnswer,
-    Note,
-    PaymentSettled,
-    RequestSent,
-    clipped,
-)
 from x402sim.http.exchange import Headers, Request, Response, Url
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import Hash, checksum, from_hex, parse_address
@@ -76,7 +66,7 @@ HIDDEN = (
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
-T = TypeVar("T", bound=ExchangeEvent | PaymentSettled)
+T = TypeVar("T", bound=events.ExchangeEvent | events.PaymentSettled)
 
 
 class _Newest(OrderedDict[K, V], Generic[K, V]):
@@ -156,7 +146,7 @@ class Recorder:
         self.faults.on_period.append(self._record)
         for fault in faults:
             self.faults.add(fault)
-            self._record(FaultInjected(**fields_of(fault)))
+            self._record(events.FaultInjected(**fields_of(fault)))
         self._orders = _Newest[str, _Order]()
         self._paid = _Newest[str, str]()
         """The transactions that settled authorizations, as the service or its facilitator said."""
@@ -168,7 +158,7 @@ class Recorder:
         """Whether real money was seen; None as long as no network was named."""
         self._says_no_fault = False
         self._tasks = set[asyncio.Task[None]]()
-        self._sent = dict[int, RequestSent]()
+        self._sent = dict[int, events.RequestSent]()
         """The requests that wait for their answers."""
         self._struck = dict[int, int]()
         """The entries of the faults that struck them."""
@@ -180,7 +170,7 @@ class Recorder:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: events.Event) -> None:
         self._journal.record(self._clock.now_ms(), event)
 
     # --- one exchange --------------------------------------------------------------------
@@ -219,7 +209,9 @@ class Recorder:
         if fault is not None:
             data = {"victim": exchange.to, "does": fault.does, "path": exchange.path}
             self._struck[exchange.number] = self._journal.length
-            self._record(Note(name="fault struck", data={**data, "contains": fault.contains}))
+            self._record(
+                events.Note(name="fault struck", data={**data, "contains": fault.contains})
+            )
         return fault
 
     @_guarded
@@ -236,7 +228,7 @@ class Recorder:
         payer = checksum(found.signed.authorization.from_) if found.signed else None
         if found.is_payment:
             payment_id = sent.payment_id
-            if isinstance(end, AnswerReceived) and found.ways:
+            if isinstance(end, events.AnswerReceived) and found.ways:
                 payment_id = payment_id or end.payment_id
             order = self._order(exchange, found, payment_id)
             offers = order.ways if order else []
@@ -256,25 +248,27 @@ class Recorder:
         """Record what is wrong in an exchange, or in what the chain made of an authorization."""
         self.wrong += finding.stops
         data = {**of, **asdict(finding), "mark": finding.mark}
-        self._record(Note(name="finding", data=data))
+        self._record(events.Note(name="finding", data=data))
 
     def not_recorded(self, exchange: Exchange, why: str) -> None:
         """Record that an exchange could not be, by a defect of this program."""
         self._sent.pop(exchange.number, None)
         self._struck.pop(exchange.number, None)
-        self._record(Note(name="not recorded", data={"exchange": exchange.number, "why": why}))
+        self._record(
+            events.Note(name="not recorded", data={"exchange": exchange.number, "why": why})
+        )
         self._say(f"exchange {exchange.number} is not recorded: {why}")
 
-    def _end(self, exchange: Exchange, found: Messages) -> ExchangeEvent:
+    def _end(self, exchange: Exchange, found: Messages) -> events.ExchangeEvent:
         caller, to = _caller(exchange), found.to
         if exchange.broke or found.status is None:
-            why = clipped(exchange.broke or "no answer")
-            return NoAnswer(actor=caller, exchange=exchange.number, to=to, reason=why)
+            why = events.clipped(exchange.broke or "no answer")
+            return events.NoAnswer(actor=caller, exchange=exchange.number, to=to, reason=why)
         half = found.answered
         answer = Response(found.status, _lowered(half), half.body)
         event = answer_event(caller, to, answer, exchange.number)
         if found.is_paying and found.status >= 400 and found.refusal:
-            event = structs.replace(event, error=clipped(found.refusal))
+            event = structs.replace(event, error=events.clipped(found.refusal))
         return event
 
     # --- what belongs together -------------------------------------------------------------
@@ -377,12 +371,12 @@ class Recorder:
         if found.signed is None:
             return
         auth, tx_hash = found.signed.authorization, found.tx_hash or ""
-        event = PaymentSettled(
+        event = events.PaymentSettled(
             payment_id=payment_id or auth.nonce.hex(),
-            tx_hash=clipped(tx_hash),
+            tx_hash=events.clipped(tx_hash),
             payer=checksum(auth.from_),
             amount_base=min(auth.value, (1 << 63) - 1),
-            resource=clipped(found.resource),
+            resource=events.clipped(found.resource),
         )
         self._record(self._shown(event, is_hidden=False))
         if self._chain is not None and tx_hash not in self._followed:
@@ -515,7 +509,7 @@ class Recorder:
         for name, said in more.items():
             if said:
                 data[name] = said
-        self._record(Note(name="exchange", data=data))
+        self._record(events.Note(name="exchange", data=data))
 
 
 _VOLATILE = frozenset({"paymentId", "nonce", "expiresAt"})

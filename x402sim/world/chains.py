@@ -223,7 +223,6 @@ async def dropped(chain: Chain, depth: int, drop: float, stream: Stream) -> Coll
 
 # --- backends ---------------------------------------------------------------------------
 
-
 ACCOUNTS, MOST_ACCOUNTS = 10, 100
 ACCOUNT_BALANCE = 1000
 """The initial balance of each account, in whole tokens."""

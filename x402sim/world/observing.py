@@ -84,7 +84,6 @@ def call_on_block(parts: RunningWorld | None, hook: OnBlock) -> None:
 
 # --- adversaries ------------------------------------------------------------------------
 
-
 MEMPOOL = "mempool"
 """Where transactions wait for a block."""
 

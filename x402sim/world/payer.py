@@ -23,29 +23,13 @@ from x402sim.payer import core, standard
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
 from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy, RetryBudget
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol import abi, routes
+from x402sim.protocol import abi, messages, routes, x402
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
-from x402sim.protocol.messages import (
-    AgentList,
-    BadMessage,
-    PaymentRequirements,
-    decode,
-    decoded,
-    encode,
-)
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
-from x402sim.protocol.x402 import (
-    PAYMENT_HEADERS,
-    REQUIRED_HEADER,
-    json_in,
-    read_payment,
-    read_required,
-    version_in,
-)
 from x402sim.rng import Stream, later
 from x402sim.text.arguments import explained
 from x402sim.text.words import described, unknown
@@ -203,7 +187,7 @@ class Answer:
     @property
     def standard_offer(self) -> str | None:
         """The header PAYMENT-REQUIRED of a 402: its offers in version 2 of the x402 standard."""
-        return self.header(REQUIRED_HEADER) if self.status == 402 else None
+        return self.header(x402.REQUIRED_HEADER) if self.status == 402 else None
 
 
 class Payer:
@@ -285,7 +269,7 @@ class Payer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
         named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
         if json is not None:
-            body = json if isinstance(json, bytes) else encode(json)
+            body = json if isinstance(json, bytes) else messages.encode(json)
             named["content-type"] = "application/json"
         http = self._own_client()
         request = http.request_to(method, path, named, body)
@@ -316,7 +300,7 @@ class Payer:
         """
         headers = core.proofs(payment_id, session_id)
         if header is not None:
-            headers[PAYMENT_HEADERS[2]] = header
+            headers[x402.PAYMENT_HEADERS[2]] = header
         return await self.send("POST", resource, json=order or ORDER, headers=headers)
 
     async def ask_session(
@@ -384,13 +368,13 @@ class Payer:
                 raise ValueError("spelling, network and receive are for steps=2")
             if required.standard_offer is None:
                 raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-            offer = standard.choose(read_required(required.standard_offer), self.network)
+            offer = standard.choose(x402.read_required(required.standard_offer), self.network)
             _, header = standard.sign(
                 offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
             )
             return header
-        wanted: PaymentRequirements = decode(
-            msgspec.json.encode(required.requirements), PaymentRequirements
+        wanted: messages.PaymentRequirements = messages.decode(
+            msgspec.json.encode(required.requirements), messages.PaymentRequirements
         )
         auth = self.wallet.authorize(wanted, self.now_s())
         return core.signed_header(
@@ -450,9 +434,11 @@ class Payer:
         """
         try:
             auth, signature = authorization_of(header)
-        except BadMessage:
-            version = version_in((json_in(header, dict[str, Any]) or {}).get("x402Version"))
-            signed = read_payment(version or 2, header).signed
+        except messages.BadMessage:
+            version = x402.version_in(
+                (x402.json_in(header, dict[str, Any]) or {}).get("x402Version")
+            )
+            signed = x402.read_payment(version or 2, header).signed
             auth, signature = signed.authorization, signed.signature
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
@@ -477,7 +463,9 @@ class Payer:
         answers = await asyncio.gather(*(self.at(name).send("GET", AGENTS) for name in names))
         listed = []
         for name, answer in zip(names, answers, strict=True):
-            found: AgentList | None = decoded(answer.text.encode(), AgentList)
+            found: messages.AgentList | None = messages.decoded(
+                answer.text.encode(), messages.AgentList
+            )
             agents = found.agents if found is not None and answer.status == 200 else ()
             agent = next((each for each in agents if each.resource == QUOTE), None)
             if agent is not None:

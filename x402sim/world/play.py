@@ -271,7 +271,6 @@ def _python(value: Any) -> str:
 
 # --- coroutines that nobody awaits ------------------------------------------------------
 
-
 _FORGOTTEN = re.compile("coroutine '.*' was never awaited")
 
 
@@ -391,7 +390,6 @@ def _release_frames(error: BaseException) -> None:
 
 
 # --- what nothing can wake --------------------------------------------------------------
-
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""

@@ -31,18 +31,10 @@ from x402sim.clock import Clock
 from x402sim.http import web
 from x402sim.http.web import Refused, bad_body
 from x402sim.journal import Entry, Journal, line
+from x402sim.payer import mistakes
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.flow import FlowAuth
-from x402sim.payer.mistakes import (
-    MISTAKES,
-    Change,
-    Draft,
-    ObservedAuth,
-    draft_of,
-    paid_in,
-    request_of,
-)
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
@@ -330,7 +322,6 @@ def _as_text(headers: Headers, body: bytes) -> dict[str, Any]:
 
 # --- the page ---------------------------------------------------------------------------
 
-
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
 _DEPOSIT = "0.10"
@@ -361,37 +352,37 @@ async def pay(world: RunningWorld, wanted: Pay, url: str) -> PageAnswer:
     require_service(world, "/ui/pay")
     if wanted.account >= len(world.accounts.funded):
         raise bad_body(f"account: there are {len(world.accounts.funded)}, counted from 0")
-    if wanted.wrong and wanted.wrong not in MISTAKES:
-        raise bad_body(unknown("mistake", wanted.wrong, MISTAKES))
+    if wanted.wrong and wanted.wrong not in mistakes.MISTAKES:
+        raise bad_body(unknown("mistake", wanted.wrong, mistakes.MISTAKES))
     if wanted.wrong and wanted.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
     network, clock = world.service.env.network, world.clock
     wallet, used = world.accounts.funded[wanted.account], list[Authorization]()
     payments = list[str]()
 
-    def draft(request: httpx.Request) -> Draft:
-        return draft_of(request, wallet, network, clock.now_s())
+    def draft(request: httpx.Request) -> mistakes.Draft:
+        return mistakes.draft_of(request, wallet, network, clock.now_s())
 
     def on_request(request: httpx.Request) -> None:
-        if paid_in(request):
+        if mistakes.paid_in(request):
             sent = draft(request)
             payments.append(sent.payment_id or sent.auth.nonce.hex())
 
     def on_answer(request: httpx.Request, _: httpx.Response) -> None:
-        if paid_in(request) and not used:
+        if mistakes.paid_in(request) and not used:
             used.append(draft(request).auth)
 
     def changed(request: httpx.Request) -> httpx.Request:
         right = draft(request)
-        wrong = MISTAKES[wanted.wrong].change(replace(right, auth=(*used, right.auth)[0]))
-        return request_of(wrong, request)
+        wrong = mistakes.MISTAKES[wanted.wrong].change(replace(right, auth=(*used, right.auth)[0]))
+        return mistakes.request_of(wrong, request)
 
-    async def buy(change: Change | None) -> httpx.Response:
+    async def buy(change: mistakes.Change | None) -> httpx.Response:
         here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
         payer: FlowAuth = PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
         if wanted.buys == "session":
             payer = SessionAuth(wallet, deposit=_DEPOSIT, **here)
-        flow = ObservedAuth(
+        flow = mistakes.ObservedAuth(
             choose=lambda _: payer,
             on_request=on_request,
             on_answer=on_answer,
@@ -583,5 +574,5 @@ def of_world(world: RunningWorld) -> dict[str, Any]:
         "faults": DOES,
         "delays": DELAYS,
         "callers": get_args(Callers),
-        "mistakes": {each.name: each.does for each in MISTAKES.values()},
+        "mistakes": {each.name: each.does for each in mistakes.MISTAKES.values()},
     }

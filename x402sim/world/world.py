@@ -28,19 +28,7 @@ from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.text.arguments import AboveZero, explained, require_kind
 from x402sim.text.words import changed, described, near_url, unknown
-from x402sim.world.chains import (
-    ACCOUNTS,
-    DEFAULT_CHAIN,
-    MOST_ACCOUNTS,
-    BlockTimes,
-    ChainBackend,
-    FixedBlocks,
-    GasPrice,
-    Gwei,
-    Interval,
-    Reorganises,
-    parse_chain,
-)
+from x402sim.world import chains
 from x402sim.world.transport.cache import SharedCache
 
 if TYPE_CHECKING:
@@ -248,11 +236,11 @@ class World:
 
     seed: int | None = None
     on: InProcess | Tcp | Deployment | str = "in-process"
-    chain: ChainBackend | str = "ledger"
+    chain: chains.ChainBackend | str = "ledger"
     latency: Mapping[str, DurationSpec] | None = None
-    block_time_s: float | BlockTimes | None = None
-    reorgs: Reorganises | None = None
-    gas_price_gwei: GasPrice | None = None
+    block_time_s: float | chains.BlockTimes | None = None
+    reorgs: chains.Reorganises | None = None
+    gas_price_gwei: chains.GasPrice | None = None
     cache: SharedCache | None = None
     coin_price: AboveZero | None = None
     service: Settings | Mapping[str, Settings] | None = None
@@ -264,10 +252,10 @@ class World:
     journal: str | Path | None = None
     file: str | Path | None = None
     mnemonic: str | None = None
-    accounts: int = ACCOUNTS
+    accounts: int = chains.ACCOUNTS
     has_service: bool = True
     unlocked: bool = True
-    heartbeat_s: Interval = 60
+    heartbeat_s: chains.Interval = 60
     calls_at_block_time: bool = False
     hooks: Hooks = Hooks()
 
@@ -276,7 +264,7 @@ class World:
         if isinstance(where, Tcp) and not chain.is_virtual:
             raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
         if isinstance(where, Deployment):
-            if chain != DEFAULT_CHAIN:
+            if chain != chains.DEFAULT_CHAIN:
                 wrong = f"chain {chain.name} cannot be combined with {where.name}"
                 raise ValueError(f"{wrong}, which has its own")
             for option in _OF_OUR_OWN:
@@ -300,9 +288,9 @@ class World:
             raise ValueError(f"networks: {chain.name} is one network, not several")
         price = self.gas_price_gwei
         if price is not None and not callable(price) and not hasattr(price, "prices"):
-            require_kind("gas_price_gwei", price, Gwei)
-        if not 1 <= self.accounts <= MOST_ACCOUNTS:
-            raise ValueError(f"fund 1 to {MOST_ACCOUNTS} accounts, not {self.accounts}")
+            require_kind("gas_price_gwei", price, chains.Gwei)
+        if not 1 <= self.accounts <= chains.MOST_ACCOUNTS:
+            raise ValueError(f"fund 1 to {chains.MOST_ACCOUNTS} accounts, not {self.accounts}")
         for each in self.without:
             if not isinstance(each, tuple) or len(each) != 2:
                 raise ValueError(f"without: expected pairs of a table and a clause, got {each!r}")
@@ -341,9 +329,9 @@ class World:
         return parse_where(self.on) if isinstance(self.on, str) else self.on
 
     @cached_property
-    def backend(self) -> ChainBackend:
+    def backend(self) -> chains.ChainBackend:
         """The chain backend."""
-        return parse_chain(self.chain) if isinstance(self.chain, str) else self.chain
+        return chains.parse_chain(self.chain) if isinstance(self.chain, str) else self.chain
 
     @cached_property
     def networks(self) -> tuple[Network, ...]:
@@ -396,13 +384,13 @@ class World:
         return self.explorer or ExplorerSettings()
 
     @cached_property
-    def blocks(self) -> BlockTimes | None:
+    def blocks(self) -> chains.BlockTimes | None:
         """When blocks come; None if each transaction is mined immediately."""
         given = self.block_time_s
         if given is None or not isinstance(given, int | float):
             return given
-        require_kind("block_time_s", given, Interval)
-        return FixedBlocks(given, phase=0)
+        require_kind("block_time_s", given, chains.Interval)
+        return chains.FixedBlocks(given, phase=0)
 
     @cached_property
     def latencies(self) -> dict[Part, Duration]:

@@ -81,7 +81,6 @@ class Arguments:
 
 # --- contracts other than the token -----------------------------------------------------
 
-
 DELEGATION = bytes.fromhex("ef0100")
 """How the code of an account begins that uses the code of another (EIP-7702)."""
 INVALID = b"\xff" * 4 + bytes(28)
@@ -218,7 +217,6 @@ def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, 
 
 
 # --- the call ---------------------------------------------------------------------------
-
 
 Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"

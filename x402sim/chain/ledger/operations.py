@@ -95,7 +95,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 # --- the log ----------------------------------------------------------------------------
 
-
 Operation = tuple[int, str, list[Any]]
 """The time of an operation, its name and its arguments."""
 

@@ -296,7 +296,6 @@ def _forget(past: MutableMapping[K, Past], key: K, height: int) -> None:
 
 # --- old transactions, on disk ----------------------------------------------------------
 
-
 Mined = tuple[Transaction, TxReceipt]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Mined).decode
@@ -343,7 +342,6 @@ class Archive:
 
 
 # --- logs by topic ----------------------------------------------------------------------
-
 
 Span = tuple[Sequence[int], int, int]
 """Numbers of blocks, and which of them: from one position to before another."""

@@ -23,20 +23,8 @@ from x402sim.chain.ledger.frame import (
     Spend,
     call_other,
 )
-from x402sim.protocol import abi
+from x402sim.protocol import abi, eip3009
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
-from x402sim.protocol.eip3009 import (
-    CANCEL_TYPEHASH,
-    PERMIT_TYPEHASH,
-    RECEIVE_TYPEHASH,
-    TRANSFER_TYPEHASH,
-    Authorization,
-    Permit,
-    cancel_digest,
-    permit_digest,
-    separator,
-    transfer_digest,
-)
 from x402sim.protocol.money import MAX_UINT256
 
 PROXY_ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
@@ -53,7 +41,6 @@ NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
 
 
 # --- roles ------------------------------------------------------------------------------
-
 
 Run = Callable[[Frame, Arguments], bytes]
 FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
@@ -139,7 +126,6 @@ ROLE_FUNCTIONS: dict[bytes, Run] = {
 
 # --- the token --------------------------------------------------------------------------
 
-
 NO_MASTER = "FiatToken: caller is not the masterMinter"
 
 # --- authorizations ------------------------------------------------------------------
@@ -151,8 +137,8 @@ def _with_authorization(receive: bool, packed: bool) -> Run:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         auth = arguments.authorization()
         signature = frame.any_signature(arguments, 6) if packed else arguments.signature(6)
-        other = (RECEIVE_TYPEHASH,) if receive else ()
-        digest = transfer_digest(auth, frame.token.network.domain, *other)
+        other = (eip3009.RECEIVE_TYPEHASH,) if receive else ()
+        digest = eip3009.transfer_digest(auth, frame.token.network.domain, *other)
         frame.looked_up = auth.from_, auth.to
         frame.require("receive" if receive else "transfer", auth, digest, signature)
         frame.use(abi.AUTHORIZATION_USED, auth.from_, auth.nonce)
@@ -168,8 +154,8 @@ def _cancel(packed: bool) -> Run:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         authorizer, nonce = arguments.address(0), arguments.bytes32(1)
         signature = frame.any_signature(arguments, 2) if packed else arguments.signature(2)
-        digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
-        auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
+        digest = eip3009.cancel_digest(authorizer, nonce, frame.token.network.domain)
+        auth = eip3009.Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
         frame.require("cancel", auth, digest, signature)
         frame.use(abi.AUTHORIZATION_CANCELED, authorizer, nonce)
         return b""
@@ -227,12 +213,12 @@ def _permit(packed: bool) -> Run:
         amount_base, deadline_s = arguments.uint(2), arguments.uint(3)
         signature = frame.any_signature(arguments, 4) if packed else arguments.signature(4)
         nonce = frame.state.permit_nonces.get(owner, 0)
-        permit = Permit(owner, spender, amount_base, nonce, deadline_s)
-        digest = permit_digest(permit, frame.token.network.domain)
+        permit = eip3009.Permit(owner, spender, amount_base, nonce, deadline_s)
+        digest = eip3009.permit_digest(permit, frame.token.network.domain)
         frame.write(frame.state.permit_nonces, owner, nonce + 1)  # undone if it is refused
         if deadline_s == MAX_UINT256:
             frame.gas_used += frame.token.prices.endless_permit
-        auth = Authorization(owner, spender, amount_base, 0, deadline_s, abi.word(nonce))
+        auth = eip3009.Authorization(owner, spender, amount_base, 0, deadline_s, abi.word(nonce))
         case = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.need_running()
         frame.need(frame.now_s <= deadline_s, "FiatTokenV2: permit is expired")
@@ -353,11 +339,11 @@ VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
     "paused()": lambda f, _: int(f.state.switches.get("paused", False)),
     "implementation()": lambda *_: IMPLEMENTATION,
     "admin()": lambda *_: PROXY_ADMIN,
-    "DOMAIN_SEPARATOR()": lambda f, _: separator(f.token.network.domain),
-    "PERMIT_TYPEHASH()": lambda *_: PERMIT_TYPEHASH,
-    "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: TRANSFER_TYPEHASH,
-    "RECEIVE_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: RECEIVE_TYPEHASH,
-    "CANCEL_AUTHORIZATION_TYPEHASH()": lambda *_: CANCEL_TYPEHASH,
+    "DOMAIN_SEPARATOR()": lambda f, _: eip3009.separator(f.token.network.domain),
+    "PERMIT_TYPEHASH()": lambda *_: eip3009.PERMIT_TYPEHASH,
+    "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: eip3009.TRANSFER_TYPEHASH,
+    "RECEIVE_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: eip3009.RECEIVE_TYPEHASH,
+    "CANCEL_AUTHORIZATION_TYPEHASH()": lambda *_: eip3009.CANCEL_TYPEHASH,
     "balanceOf(address)": lambda f, a: f.state.balances.get(a.address(0), 0),
     "nonces(address)": lambda f, a: f.state.permit_nonces.get(a.address(0), 0),
     "isMinter(address)": lambda f, a: int(a.address(0) in f.state.minter_allowances),

@@ -93,7 +93,9 @@ class Sender:
         if sender not in self.keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
         async with self._turn:
-            price = await self._bid()
+            advised = await self._node.read(read_quantity, "eth_gasPrice")
+            newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
+            price = max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
             for _ in range(NONCE_TRIES):
                 nonce = await self._next_nonce(sender)
                 place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
@@ -105,12 +107,6 @@ class Sender:
                     self.sent[tx_hash] = _Sent(sender, nonce, raw)
                     return tx_hash
         raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
-
-    async def _bid(self) -> int:
-        """Return the gas price to bid, in wei."""
-        advised = await self._node.read(read_quantity, "eth_gasPrice")
-        newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
-        return max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
 
     async def _next_nonce(self, sender: Address) -> int:
         """Return an account's next nonce.
@@ -185,7 +181,6 @@ class Sender:
 
 
 # --- the chain --------------------------------------------------------------------------
-
 
 POLL_S = 0.25
 REVERTED = "execution reverted"
@@ -383,7 +378,6 @@ def _error(trace: Json) -> str:
 
 
 # --- at the other end of a link ---------------------------------------------------------
-
 
 TIMEOUT_S = 10.0
 """Seconds that it waits for an answer, as viem does."""

@@ -155,7 +155,6 @@ class ExternalChain(EvmChain):
 
 # --- what its token says ----------------------------------------------------------------
 
-
 MOST_DECIMALS = 36
 """As in a file of networks."""
 

@@ -149,7 +149,6 @@ def _alternatives(position: Any) -> tuple[bytes, ...]:
 
 # --- objects of the chain ---------------------------------------------------------------
 
-
 _ZERO_HASH = to_hex(bytes(32))
 _NO_UNCLES = to_hex(keccak256(b"\xc0"))
 _EMPTY_TRIE = to_hex(keccak256(b"\x80"))

@@ -13,23 +13,14 @@ from starlette.websockets import WebSocket
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import POLL_S, EvmChain
-from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.app import (
-    LATE,
-    NOT_MINED,
-    PARSE_ERROR,
-    READS,
-    REFUSED,
-    UNKNOWN_METHOD,
-    WITHOUT_EVM,
-)
+from x402sim.chain.rpc import app, jsonrpc
 from x402sim.chain.rpc.sending import read_wait
 from x402sim.chain.rpc.subscriptions import Make, News, Subscriptions, converse, header
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash, read_object, read_text, shown
 
-OFFERED = sorted((*READS, *WITHOUT_EVM))
+OFFERED = sorted((*app.READS, *app.WITHOUT_EVM))
 """What anybody may read, if the node has it."""
 SENDS = ("eth_sendRawTransaction", "eth_sendRawTransactionSync")
 """What anybody may send: its sender has signed it, and pays for it."""
@@ -49,7 +40,7 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
         try:
             request = decode(body, Any)
         except BadMessage as wrong:
-            return jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}")
+            return jsonrpc.error(None, app.PARSE_ERROR, f"cannot be read as JSON: {wrong}")
         method = request["method"] if jsonrpc.why_invalid(request) is None else None
         if subscriptions and method in SUBSCRIBE:
             return await _subscribed(subscriptions, request)
@@ -63,12 +54,12 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             named = shown(controls[0].get("method"))
             offered = ", ".join((*OFFERED, *SENDS))
             text = f"{named} is not offered here, only reading and sending: {offered}"
-            return jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text)
+            return jsonrpc.error(controls[0].get("id"), app.UNKNOWN_METHOD, text)
         try:
             read = encode(request)  # not the body: the node might read duplicate keys differently
             return await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
-            return jsonrpc.error(None, REFUSED, str(gone))
+            return jsonrpc.error(None, app.REFUSED, str(gone))
 
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
@@ -101,9 +92,9 @@ async def _sent(chain: EvmChain, request: Json) -> bytes | Json:
         await chain.wait(read_hash(sent["result"]), wait_s)
         receipt = await chain.node.ask("eth_getTransactionReceipt", sent["result"])
     except TimeoutError:
-        return jsonrpc.error(number, NOT_MINED, LATE, sent["result"])
+        return jsonrpc.error(number, app.NOT_MINED, app.LATE, sent["result"])
     except (BadParams, ChainError) as wrong:
-        return jsonrpc.error(number, REFUSED, str(wrong))
+        return jsonrpc.error(number, app.REFUSED, str(wrong))
     return jsonrpc.result(number, receipt)
 
 
@@ -116,7 +107,7 @@ async def _subscribed(subscriptions: Subscriptions, request: Json) -> Json:
         else:
             result = subscriptions.remove(read_text(given[0], "a subscription's id"))
     except (ChainError, LookupError, BadParams) as wrong:
-        return jsonrpc.error(request["id"], REFUSED, str(wrong))
+        return jsonrpc.error(request["id"], app.REFUSED, str(wrong))
     return jsonrpc.result(request["id"], result)
 
 

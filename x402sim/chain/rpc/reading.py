@@ -19,18 +19,7 @@ from x402sim.chain.base import BLOCK_GAS_LIMIT, Block, ChainError, Transaction
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import PENDING, LedgerChain, Which
 from x402sim.chain.ledger.storage import Account, Overrides
-from x402sim.chain.rpc.jsonrpc import (
-    NEWEST_TAGS,
-    NO_EVM,
-    log_object,
-    read_block_number,
-    read_call,
-    read_lists,
-    read_log_filter,
-    receipt_object,
-    transaction_object,
-    whole_block,
-)
+from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.subscriptions import EVERYTHING, Filters, Subscriptions
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (
@@ -72,7 +61,7 @@ class RpcContext(msgspec.Struct, frozen=True):
 
 async def number(rpc: RpcContext, which: Any) -> int:
     """Return the number of a block given by tag or number; `pending` is the newest."""
-    return read_block_number(which, await rpc.chain.height())
+    return jsonrpc.read_block_number(which, await rpc.chain.height())
 
 
 async def state(rpc: RpcContext, which: Any) -> Which:
@@ -82,7 +71,7 @@ async def state(rpc: RpcContext, which: Any) -> Which:
     """
     if which == PENDING:
         return PENDING
-    if which is None or which in NEWEST_TAGS:
+    if which is None or which in jsonrpc.NEWEST_TAGS:
         return None
     return await (_named_block if isinstance(which, dict) else number)(rpc, which)
 
@@ -105,7 +94,6 @@ async def known_block(rpc: RpcContext, block_hash: Any) -> Block:
 
 
 # --- overrides of a call ----------------------------------------------------------------
-
 
 OF_ACCOUNT = ("balance", "nonce", "code", "state", "stateDiff")
 OF_BLOCK = (
@@ -149,7 +137,6 @@ def _fields(given: Any, what: str, names: tuple[str, ...]) -> Json:
 
 
 # --- the chain --------------------------------------------------------------------------
-
 
 MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
@@ -294,7 +281,11 @@ async def _block_object(
     rpc: RpcContext, block: Block | None, full: Any, *, mined: bool = True
 ) -> Json | None:
     whole = read_bool(full, WHOLE)
-    return None if block is None else await whole_block(rpc.chain, block, full=whole, mined=mined)
+    return (
+        None
+        if block is None
+        else await jsonrpc.whole_block(rpc.chain, block, full=whole, mined=mined)
+    )
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
@@ -306,14 +297,14 @@ async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None
     if mined is None:
         return None
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in mined.tx_hashes]
-    return [receipt_object(each) for each in found if each]
+    return [jsonrpc.receipt_object(each) for each in found if each]
 
 
 async def eth_getTransactionByHash(rpc: RpcContext, tx_hash: Any) -> Json | None:
     tx = await rpc.chain.transaction(read_hash(tx_hash))
     block = await rpc.chain.block(tx.block_hash) if tx and tx.block_hash else None
     at_s = block.timestamp_s if block else None
-    return transaction_object(tx, rpc.chain.chain_id, at_s) if tx else None
+    return jsonrpc.transaction_object(tx, rpc.chain.chain_id, at_s) if tx else None
 
 
 async def eth_getTransactionByBlockHashAndIndex(
@@ -359,7 +350,7 @@ async def eth_getRawTransactionByHash(rpc: RpcContext, tx_hash: Any) -> str | No
 
 async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
     found = await rpc.chain.receipt(read_hash(tx_hash))
-    return receipt_object(found) if found else None
+    return jsonrpc.receipt_object(found) if found else None
 
 
 # --- logs ----------------------------------------------------------------------------
@@ -367,8 +358,8 @@ async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | Non
 
 async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     fields = read_object(filter, "a filter")
-    wanted = read_log_filter(fields, *await _range(rpc, fields))
-    return [log_object(log) for log in await rpc.chain.logs(wanted)]
+    wanted = jsonrpc.read_log_filter(fields, *await _range(rpc, fields))
+    return [jsonrpc.log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
 async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
@@ -384,9 +375,9 @@ async def eth_newFilter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - sh
     fields = read_object(filter, "a filter")
     if "blockHash" in fields:
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
-    first = read_block_number(fields.get("fromBlock"), await rpc.chain.height())
-    last = read_block_number(fields.get("toBlock"), EVERYTHING.to_block)
-    wanted = read_log_filter(fields, first, last)
+    first = jsonrpc.read_block_number(fields.get("fromBlock"), await rpc.chain.height())
+    last = jsonrpc.read_block_number(fields.get("toBlock"), EVERYTHING.to_block)
+    wanted = jsonrpc.read_log_filter(fields, first, last)
     return rpc.filters.add(rpc.chain, "logs", wanted)
 
 
@@ -404,7 +395,7 @@ async def eth_getFilterChanges(rpc: RpcContext, filter_id: Any) -> list[Json] | 
 
 async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:
     wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
-    return [log_object(log) for log in await rpc.chain.logs(wanted)]
+    return [jsonrpc.log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
 async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
@@ -432,19 +423,20 @@ async def eth_call(
     rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> str:
     found = read_overrides(accounts, blocks)
-    return to_hex(await rpc.chain.call(read_call(transaction), await state(rpc, block), found))
+    return to_hex(
+        await rpc.chain.call(jsonrpc.read_call(transaction), await state(rpc, block), found)
+    )
 
 
 async def eth_estimateGas(
     rpc: RpcContext, transaction: Any, block: Any = None, accounts: Any = None, blocks: Any = None
 ) -> Any:
-    found, call = read_overrides(accounts, blocks), read_call(transaction)
+    found, call = read_overrides(accounts, blocks), jsonrpc.read_call(transaction)
     needed = await rpc.chain.estimate_gas(call, await state(rpc, block), found)
-    return quantity(needed + gas.of_lists(*read_lists(transaction)))
+    return quantity(needed + gas.of_lists(*jsonrpc.read_lists(transaction)))
 
 
 # --- traces -----------------------------------------------------------------------------
-
 
 CALL_TRACER = "callTracer"
 
@@ -452,7 +444,7 @@ CALL_TRACER = "callTracer"
 async def debug_traceTransaction(rpc: RpcContext, tx_hash: Any, options: Any = None) -> Json:
     wanted = read_object(options or {}, "options")
     if wanted.get("tracer") != CALL_TRACER:
-        raise ChainError(NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
+        raise ChainError(jsonrpc.NO_EVM.format(f"any trace but that of the tracer {CALL_TRACER}"))
     config = read_object(wanted.get("tracerConfig", {}), "tracerConfig")
     has_logs = read_bool(config.get("withLog", False), "withLog")
     key = read_hash(tx_hash)
@@ -497,7 +489,7 @@ async def txpool_status(rpc: RpcContext) -> Json:
 
 
 async def txpool_content(rpc: RpcContext) -> Json:
-    return _by_sender(rpc, lambda tx: transaction_object(tx, rpc.chain.chain_id))
+    return _by_sender(rpc, lambda tx: jsonrpc.transaction_object(tx, rpc.chain.chain_id))
 
 
 async def txpool_contentFrom(rpc: RpcContext, address: Any) -> Json:

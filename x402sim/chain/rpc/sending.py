@@ -126,14 +126,10 @@ def _typed(given: Any) -> Json:
     lacking = [name for name in wanted if name not in typed]
     if lacking:
         raise BadParams(f"typed data: expected {', '.join(wanted)}; {lacking[0]} is missing")
-    domain = read_object(typed["domain"], "domain")
-    return {**typed, "domain": {**domain, **_chain_id(domain)}}
-
-
-def _chain_id(domain: Json) -> Json:
-    """Return the chain id as a number: wallets also send it as text."""
-    given = domain.get("chainId")
-    return {"chainId": read_number(given, "chainId")} if isinstance(given, str) else {}
+    domain = dict(read_object(typed["domain"], "domain"))
+    if isinstance(domain.get("chainId"), str):  # as some wallets send it
+        domain["chainId"] = read_number(domain["chainId"], "chainId")
+    return {**typed, "domain": domain}
 
 
 def _digest(typed: Json) -> bytes:

@@ -184,7 +184,6 @@ def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
 
 # --- over WebSocket ---------------------------------------------------------------------
 
-
 MAX_SUBSCRIPTIONS = 100
 """The most on one connection."""
 MAX_AT_ONCE = 8

@@ -214,11 +214,11 @@ def _of_run(source: Source) -> str:
     )
 
 
-def _is_ours(value: object) -> bool:
-    return callable(value) and str(value.__module__).startswith(__name__)
-
-
-__all__ = [name for name, value in sorted(globals().items()) if name[0] != "_" and _is_ours(value)]
+__all__ = [
+    name
+    for name, it in sorted(globals().items())
+    if name[0] != "_" and callable(it) and str(it.__module__).startswith(__name__)
+]
 
 
 def __dir__() -> list[str]:

@@ -139,7 +139,6 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
 
 # --- a judgement ------------------------------------------------------------------------
 
-
 ROW_MM, REST_MM = 6.2, 20
 """The height of a section's bar, and of all else."""
 _ANY = CaseResult(title="", outcome=Outcome.SKIPPED)

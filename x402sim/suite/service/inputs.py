@@ -193,7 +193,6 @@ def made_up(number: int) -> Iterator[bytes]:
 
 # --- random inputs, and other orders -----------------------------------------------------
 
-
 _GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
 """The inputs of this process so far: generating them again would give the same."""
 

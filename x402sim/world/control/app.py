@@ -198,7 +198,6 @@ async def _on_chain_error(_: Request, error: Any) -> Response:
 
 # --- its document -----------------------------------------------------------------------
 
-
 Json = dict[str, Any]
 _NETWORK = "The network of the server to act on, by name; default the first."
 _LINES = {"schema": {"type": "string", "description": "One JSON object a line."}}

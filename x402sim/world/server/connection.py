@@ -392,7 +392,6 @@ _STATUSES = {each.value for each in HTTPStatus}
 
 # --- the connection ---------------------------------------------------------------------
 
-
 MAX_HEAD_BYTES = 512 * 1024
 MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
 """The most bytes of a message on the wire, chunking and trailers included."""

@@ -278,7 +278,6 @@ def answer_messages(
 
 # --- the queue before a part's servers --------------------------------------------------
 
-
 _full = web.error(503, "Queue full", "as many requests wait as can; try again later")
 
 
