@@ -243,3 +243,22 @@ def test_a_database_that_is_refused_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError, match="its tables are of version 0"):
         Database(file)
     assert file.read_bytes() == before
+
+
+@played()
+async def test_what_one_process_has_seen_undone_no_other_serves(
+    world: LiveWorld, alice: Payer
+) -> None:
+    """Each process remembers what it has granted; the chain undoes it, and one of them sees that."""
+    two = await world.another_service(shares_database=True)
+    bought, kept = await alice.ask(), await alice.ask()
+    for each in (bought, kept):
+        assert (await alice.pay(each)).status == 200
+    assert (await alice.at(two).ask(payment_id=bought.payment_id)).status == 200
+    await world.run_indexer(two)
+    transfers = await world.transfers(alice)
+    await world.reorg(2, drop=[transfers[0].tx_hash])
+    await world.run_indexer(two)
+    for payer in (alice, alice.at(two)):
+        assert (await payer.ask(payment_id=bought.payment_id)).status == 402
+        assert (await payer.ask(payment_id=kept.payment_id)).status == 200

@@ -285,10 +285,8 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
 
 def suspend(service: Service, attempt: Attempt) -> None:
     """End access while the chain has undone a transfer that it may still make."""
-    payment_id = attempt.payment_id
-    service.entitlements.remove(payment_id)
     if service.store.payments.mark_reorged(attempt.number):
-        service.record(events.PaymentUndone(payment_id=payment_id))
+        service.record(events.PaymentUndone(payment_id=attempt.payment_id))
 
 
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
@@ -296,12 +294,9 @@ def revoke(service: Service, attempt: Attempt, height: int) -> None:
 
     `height` is that of the chain that reports it.
     """
-    payment_id = attempt.payment_id
-    is_news = service.store.payments.fail(attempt.number, height)
-    if not service.store.payments.is_paid_otherwise(attempt):
-        service.entitlements.remove(payment_id)
-        if is_news:
-            service.record(events.PaymentFailed(payment_id=payment_id))
+    payments = service.store.payments
+    if payments.fail(attempt.number, height) and not payments.is_paid_otherwise(attempt):
+        service.record(events.PaymentFailed(payment_id=attempt.payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:
