@@ -316,13 +316,15 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
     if now.state is PaymentState.SETTLED:
         return now
     if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
-        raise _claim_conflict(service, request)
+        raise _claim_conflict(service, now)
     if request.key is not None:
         reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
-    state = payments.resume(now, request.offered_id)
-    if state is None:
-        raise _claim_conflict(service, request)
-    return msgspec.structs.replace(now, state=state)
+    # which 402 it answers, only its payer can say, and before anybody else can know the header
+    if now.state is PaymentState.NOT_SUBMITTED and now.offered_id is None:
+        now = msgspec.structs.replace(now, offered_id=request.offered_id)
+    if (resumed := payments.resume(now)) is None:
+        raise _claim_conflict(service, now)
+    return resumed
 
 
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
@@ -447,7 +449,7 @@ def claim(service: Service, request: ValidRequest, *, is_unused: bool) -> Attemp
             attempt = service.store.payments.insert_pending(new)
     if attempt is None:
         _require_unclaimed(service, request)
-        raise _claim_conflict(service, request)
+        raise _claim_conflict(service, new)
     return attempt
 
 
@@ -474,12 +476,12 @@ def _require_unclaimed(service: Service, request: ValidRequest) -> None:
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 
-def _claim_conflict(service: Service, request: ValidRequest) -> SettlementRefused:
-    """Return why an authorization cannot be claimed: for its 402, or because of its own use."""
-    rival = service.store.payments.rival(request.payment_id, request.offered_id)
+def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
+    """Return why an attempt cannot be claimed: for its 402, or because of its own use."""
+    rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
     if rival is None:
         return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
-    is_same_way, is_settled = rival.payment_id == request.payment_id, rival.status == "settled"
+    is_same_way, is_settled = rival.payment_id == attempt.payment_id, rival.status == "settled"
     if is_settled:
         reason = None if is_same_way else _PAID_OTHERWISE
         return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
@@ -578,7 +580,7 @@ async def recover_or_refuse(
     else:
         payments.mark_not_submitted(attempt.number)
     is_pending = maybe_submitted and cause.refusal.row.final is not Finality.STATED
-    advice = _retry_advice(service, request, cause.refusal, finding, maybe_submitted)
+    advice = _retry_advice(service, request, now, cause.refusal, finding, maybe_submitted)
     raise SettlementRefused(
         Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False
     )
@@ -604,6 +606,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
 def _retry_advice(
     service: Service,
     request: ValidRequest,
+    attempt: Attempt,
     refusal: Refusal,
     finding: ChainFinding,
     maybe_submitted: bool,
@@ -625,7 +628,7 @@ def _retry_advice(
             "authorization again"
         )
     auth = request.payment.authorization
-    if known := _known_id(service, request):
+    if known := _known_id(service, request, attempt):
         again += f", or ask GET /api/payments/{known}"
     if auth is None or maybe_submitted or finding is not ChainFinding.NOT_YET:
         return f"it may still be paid: {again}; do not sign another one"
@@ -641,8 +644,8 @@ def _date(at_s: int) -> str:
     return datetime.fromtimestamp(min(at_s, _LAST_DATE_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _known_id(service: Service, request: ValidRequest) -> str | None:
-    """Return the payment id that a payer has sent, if any.
+def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str | None:
+    """Return the payment id by which a payer can look an attempt up, if any.
 
     That of a payment in one step is sent only with what it buys: it is a proof of payment, and
     whoever reads the chain can send the authorization.
@@ -651,7 +654,7 @@ def _known_id(service: Service, request: ValidRequest) -> str | None:
     if auth is None or auth.value != terms.amount_base:
         return request.payment_id
     is_derived = service.issuer.derive(terms.resource, auth) == request.payment_id
-    return request.offered_id if is_derived else request.payment_id
+    return attempt.offered_id if is_derived else request.payment_id
 
 
 def _where_it_differs(service: Service, request: ValidRequest) -> str:

@@ -91,7 +91,7 @@ def _update(event: PaymentEvent, others: str = "") -> str:
 _NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
 _NOT = PaymentState.NOT_SUBMITTED
 _RESUME = (
-    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}' "
+    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}', offered_id = ?2 "
     f"WHERE attempt = ?3 AND state = '{_NOT}' AND {_NO_RIVAL}"
 )
 _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
@@ -230,18 +230,20 @@ class PaymentRecords:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
-    def resume(self, attempt: Attempt, offered_id: str | None) -> PaymentState | None:
+    def resume(self, attempt: Attempt) -> Attempt | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
         Another process that sends it at this moment is one, too: one statement looks and writes.
+        It writes the attempt's `offered_id`, too, if no facilitator has the attempt.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
         if attempt.state is PaymentState.NOT_SUBMITTED:
-            is_free = self._db.changed(_RESUME, attempt.payment_id, offered_id, attempt.number)
-            return after if is_free else None
-        if attempt.state is PaymentState.IN_FLIGHT:
+            named = attempt.payment_id, attempt.offered_id
+            if not self._db.changed(_RESUME, *named, attempt.number):
+                return None
+        elif attempt.state is PaymentState.IN_FLIGHT:
             self.mark_maybe_submitted(attempt.number)
-        return after
+        return replace(attempt, state=after)
 
     def confirm_unused(self, number: int) -> None:
         """Record that the chain reports of a claimed authorization that it is not used yet."""
