@@ -22,7 +22,7 @@ from x402sim.protocol.states import (
     moves,
 )
 from x402sim.service import payments
-from x402sim.service.reconcile import ChainAnswer, follow
+from x402sim.service.reconcile import ChainAnswer, follow, grant
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
@@ -92,10 +92,16 @@ async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequ
 
 def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
     """Store another attempt, with a nonce of its own, that has paid for the same payment id."""
+    copy_settled(rig, attempt, "nonce = x'00'")
+
+
+def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
+    """Store a settled copy of an attempt, with one column changed."""
     names = rig.service.store.execute("SELECT name FROM pragma_table_info('payments')").fetchall()
-    others = ", ".join(name for (name,) in names if name not in ("attempt", "state", "nonce"))
+    column, _, value = changed.split()
+    same = ", ".join(name for (name,) in names if name not in ("attempt", "state", column))
     rig.service.store.execute(
-        f"INSERT INTO payments(state, nonce, {others}) SELECT 'settled', x'00', {others} "
+        f"INSERT INTO payments(state, {column}, {same}) SELECT 'settled', {value}, {same} "
         "FROM payments WHERE attempt = ?",
         attempt.number,
     )
@@ -198,3 +204,49 @@ async def test_a_failed_attempt_is_not_answered_as_paid_by_the_payment_of_anothe
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert (await rig.pay(second, header)).status_code == 200
     assert rig.transfers() == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "changed"),
+    [
+        (PaymentState.IN_FLIGHT, "nonce = x'00'"),  # another header has paid for its payment id
+        (PaymentState.MAYBE_SUBMITTED, "nonce = x'00'"),
+        (PaymentState.FAILED, "nonce = x'00'"),
+        (PaymentState.FAILED, "payment_id = 'pay_other'"),  # or itself, for another payment id
+    ],
+)
+@scene
+async def test_no_answer_settles_what_another_attempt_has_paid_meanwhile(
+    rig: ServiceRig, state: PaymentState, changed: str
+) -> None:
+    """Another process may have settled that while this one waited for the facilitator."""
+    _, attempt = await in_state(rig, state)
+    store = rig.service.store
+    copy_settled(rig, attempt, changed)
+    before = store.execute("SELECT * FROM payments").fetchall()
+    assert not grant(rig.service, attempt, "0x" + "cd" * 32)
+    assert store.execute("SELECT * FROM payments").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "answered"),
+    [("nonce = x'00'", (200, None)), ("payment_id = 'pay_other'", (502, "Settlement failed"))],
+)
+@scene
+async def test_what_another_attempt_has_paid_meanwhile_is_answered_by_its_record(
+    rig: ServiceRig, changed: str, answered: tuple[int, str | None]
+) -> None:
+    """Its own receipt, or none: never one without a transaction."""
+    required = await rig.ask()
+
+    async def meanwhile(_, deliver):
+        (attempt,) = rig.service.store.payments.attempts(required.json()["paymentId"])
+        rig.service.store.payments.fail(attempt.number, 1)
+        rig.service.store.execute("UPDATE payments SET tx_hash = ?", OFF_CHAIN)
+        copy_settled(rig, attempt, changed)
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", meanwhile)):
+        paid = await rig.pay(required)
+    assert (paid.status_code, paid.json().get("error")) == answered
+    assert paid.json().get("txHash") == (OFF_CHAIN if answered[0] == 200 else None)

@@ -144,7 +144,7 @@ async def pay(
             service.unreserved_in_flight.pop(payment_id, None)
         # the chain shows that it was paid after all, or another process has settled it
         settled = service.store.payments.get(payment_id)
-        if settled is None:
+        if settled is None or settled.status != "settled":
             raise _record_missing()
         return receipt(settled, str(settled.tx_hash))
 
@@ -587,8 +587,9 @@ async def recover_or_refuse(
 
 
 def _record_missing() -> SettlementRefused:
-    """Return what refuses a payment if the control API restored an older database meanwhile."""
-    return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
+    """Return what refuses a payment if another process, or a restored database, has changed it."""
+    reason = "the record of this payment has changed meanwhile"
+    return SettlementRefused(Refusal.FAILED, reason, final=False)
 
 
 def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:

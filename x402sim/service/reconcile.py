@@ -26,7 +26,7 @@ from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import NonceUse, OnChain
-from x402sim.service.upstream.facilitator import Moved, NotMoved
+from x402sim.service.upstream.facilitator import Moved
 
 AT_MOST = 100
 """The pending payments of each kind that one run queries the chain about."""
@@ -165,29 +165,25 @@ class PendingPaymentHandle:
 
         One that was not submitted is not sent for the first time here: its endpoint has failed.
         """
-        service = self._service
-        attempt = service.store.payments.reload(self._listed)
+        service, payments = self._service, self._service.store.payments
+        attempt = payments.reload(self._listed)
         terms = service.issuer.read(attempt.payment_id) if attempt else None
         if attempt is None or terms is None:
             return self.finding
         if attempt.state is PaymentState.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
-        service.store.payments.mark_maybe_submitted(attempt.number)
+        payments.mark_maybe_submitted(attempt.number)
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
             outcome = await service.facilitator.settle(payment, requirements)
         except (Unavailable, OutcomeUnknown):
             return ChainFinding.UNKNOWN
-        match outcome:
-            case Moved(tx_hash=tx_hash) if service.store.payments.paid_by(tx_hash) is None:
-                grant(service, attempt, tx_hash)
-                self.finding = ChainFinding.PAID
-                return self.finding
-            case Moved() | NotMoved():
-                return ChainFinding.NOT_YET
-            case _:
-                assert_never(outcome)
+        tx_hash = outcome.tx_hash if isinstance(outcome, Moved) else None
+        if tx_hash and payments.paid_by(tx_hash) is None and grant(service, attempt, tx_hash):
+            self.finding = ChainFinding.PAID
+            return self.finding
+        return ChainFinding.NOT_YET
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -215,17 +211,12 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
     if attempt.status != "settled":
-        # one that has failed may have been presented again: then that attempt gets the payment
-        is_taken = payments.is_paid_otherwise(attempt) or (
-            attempt.status == "failed"
-            and payments.is_claimed(attempt.payer, attempt.nonce, but=attempt.number)
-        )
-        if not is_taken:
-            grant(service, attempt, use.tx_hash)
-        elif attempt.status == "pending":
-            payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN)
+        if grant(service, attempt, use.tx_hash):
+            return
+        if payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN):
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
-        elif deep:  # or the indexer would look at it in every run, and at 100 such only
+        elif attempt.status == "failed" and deep:
+            # or the indexer would look at it in every run, and at 100 such only
             payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:
@@ -251,8 +242,9 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
     """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). False if another process on this database has settled it, or if
-    the control API restored an older one meanwhile, which has no such payment.
+    (3/deposit-makes-session). False if another process on this database has settled it, if another
+    attempt gets this payment (`PaymentRecords.mark_settled`), or if the control API restored an
+    older database meanwhile, which has no such payment.
     """
     now_ms, session = service.clock.now_ms(), None
     payment_id, payer, amount = attempt.payment_id, attempt.from_address, int(attempt.amount)

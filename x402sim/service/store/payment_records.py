@@ -94,7 +94,14 @@ _RESUME = (
     f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}', offered_id = ?2 "
     f"WHERE attempt = ?3 AND state = '{_NOT}' AND {_NO_RIVAL}"
 )
-_SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
+_SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0") + (
+    " AND NOT EXISTS(SELECT 1 FROM payments AS other WHERE other.status = 'settled' "
+    "AND other.payment_id = payments.payment_id) AND NOT (state = 'failed' AND EXISTS("
+    "SELECT 1 FROM payments AS other WHERE other.status != 'failed' AND other.is_authorized "
+    "AND other.payer = payments.payer AND other.nonce = payments.nonce))"
+)
+"""Not if another attempt has paid for its payment id, or, after this one had failed, has claimed
+the authorization: then that attempt gets the payment."""
 _UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
 _FAIL = {
     event: _update(event, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
@@ -279,8 +286,9 @@ class PaymentRecords:
         """Store an attempt as settled (4.1/store-settled).
 
         A deposit opens its `session` in the same transaction, or gets the one back that it
-        opened before: never two, never another amount. False if there is no such record, or if
-        another process on this database has settled it.
+        opened before: never two, never another amount. False if there is no such record, if
+        another process on this database has settled it, or if the payment is another attempt's
+        (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)
@@ -316,16 +324,13 @@ class PaymentRecords:
         settled = self._settled(attempt.payment_id)
         return settled is not None and settled != attempt.number
 
-    def is_claimed(self, payer: Address | None, nonce: bytes | None, but: int = 0) -> bool:
-        """Tell whether any attempt `but` this one claims an authorization, and may still be paid.
-
-        For whatever payment id.
-        """
+    def is_claimed(self, payer: Address, nonce: bytes) -> bool:
+        """Tell whether any attempt claims an authorization, for whatever payment id."""
         sql = (
-            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
+            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? "
             "AND status != 'failed' AND is_authorized"
         )
-        return self._db.one(sql, payer, nonce, but) is not None
+        return self._db.one(sql, payer, nonce) is not None
 
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
