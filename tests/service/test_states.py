@@ -60,6 +60,7 @@ HAPPENS: dict[PaymentEvent, Happens] = {
         rig.service, at, answer(ChainFinding.PAID, USED)
     ),
     PaymentEvent.NOT_YET: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
+    PaymentEvent.UNDONE: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
     PaymentEvent.NEVER: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NEVER)),
     PaymentEvent.SILENT: lambda rig, at: follow(rig.service, at, answer(ChainFinding.UNKNOWN)),
     PaymentEvent.IN_BLOCK: lambda rig, at: rig.service.store.payments.set_block(
@@ -122,6 +123,8 @@ async def test_each_cell_of_the_table(
                 pay_otherwise(rig, attempt)
             return
         pay_otherwise(rig, attempt)
+    if event is PaymentEvent.UNDONE:
+        store.execute("UPDATE payments SET block_number = 5 WHERE state = 'settled'")
     before = store.execute("SELECT * FROM payments").fetchall()
     if event is PaymentEvent.PRESENTED:
         await present(rig, sent)
@@ -148,7 +151,7 @@ SESSIONS: dict[str, Callable[[Store], object]] = {
     "its unspent balance is paid back": lambda store: store.sessions.refunded("s", OFF_CHAIN),
     "the chain has undone the refund": lambda store: store.sessions.undo_refund("s"),
 }
-_SETTLES, _ENDS, _FAILS, _REFUNDS, _ = SESSIONS
+_SETTLES, _ENDS, _FAILS, _REFUNDS, _UNDOES = SESSIONS
 WAYS = {
     "new": (),
     "active": (_SETTLES,),
@@ -174,12 +177,32 @@ async def test_each_cell_of_the_table_of_sessions(rig: ServiceRig, state: str, e
     assert await after(rig, *WAYS[state], event) == table.get((state, event), state)
 
 
+WITH_A_FAILED_DEPOSIT = {
+    (_SETTLES, _FAILS): "expired",
+    (_SETTLES, _FAILS, _SETTLES): "active",
+    (_SETTLES, _FAILS, _ENDS): "expired",
+    (_SETTLES, _FAILS, _SETTLES, _ENDS): "expired",
+    (_SETTLES, _ENDS, _FAILS): "expired",
+    (_SETTLES, _ENDS, _FAILS, _SETTLES): "expired",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS): "refunded",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _SETTLES): "refunded",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES): "expired",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES, _SETTLES): "expired",
+}
+
+
+@pytest.mark.parametrize("events", WITH_A_FAILED_DEPOSIT, ids=" | ".join)
 @scene
-async def test_a_session_is_active_again_if_its_failed_deposit_settles_after_all(
-    rig: ServiceRig,
+async def test_a_session_whose_deposit_failed_and_settles_after_all(
+    rig: ServiceRig, events: tuple[str, ...]
 ) -> None:
-    assert Move("expired", "its failed deposit settles after all", "active", ANY) in SESSION
-    assert await after(rig, _SETTLES, _FAILS, _SETTLES) == "active"
+    """Only one that its failed deposit has ended is active again: no other, and no refunded one."""
+    assert Move("expired", "the failed deposit that ended it settles", "active", ANY) in SESSION
+    state = WITH_A_FAILED_DEPOSIT[events]
+    assert await after(rig, *events) == state
+    is_paid = events.count(_SETTLES) > events.count(_FAILS)
+    owed = rig.service.store.sessions.refunds_due(0, 9)
+    assert len(owed) == (state == "expired" and is_paid), "once, and only if it was deposited"
 
 
 @pytest.mark.parametrize("machine", [PAYMENT, SESSION], ids=["payment", "session"])

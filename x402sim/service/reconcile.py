@@ -89,7 +89,7 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     The caller holds the lock of its payment id; during the query, another process on this
     database may have moved it, and an older database may have been restored. A settled payment
     whose transfer was undone is pending while the chain may still make it, and failed when it
-    cannot.
+    cannot; one that was in no block yet stays settled until then, as its transaction may come.
     """
     attempt = service.store.payments.reload(listed)
     if attempt is None:
@@ -103,7 +103,7 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
             if status != "failed":
                 revoke(service, attempt, answer.height)
         case ChainFinding.NOT_YET:
-            if status == "settled":
+            if status == "settled" and attempt.block_number is not None:
                 suspend(service, attempt)
             elif status == "pending" and not attempt.nonce_confirmed_unused:
                 service.store.payments.confirm_unused(attempt.number)

@@ -102,7 +102,10 @@ _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_de
 )
 """Not if another attempt has paid for its payment id, or, after this one had failed, has claimed
 the authorization: then that attempt gets the payment."""
-_UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
+_UNDO = (
+    _update(PaymentEvent.UNDONE, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
+    + " AND block_number IS NOT NULL"
+)
 _FAIL = {
     event: _update(event, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
     for event in (PaymentEvent.NEVER, PaymentEvent.PAID_AGAIN)
@@ -299,10 +302,10 @@ class PaymentRecords:
         return is_news
 
     def mark_reorged(self, number: int) -> bool:
-        """Make a settled payment pending again: the chain has undone its transfer.
+        """Make a settled payment that was in a block pending again: the chain has undone that.
 
         Meanwhile neither it nor a session that it paid for grants anything. False if it is not
-        settled, as another process on this database was faster.
+        settled, as another process on this database was faster, or was in no block yet.
         """
         return self._db.changed(_UNDO, number)
 
