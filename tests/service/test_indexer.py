@@ -118,7 +118,7 @@ async def test_a_payment_in_no_block_is_served_until_the_chain_can_make_it_no_mo
     assert (await rig.record(payment_id))["status"] == "failed"
 
 
-@pytest.mark.clause("3/reverted-payment")
+@pytest.mark.clause("3/indexed-status")
 @scene
 async def test_a_transaction_that_paid_otherwise_is_seen_though_the_explorer_is_behind(
     rig: ServiceRig,

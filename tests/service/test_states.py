@@ -21,7 +21,7 @@ from x402sim.protocol.states import (
     PaymentState,
     moves,
 )
-from x402sim.service import payments
+from x402sim.service import claims
 from x402sim.service.reconcile import ChainAnswer, follow, grant
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Attempt
@@ -34,11 +34,10 @@ USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, transfers=(), canceled=False)
 
 async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
     """What `pay` does with a header before it sends it."""
-    request = await payments.validate(rig.service, sent)
+    request = await claims.validate(rig.service, sent)
     try:
-        attempt, is_unused = await payments.resume_or_admit(rig.service, request)
-        if attempt is None:
-            payments.claim(rig.service, request, is_unused=is_unused)
+        attempt = await claims.resume_or_admit(rig.service, request)
+        claims.claim(rig.service, request, attempt)
     except SettlementRefused:
         pass
 
@@ -81,8 +80,8 @@ def restart(rig: ServiceRig) -> None:
 async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequest, Attempt]:
     """Return a header, and the attempt of it that is stored in this state."""
     sent = convert(rig.settlement(await rig.ask()), SettlementRequest)
-    request = await payments.validate(rig.service, sent)
-    attempt = payments.claim(rig.service, request, is_unused=True)
+    request = await claims.validate(rig.service, sent)
+    attempt = claims.claim(rig.service, request, await claims.admit(rig.service, request))
     store = rig.service.store
     if state is PaymentState.NEW:
         store.payments.drop_claim(attempt.number)

@@ -64,9 +64,9 @@ class Move:
 
 
 HANDLED_BY: dict[str, str] = {
-    PaymentEvent.PRESENTED: "service.payments:resume_or_admit",
-    PaymentEvent.NOT_TAKEN: "service.payments:recover_or_refuse",
-    PaymentEvent.MAYBE_TAKEN: "service.payments:recover_or_refuse",
+    PaymentEvent.PRESENTED: "service.claims:resume_or_admit",
+    PaymentEvent.NOT_TAKEN: "service.unsettled:recover",
+    PaymentEvent.MAYBE_TAKEN: "service.unsettled:recover",
     PaymentEvent.PAID: "service.reconcile:grant",
     PaymentEvent.PAID_AGAIN: "service.reconcile:follow",
     PaymentEvent.NOT_YET: "service.reconcile:follow",
@@ -75,7 +75,7 @@ HANDLED_BY: dict[str, str] = {
     PaymentEvent.SILENT: "service.reconcile:ask_chain",
     PaymentEvent.IN_BLOCK: "service.reconcile:set_block",
     PaymentEvent.DEEP: "service.indexer:run",
-    PaymentEvent.DROPPED: "service.payments:recover_or_refuse",
+    PaymentEvent.DROPPED: "service.unsettled:recover",
     PaymentEvent.FORGOTTEN: "service.reconcile:PendingPaymentHandle.forget",
     PaymentEvent.RESTARTED: "service.background:run_background",
 }

@@ -238,11 +238,11 @@ def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
     return attempt.payer, parse_address(attempt.to_address), int(attempt.amount)
 
 
-def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
-    """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
+def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
+    """Turn a payment into a settled one, return it, and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). False if another process on this database has settled it, if another
+    (3/deposit-makes-session). None if another process on this database has settled it, if another
     attempt gets this payment (`PaymentRecords.mark_settled`), or if the control API restored an
     older database meanwhile, which has no such payment.
     """
@@ -255,7 +255,7 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
-        return False
+        return None
     entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
     service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
@@ -272,7 +272,9 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
                 expires_ms=session.expires_ms,
             )
         )
-    return True
+    return msgspec.structs.replace(
+        attempt, state=PaymentState.SETTLED, status="settled", tx_hash=tx_hash
+    )
 
 
 def suspend(service: Service, attempt: Attempt) -> None:
