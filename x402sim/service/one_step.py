@@ -263,7 +263,7 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if paid.key is not None:
+    if paid.key is not None:  # it may be settled already, by a request without the key
         reserve_key(service, payment_id, paid.key, paid.valid_before)
     if _take_answer(service, paid):
         content.headers["X-Payment-Id"] = payment_id
@@ -295,12 +295,11 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
 def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
     """Store an answer, which its payer can request again (decision 5/payment-identifier)."""
     response = StoredResponse(content.raw_headers, bytes(content.body))
-    sold, until_s = (
-        (paid.settlement.payment_id, paid.resource),
-        key_ends_s(service, paid.valid_before),
-    )
+    until_s = key_ends_s(service, paid.valid_before)
     try:
-        service.store.served.keep(key, response, sold, until_s)
+        service.store.served.keep(
+            key, response, (paid.settlement.payment_id, paid.resource), until_s
+        )
     except sqlite3.OperationalError as failure:  # it can be served, and not repeated
         log.warning("%s: the answer is not stored: %s", paid.resource, failure)
 

@@ -15,10 +15,7 @@ from x402sim.service.store.database import Database
 
 
 class SessionBudget(msgspec.Struct, frozen=True):
-    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired.
-
-    `is_canceled` if its failed deposit has ended it.
-    """
+    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired."""
 
     session_id: str
     payment_id: str
@@ -27,7 +24,6 @@ class SessionBudget(msgspec.Struct, frozen=True):
     released: int
     status: str
     expires_ms: int
-    is_canceled: bool
     refund_status: str | None
     refund_tx_hash: str | None
 
@@ -73,7 +69,7 @@ class Refund(msgspec.Struct, frozen=True):
 
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
-    "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
+    "s.expires_ms, r.status, r.tx_hash FROM sessions s "
     "LEFT JOIN refunds r USING (session_id)"
 )
 _PAYABLE = (
