@@ -16,13 +16,7 @@ from x402sim.protocol.crypto import low_v
 from x402sim.protocol.messages import Receipt, SettlementRequest
 from x402sim.protocol.refusals import Refusal, SettlementRefused
 from x402sim.protocol.states import PaymentState
-from x402sim.service.claims import (
-    NODE_SILENT,
-    ValidRequest,
-    claim,
-    resume_or_admit,
-    validate,
-)
+from x402sim.service.claims import NODE_SILENT, ValidRequest, claim, resume_or_admit, validate
 from x402sim.service.reconcile import grant
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt

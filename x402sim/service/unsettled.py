@@ -11,13 +11,7 @@ from x402sim import events
 from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.crypto import canonical
 from x402sim.protocol.differences import difference, times
-from x402sim.protocol.refusals import (
-    ChainFinding,
-    Finality,
-    Refusal,
-    SettlementRefused,
-    is_final,
-)
+from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.protocol.states import PaymentState
 from x402sim.service.claims import ValidRequest, record_changed
