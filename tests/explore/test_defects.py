@@ -111,6 +111,12 @@ def refused_at_first(world: World) -> World:
     return middleware(handler)(world)
 
 
+def remembered(it: Any, payment_id: str, resource: str, _: int) -> bool:
+    """Grant what was granted once, without a look at the records."""
+    granted = ((each.payment_id, each.resource_url) for each in it.inner.all())
+    return (payment_id, resource) in granted
+
+
 # --- in one step ---------------------------------------------------------------------
 
 
@@ -239,7 +245,7 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
             overriding("payments", mark_reorged=nothing, fail=nothing),
             UNDONE,
         ),
-        "the cache is kept": (overriding("entitlements", remove=nothing), UNDONE),
+        "the cache is kept": (overriding("entitlements", grants=remembered), UNDONE),
     },
     Law.ONE_NAME: {
         "a name is not reserved": (

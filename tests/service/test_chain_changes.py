@@ -361,7 +361,9 @@ async def test_many_hopeless_headers_delay_no_other(
 @scene
 async def test_a_move_that_another_process_has_made_is_no_error(rig: ServiceRig) -> None:
     """It is asked by a record that was read before, and written once the other has its lock."""
-    stored = rig.service.store.payments.get(await rig.buy())
+    payment_id = await rig.buy()
+    await indexer.run(rig.service)
+    stored = rig.service.store.payments.get(payment_id)
     assert stored is not None
     told: list[Any] = []
     service = replace(rig.service, record=told.append)

@@ -4,6 +4,7 @@ In each of these stories money was lost, or one payment bought two things, befor
 """
 
 import asyncio
+import base64
 import json
 import sqlite3
 from pathlib import Path
@@ -243,3 +244,82 @@ def test_a_database_that_is_refused_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.DatabaseError, match="its tables are of version 0"):
         Database(file)
     assert file.read_bytes() == before
+
+
+@played()
+async def test_what_one_process_has_seen_undone_no_other_serves(
+    world: LiveWorld, alice: Payer
+) -> None:
+    """Each process remembers what it has granted; the chain undoes it, and one of them sees that."""
+    two = await world.another_service(shares_database=True)
+    bought, kept = await alice.ask(), await alice.ask()
+    for each in (bought, kept):
+        assert (await alice.pay(each)).status == 200
+    assert (await alice.at(two).ask(payment_id=bought.payment_id)).status == 200
+    await world.run_indexer(two)
+    transfers = await world.transfers(alice)
+    await world.reorg(2, drop=[transfers[0].tx_hash])
+    await world.run_indexer(two)
+    for payer in (alice, alice.at(two)):
+        assert (await payer.ask(payment_id=bought.payment_id)).status == 402
+        assert (await payer.ask(payment_id=kept.payment_id)).status == 200
+
+
+def without_its_402(header: str) -> str:
+    """The same payment of version 2, without the payment id that its payer was offered."""
+    payment = json.loads(base64.b64decode(header))
+    del payment["accepted"]["extra"]["paymentId"]
+    payment.pop("extensions", None)
+    return base64.b64encode(json.dumps(payment).encode()).decode()
+
+
+@played()
+async def test_a_payment_answers_the_402_that_its_payer_names_only_when_it_sends_it_again(
+    world: LiveWorld, alice: Payer
+) -> None:
+    required = await alice.ask()
+    header = without_its_402(alice.sign(required, steps=1))
+    await world.fault(Fault(victim="facilitator", does="refuse", path="/verify"))
+    assert (await alice.ask(header=header)).status == 502
+    served = await alice.ask(header=header, payment_id=required.payment_id)
+    assert served.status == 200
+    assert (await alice.ask(payment_id=required.payment_id)).status == 200
+    assert (await alice.payment(required.payment_id))["status"] == "settled"
+    again = await alice.pay(required, alice.sign(required))
+    assert (again.status, again.body["error"]) == (409, "Payment already settled")
+    assert len(await world.transfers(alice)) == 1
+
+
+@played()
+async def test_whoever_reads_a_payment_on_the_chain_names_no_402_for_it(
+    world: LiveWorld, alice: Payer
+) -> None:
+    """Neither for one that was sent to the facilitator, nor instead of what its payer has named."""
+    mallory = await world.payer("mallory")
+    required, other = await alice.ask(), await mallory.ask()
+    unnamed = without_its_402(alice.sign(required, steps=1))
+    await world.fault(LOST)
+    await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getBlockByNumber", times=2))
+    assert (await alice.ask(header=unnamed)).status in (409, 502)
+    named = without_its_402(alice.sign(second := await alice.ask(), steps=1))
+    await world.fault(Fault(victim="facilitator", does="refuse", path="/verify"))
+    assert (await alice.ask(header=named, payment_id=second.payment_id)).status == 502
+    for header in (unnamed, named):
+        await mallory.ask(header=header, payment_id=other.payment_id)
+        assert (await mallory.ask(payment_id=other.payment_id)).status == 402
+    assert (await alice.ask(payment_id=second.payment_id)).status == 200
+
+
+@played()
+async def test_a_402_that_was_paid_in_two_steps_is_not_paid_in_one_by_who_names_it_no_more(
+    world: LiveWorld, alice: Payer
+) -> None:
+    required = await alice.ask()
+    header = without_its_402(alice.sign(required, steps=1))
+    await world.fault(Fault(victim="facilitator", does="refuse", path="/verify"))
+    assert (await alice.ask(header=header, payment_id=required.payment_id)).status == 502
+    assert (await alice.pay(required)).status == 200
+    refused = await alice.ask(header=header)
+    assert refused.status == 402
+    assert "its 402 was paid already" in json.dumps(refused.body)
+    assert len(await world.transfers(alice)) == 1

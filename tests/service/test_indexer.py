@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.rig import ServiceRig, broken, scene
-from tests.service.standard import set_up
+from tests.rig import ServiceRig, answer, broken, only, scene
+from tests.service.standard import set_up, settled
 from x402sim.service import indexer
 from x402sim.service.background import run_background
 
@@ -94,6 +94,41 @@ async def test_an_odd_answer_of_the_explorer_undoes_no_payment(
         assert getattr(await indexer.run(rig.service), finding) == 1
     record = await rig.record(payment_id)
     assert (record["status"], record["block_number"]) == ("settled", block)
+
+
+NOTHING = answer(200, {"jsonrpc": "2.0", "id": 1, "result": None})
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_a_payment_in_no_block_is_served_until_the_chain_can_make_it_no_more(
+    rig: ServiceRig,
+) -> None:
+    """The facilitator says that it settled; the node knows no such transaction, yet or ever."""
+    required = await rig.ask()
+    lie = answer(200, settled(rig, required, "0x" + "77" * 32))
+    with broken(rig, "facilitator", only("/settle", lie)):
+        assert (await rig.pay(required)).status_code == 200
+    payment_id = required.json()["paymentId"]
+    for until_s, counted, served in ((0, "unknown", 200), (301, "reverted", 402)):
+        rig.clock.advance(until_s)
+        await rig.parts.chain.mine(1)
+        assert getattr(await indexer.run(rig.service), counted) == 1
+        assert (await rig.ask(x_payment_id=payment_id)).status_code == served
+    assert (await rig.record(payment_id))["status"] == "failed"
+
+
+@pytest.mark.clause("3/indexed-status")
+@scene
+async def test_a_transaction_that_paid_otherwise_is_seen_though_the_explorer_is_behind(
+    rig: ServiceRig,
+) -> None:
+    payment_id = await rig.buy()
+    rig.service.store.execute("UPDATE payments SET amount = '10001'")
+    with broken(rig, "explorer", NOTHING):
+        assert (await indexer.run(rig.service)).reverted == 1
+    assert (await rig.record(payment_id))["status"] == "failed"
+    assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
 
 
 @asynccontextmanager

@@ -60,8 +60,8 @@ from x402sim.protocol.x402_reasons import (
 from x402sim.service import gate, one_step
 from x402sim.service.app import service_app
 from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
-from x402sim.service.reconcile import reconcile
-from x402sim.service.state import KeyedLocks, Service
+from x402sim.service.reconcile import reconcile, revoke
+from x402sim.service.state import Service, restarted
 from x402sim.service.store import Store
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -790,7 +790,7 @@ def db(tmp_path: Path) -> Path:
 def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
     """Give the service of another process on the database of the rig, and a client of it."""
     store = Store(db)
-    other = replace(rig.service, store=store, answering=set(), locks=KeyedLocks())
+    other = restarted(replace(rig.service, store=store))
     app = httpx.ASGITransport(service_app(other))
     yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
     store.close()
@@ -807,6 +807,19 @@ def at_once(*, is_late: bool = False) -> Fault:
         return said or await inner()
 
     return on
+
+
+@scene
+async def test_what_a_process_undoes_no_other_serves_from_its_memory(
+    rig: ServiceRig, db: Path
+) -> None:
+    payment_id, kept = await rig.buy(), await rig.buy()
+    with beside(rig, db) as (other, _):
+        undone = other.store.payments.get(payment_id)
+        assert undone is not None
+        revoke(other, undone, 1)
+        assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
+        assert (await rig.ask(x_payment_id=kept)).status_code == 200
 
 
 @scene

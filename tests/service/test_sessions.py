@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.rig import ServiceRig, scene
-from tests.service.standard import set_up
+from tests.rig import ServiceRig, answer, broken, only, scene
+from tests.service.standard import set_up, settled
 from x402sim.policies import ServeConfirmed, ServicePolicy
 from x402sim.service import sessions
 
@@ -96,3 +96,21 @@ async def test_a_session_waits_for_the_blocks_on_its_deposit(rig: ServiceRig) ->
     paid = {"x_payment_id": required.json()["paymentId"]}
     session = (await rig.ask_session("0.05", **paid)).json()["sessionId"]
     assert (await rig.ask(x_session_id=session)).status_code == 200
+
+
+@pytest.mark.clause("3/expiry-refund")
+@scene
+async def test_a_deposit_that_is_in_no_block_is_not_refunded_and_not_asked_for_all_the_time(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask_session("0.05", 60)
+    lie = answer(200, settled(rig, required, "0x" + "77" * 32))
+    with broken(rig, "facilitator", only("/settle", lie)):
+        assert (await rig.pay(required)).status_code == 200
+    rig.now[0] += 60
+    assert await sessions.expire(rig.service) == 0
+    asked = len(rig.wires["rpc"].seen)
+    rig.now[0] += 5
+    assert await sessions.expire(rig.service) == 0
+    assert len(rig.wires["rpc"].seen) == asked
+    assert rig.transfers() == 0

@@ -21,8 +21,8 @@ from x402sim.protocol.states import (
     PaymentState,
     moves,
 )
-from x402sim.service import payments
-from x402sim.service.reconcile import ChainAnswer, follow
+from x402sim.service import claims
+from x402sim.service.reconcile import ChainAnswer, follow, grant
 from x402sim.service.store import Store
 from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
@@ -34,11 +34,10 @@ USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, transfers=(), canceled=False)
 
 async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
     """What `pay` does with a header before it sends it."""
-    request = await payments.validate(rig.service, sent)
+    request = await claims.validate(rig.service, sent)
     try:
-        attempt, is_unused = await payments.resume_or_admit(rig.service, request)
-        if attempt is None:
-            payments.claim(rig.service, request, is_unused=is_unused)
+        attempt = await claims.resume_or_admit(rig.service, request)
+        claims.claim(rig.service, request, attempt)
     except SettlementRefused:
         pass
 
@@ -60,6 +59,7 @@ HAPPENS: dict[PaymentEvent, Happens] = {
         rig.service, at, answer(ChainFinding.PAID, USED)
     ),
     PaymentEvent.NOT_YET: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
+    PaymentEvent.UNDONE: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
     PaymentEvent.NEVER: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NEVER)),
     PaymentEvent.SILENT: lambda rig, at: follow(rig.service, at, answer(ChainFinding.UNKNOWN)),
     PaymentEvent.IN_BLOCK: lambda rig, at: rig.service.store.payments.set_block(
@@ -80,8 +80,8 @@ def restart(rig: ServiceRig) -> None:
 async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequest, Attempt]:
     """Return a header, and the attempt of it that is stored in this state."""
     sent = convert(rig.settlement(await rig.ask()), SettlementRequest)
-    request = await payments.validate(rig.service, sent)
-    attempt = payments.claim(rig.service, request, is_unused=True)
+    request = await claims.validate(rig.service, sent)
+    attempt = claims.claim(rig.service, request, await claims.admit(rig.service, request))
     store = rig.service.store
     if state is PaymentState.NEW:
         store.payments.drop_claim(attempt.number)
@@ -92,10 +92,16 @@ async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequ
 
 def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
     """Store another attempt, with a nonce of its own, that has paid for the same payment id."""
+    copy_settled(rig, attempt, "nonce = x'00'")
+
+
+def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
+    """Store a settled copy of an attempt, with one column changed."""
     names = rig.service.store.execute("SELECT name FROM pragma_table_info('payments')").fetchall()
-    others = ", ".join(name for (name,) in names if name not in ("attempt", "state", "nonce"))
+    column, _, value = changed.split()
+    same = ", ".join(name for (name,) in names if name not in ("attempt", "state", column))
     rig.service.store.execute(
-        f"INSERT INTO payments(state, nonce, {others}) SELECT 'settled', x'00', {others} "
+        f"INSERT INTO payments(state, {column}, {same}) SELECT 'settled', {value}, {same} "
         "FROM payments WHERE attempt = ?",
         attempt.number,
     )
@@ -116,6 +122,8 @@ async def test_each_cell_of_the_table(
                 pay_otherwise(rig, attempt)
             return
         pay_otherwise(rig, attempt)
+    if event is PaymentEvent.UNDONE:
+        store.execute("UPDATE payments SET block_number = 5 WHERE state = 'settled'")
     before = store.execute("SELECT * FROM payments").fetchall()
     if event is PaymentEvent.PRESENTED:
         await present(rig, sent)
@@ -142,7 +150,7 @@ SESSIONS: dict[str, Callable[[Store], object]] = {
     "its unspent balance is paid back": lambda store: store.sessions.refunded("s", OFF_CHAIN),
     "the chain has undone the refund": lambda store: store.sessions.undo_refund("s"),
 }
-_SETTLES, _ENDS, _FAILS, _REFUNDS, _ = SESSIONS
+_SETTLES, _ENDS, _FAILS, _REFUNDS, _UNDOES = SESSIONS
 WAYS = {
     "new": (),
     "active": (_SETTLES,),
@@ -168,12 +176,32 @@ async def test_each_cell_of_the_table_of_sessions(rig: ServiceRig, state: str, e
     assert await after(rig, *WAYS[state], event) == table.get((state, event), state)
 
 
+WITH_A_FAILED_DEPOSIT = {
+    (_SETTLES, _FAILS): "expired",
+    (_SETTLES, _FAILS, _SETTLES): "active",
+    (_SETTLES, _FAILS, _ENDS): "expired",
+    (_SETTLES, _FAILS, _SETTLES, _ENDS): "expired",
+    (_SETTLES, _ENDS, _FAILS): "expired",
+    (_SETTLES, _ENDS, _FAILS, _SETTLES): "expired",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS): "refunded",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _SETTLES): "refunded",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES): "expired",
+    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES, _SETTLES): "expired",
+}
+
+
+@pytest.mark.parametrize("events", WITH_A_FAILED_DEPOSIT, ids=" | ".join)
 @scene
-async def test_a_session_is_active_again_if_its_failed_deposit_settles_after_all(
-    rig: ServiceRig,
+async def test_a_session_whose_deposit_failed_and_settles_after_all(
+    rig: ServiceRig, events: tuple[str, ...]
 ) -> None:
-    assert Move("expired", "its failed deposit settles after all", "active", ANY) in SESSION
-    assert await after(rig, _SETTLES, _FAILS, _SETTLES) == "active"
+    """Only one that its failed deposit has ended is active again: no other, and no refunded one."""
+    assert Move("expired", "the failed deposit that ended it settles", "active", ANY) in SESSION
+    state = WITH_A_FAILED_DEPOSIT[events]
+    assert await after(rig, *events) == state
+    is_paid = events.count(_SETTLES) > events.count(_FAILS)
+    owed = rig.service.store.sessions.refunds_due(0, 9)
+    assert len(owed) == (state == "expired" and is_paid), "once, and only if it was deposited"
 
 
 @pytest.mark.parametrize("machine", [PAYMENT, SESSION], ids=["payment", "session"])
@@ -198,3 +226,49 @@ async def test_a_failed_attempt_is_not_answered_as_paid_by_the_payment_of_anothe
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert (await rig.pay(second, header)).status_code == 200
     assert rig.transfers() == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "changed"),
+    [
+        (PaymentState.IN_FLIGHT, "nonce = x'00'"),  # another header has paid for its payment id
+        (PaymentState.MAYBE_SUBMITTED, "nonce = x'00'"),
+        (PaymentState.FAILED, "nonce = x'00'"),
+        (PaymentState.FAILED, "payment_id = 'pay_other'"),  # or itself, for another payment id
+    ],
+)
+@scene
+async def test_no_answer_settles_what_another_attempt_has_paid_meanwhile(
+    rig: ServiceRig, state: PaymentState, changed: str
+) -> None:
+    """Another process may have settled that while this one waited for the facilitator."""
+    _, attempt = await in_state(rig, state)
+    store = rig.service.store
+    copy_settled(rig, attempt, changed)
+    before = store.execute("SELECT * FROM payments").fetchall()
+    assert not grant(rig.service, attempt, "0x" + "cd" * 32)
+    assert store.execute("SELECT * FROM payments").fetchall() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "answered"),
+    [("nonce = x'00'", (200, None)), ("payment_id = 'pay_other'", (502, "Settlement failed"))],
+)
+@scene
+async def test_what_another_attempt_has_paid_meanwhile_is_answered_by_its_record(
+    rig: ServiceRig, changed: str, answered: tuple[int, str | None]
+) -> None:
+    """Its own receipt, or none: never one without a transaction."""
+    required = await rig.ask()
+
+    async def meanwhile(_, deliver):
+        (attempt,) = rig.service.store.payments.attempts(required.json()["paymentId"])
+        rig.service.store.payments.fail(attempt.number, 1)
+        rig.service.store.execute("UPDATE payments SET tx_hash = ?", OFF_CHAIN)
+        copy_settled(rig, attempt, changed)
+        return await deliver()
+
+    with broken(rig, "facilitator", only("/settle", meanwhile)):
+        paid = await rig.pay(required)
+    assert (paid.status_code, paid.json().get("error")) == answered
+    assert paid.json().get("txHash") == (OFF_CHAIN if answered[0] == 200 else None)

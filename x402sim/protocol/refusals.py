@@ -4,7 +4,7 @@
 `RequestError` holds every other error. One row an error: the service, its documentation,
 the payer and the reports read it here. A new error is a new row, and the place that raises
 it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
-service's own a `raise SettlementRefused` in `service/payments.py`, or a row of `protocol/rules.py`
+service's own a `raise SettlementRefused` in `service/claims.py`, or a row of `protocol/rules.py`
 if requirements that were changed are the reason. A payment in one step is answered with the
 standard's word for it: a line in `_CODES` of `service/one_step.py`, if the standard has one.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,

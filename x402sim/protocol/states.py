@@ -43,6 +43,7 @@ class PaymentEvent(StrEnum):
     PAID = "the facilitator or the chain reports that its money has moved"
     PAID_AGAIN = "its money has moved, and another attempt has paid for its payment id"
     NOT_YET = "the chain reports that its nonce is unused, and still valid"
+    UNDONE = "its transfer was in a block, and the chain reports that its nonce is unused"
     NEVER = "the chain proves that it can never pay (too late, cancelled, or used otherwise)"
     SILENT = "the chain's node does not answer"
     IN_BLOCK = "the block of its transfer is found"
@@ -63,17 +64,18 @@ class Move:
 
 
 HANDLED_BY: dict[str, str] = {
-    PaymentEvent.PRESENTED: "service.payments:resume_or_admit",
-    PaymentEvent.NOT_TAKEN: "service.payments:recover_or_refuse",
-    PaymentEvent.MAYBE_TAKEN: "service.payments:recover_or_refuse",
+    PaymentEvent.PRESENTED: "service.claims:resume_or_admit",
+    PaymentEvent.NOT_TAKEN: "service.unsettled:recover",
+    PaymentEvent.MAYBE_TAKEN: "service.unsettled:recover",
     PaymentEvent.PAID: "service.reconcile:grant",
     PaymentEvent.PAID_AGAIN: "service.reconcile:follow",
     PaymentEvent.NOT_YET: "service.reconcile:follow",
+    PaymentEvent.UNDONE: "service.reconcile:suspend",
     PaymentEvent.NEVER: "service.reconcile:revoke",
     PaymentEvent.SILENT: "service.reconcile:ask_chain",
     PaymentEvent.IN_BLOCK: "service.reconcile:set_block",
     PaymentEvent.DEEP: "service.indexer:run",
-    PaymentEvent.DROPPED: "service.payments:recover_or_refuse",
+    PaymentEvent.DROPPED: "service.unsettled:recover",
     PaymentEvent.FORGOTTEN: "service.reconcile:PendingPaymentHandle.forget",
     PaymentEvent.RESTARTED: "service.background:run_background",
 }
@@ -112,7 +114,8 @@ PAYMENT: tuple[Move, ...] = (
     Move(_MAYBE, _E.RESTARTED, _MAYBE, "asks the chain at once, and then less and less often"),
     Move(_SETTLED, _E.PRESENTED, _SETTLED, "refuses it: already settled"),
     Move(_SETTLED, _E.PAID, _SETTLED, "stores the block, and a transaction that has replaced it"),
-    Move(_SETTLED, _E.NOT_YET, _MAYBE, "ends the access: a reorganisation has undone the transfer"),
+    Move(_SETTLED, _E.NOT_YET, _SETTLED, "waits: its transaction may still come into a block"),
+    Move(_SETTLED, _E.UNDONE, _MAYBE, "ends the access: a reorganisation has undone the transfer"),
     Move(_SETTLED, _E.NEVER, _FAILED, "ends the access and the session: undone, and now too late"),
     Move(_SETTLED, _E.IN_BLOCK, _SETTLED, "stores the block"),
     Move(_SETTLED, _E.DEEP, _SETTLED, "looks at it no more"),
@@ -125,9 +128,9 @@ PAYMENT: tuple[Move, ...] = (
 SESSION: tuple[Move, ...] = (
     Move("new", "its deposit settles", "active", "adds the deposit to its budget"),
     Move("active", "its time is over", "expired", "records what is unspent as a due refund"),
-    Move("active", "its deposit has failed", "expired", "cancels it: nothing is owed"),
+    Move("active", "its deposit has failed", "expired", "ends it: nothing is owed"),
     Move("expired", "its unspent balance is paid back", "refunded", "stores the transaction"),
-    Move("expired", "its failed deposit settles after all", "active", "keeps its budget"),
+    Move("expired", "the failed deposit that ended it settles", "active", "keeps its budget"),
     Move("refunded", "the chain has undone the refund", "expired", "pays it back again"),
 )
 """The moves of a session. Only an active one whose deposit is settled can pay."""

@@ -31,6 +31,7 @@ from x402sim.service import content, gate, one_step, payments, proofs, sessions
 from x402sim.service.docs.routes import documentation
 from x402sim.service.policies import NoStore
 from x402sim.service.state import Service
+from x402sim.service.unsettled import record_refusal
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
@@ -144,7 +145,7 @@ async def pay(service: Service, request: Request) -> Response:
     try:
         return web.answer(await payments.pay(service, sent))
     except SettlementRefused as refused:
-        payments.record_refusal(service, sent.payment_id, refused)
+        record_refusal(service, sent.payment_id, refused)
         return gate.refused(service, refused)
     except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
         return web.storage_unavailable(request, failure, final=False)

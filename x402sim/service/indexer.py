@@ -80,14 +80,16 @@ async def _index(service: Service, listed: Attempt) -> Result:
             if pays_for(found, attempt):
                 return "matched"
         answer = await ask_chain(service, attempt)
+        is_as_recorded = answer.use is not None and answer.use.tx_hash == tx_hash
+        if found is None and is_as_recorded and answer.finding is ChainFinding.PAID:
+            return "unknown"  # the explorer is behind: it is asked for the block again
+        follow(service, attempt, answer)
+        if answer.finding is ChainFinding.PAID:
+            return "matched"
         if answer.finding is ChainFinding.UNKNOWN:
             return "unknown" if found is None else "unanswered"
-        if found is None:
-            is_as_recorded = answer.use is not None and answer.use.tx_hash == attempt.tx_hash
-            if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
-                return "unknown"
-        follow(service, attempt, answer)
-        return "matched" if answer.finding is ChainFinding.PAID else "reverted"
+        now = service.store.payments.reload(attempt)
+        return "unknown" if now is not None and now.status == "settled" else "reverted"
 
 
 async def _look_again(service: Service, listed: Attempt, height: int) -> bool:

@@ -55,10 +55,12 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.payments import accept, key_ends_s, pay, record_refusal, reserve_key
+from x402sim.service.claims import key_ends_s, reserve_key
+from x402sim.service.payments import accept, pay
 from x402sim.service.proofs import awaits_confirmations, is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
+from x402sim.service.unsettled import record_refusal
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""
@@ -253,36 +255,53 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
     `Unpaid` if it is not settled, or was served before, `Refused` 409 if another payment has its
     key, and `ClientDisconnect`.
     """
+    policy, payment_id = service.settings.policy, paid.settlement.payment_id
     await _settle(service, paid)
     await web.require_client(connection)
-    payment_id, served = paid.settlement.payment_id, service.store.served
-    policy, key = service.settings.policy, paid.key
     content.headers.update(_receipt(service, paid))
     if not policy.reserves:
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if key is not None:
-        reserve_key(service, payment_id, key, paid.valid_before)
-    if payment_id in service.answering or not served.begin(payment_id):
-        if not service.settings.decisions.authorization_once:
-            return
-        is_stored = key is not None and served.stored(key) is not None
-        if served.is_marked(payment_id) and not is_stored:  # sent again, it gets what is stored
-            again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
-        else:
-            again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
-        raise _refused(service, paid, again)
-    service.answering.add(payment_id)
-    content.headers["X-Payment-Id"] = payment_id
-    if key is not None:  # its payer can request the answer again: decision 5/payment-identifier
-        response = StoredResponse(content.raw_headers, bytes(content.body))
-        until_s = key_ends_s(service, paid.valid_before)
-        try:
-            served.keep(key, response, (payment_id, paid.resource), until_s)
-        except sqlite3.OperationalError as failure:  # it can be served, and not repeated
-            log.warning("%s: the answer is not stored: %s", paid.resource, failure)
-    content.background = cast(Any, partial(_conclude, service, paid, connection))
+    if paid.key is not None:  # it may be settled already, by a request without the key
+        reserve_key(service, payment_id, paid.key, paid.valid_before)
+    if _take_answer(service, paid):
+        content.headers["X-Payment-Id"] = payment_id
+        if paid.key is not None:
+            _keep(service, paid, paid.key, content)
+        content.background = cast(Any, partial(_conclude, service, paid, connection))
+
+
+def _take_answer(service: Service, paid: OneStep) -> bool:
+    """Take the one answer that a payment buys.
+
+    Raises `Unpaid` if it was given, or another request has it; by the other choice of decision
+    5/authorization-once it is given again then: False.
+    """
+    payment_id, served = paid.settlement.payment_id, service.store.served
+    if payment_id not in service.answering and served.begin(payment_id):
+        service.answering.add(payment_id)
+        return True
+    if not service.settings.decisions.authorization_once:
+        return False
+    is_kept = paid.key is not None and served.stored(paid.key) is not None
+    if served.is_marked(payment_id) and not is_kept:  # what is kept is given to who has its key
+        again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+    else:
+        again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
+    raise _refused(service, paid, again)
+
+
+def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
+    """Store an answer, which its payer can request again (decision 5/payment-identifier)."""
+    response = StoredResponse(content.raw_headers, bytes(content.body))
+    until_s = key_ends_s(service, paid.valid_before)
+    try:
+        service.store.served.keep(
+            key, response, (paid.settlement.payment_id, paid.resource), until_s
+        )
+    except sqlite3.OperationalError as failure:  # it can be served, and not repeated
+        log.warning("%s: the answer is not stored: %s", paid.resource, failure)
 
 
 async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:
@@ -291,9 +310,10 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
     If it `only_accepts`, it verifies and claims it. Raises `Unpaid` if it does not give access
     then.
     """
-    settings, payment_id, refused = service.settings, paid.settlement.payment_id, None
+    settings, payment_id = service.settings, paid.settlement.payment_id
     if await is_entitled(service, payment_id, paid.resource):
         return
+    not_yet = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
     try:
         is_short = paid.valid_before < service.clock.now_s() + GRACE_S
         # one that was presented before may have been settled in time
@@ -309,16 +329,17 @@ async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False
             key=paid.key,
             verifies=settings.payment_flow is None,
         )
-    except SettlementRefused as why:  # it may be settled all the same, by another request
+        refused = not_yet
+    except SettlementRefused as why:
         record_refusal(service, payment_id, why)
         refused = why
-    if not await is_entitled(service, payment_id, paid.resource):
-        if refused is None or (
-            refused.refusal is Refusal.ALREADY_SETTLED
-            and awaits_confirmations(service, payment_id, paid.resource)
-        ):
-            refused = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
-        raise _refused(service, paid, refused)
+    if await is_entitled(service, payment_id, paid.resource):  # by now, by whichever request
+        return
+    if refused.refusal is Refusal.ALREADY_SETTLED and awaits_confirmations(
+        service, payment_id, paid.resource
+    ):
+        refused = not_yet
+    raise _refused(service, paid, refused)
 
 
 async def _conclude(service: Service, paid: OneStep, connection: Connection) -> None:

@@ -150,9 +150,6 @@ class SkipVerify:
         return False
 
 
-Step = Literal["claim", "verify", "settle"]
-
-
 class ClaimPolicy(Protocol):
     """When the claim is written: from then on a crash or a lost answer loses nothing."""
 
@@ -493,15 +490,6 @@ class ServicePolicy:
     def reserves(self) -> bool:
         """Whether `claim` ever reserves an authorization for one payment id."""
         return not isinstance(self.claim, NoClaim)
-
-    @property
-    def steps(self) -> tuple[Step, Step, Step]:
-        """The steps of a settlement, in the order that `claim` wants."""
-        if self.claim.claims_before("verify"):
-            return "claim", "verify", "settle"
-        if self.claim.claims_before("settle"):
-            return "verify", "claim", "settle"
-        return "verify", "settle", "claim"
 
     @property
     def serves_first(self) -> bool:

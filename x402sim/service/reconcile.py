@@ -26,7 +26,7 @@ from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.chain import NonceUse, OnChain
-from x402sim.service.upstream.facilitator import Moved, NotMoved
+from x402sim.service.upstream.facilitator import Moved
 
 AT_MOST = 100
 """The pending payments of each kind that one run queries the chain about."""
@@ -89,7 +89,7 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     The caller holds the lock of its payment id; during the query, another process on this
     database may have moved it, and an older database may have been restored. A settled payment
     whose transfer was undone is pending while the chain may still make it, and failed when it
-    cannot.
+    cannot; one that was in no block yet stays settled until then, as its transaction may come.
     """
     attempt = service.store.payments.reload(listed)
     if attempt is None:
@@ -103,7 +103,7 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
             if status != "failed":
                 revoke(service, attempt, answer.height)
         case ChainFinding.NOT_YET:
-            if status == "settled":
+            if status == "settled" and attempt.block_number is not None:
                 suspend(service, attempt)
             elif status == "pending" and not attempt.nonce_confirmed_unused:
                 service.store.payments.confirm_unused(attempt.number)
@@ -165,29 +165,25 @@ class PendingPaymentHandle:
 
         One that was not submitted is not sent for the first time here: its endpoint has failed.
         """
-        service = self._service
-        attempt = service.store.payments.reload(self._listed)
+        service, payments = self._service, self._service.store.payments
+        attempt = payments.reload(self._listed)
         terms = service.issuer.read(attempt.payment_id) if attempt else None
         if attempt is None or terms is None:
             return self.finding
         if attempt.state is PaymentState.NOT_SUBMITTED:
             return ChainFinding.NOT_YET
-        service.store.payments.mark_maybe_submitted(attempt.number)
+        payments.mark_maybe_submitted(attempt.number)
         payment = present(attempt.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
             outcome = await service.facilitator.settle(payment, requirements)
         except (Unavailable, OutcomeUnknown):
             return ChainFinding.UNKNOWN
-        match outcome:
-            case Moved(tx_hash=tx_hash) if service.store.payments.paid_by(tx_hash) is None:
-                grant(service, attempt, tx_hash)
-                self.finding = ChainFinding.PAID
-                return self.finding
-            case Moved() | NotMoved():
-                return ChainFinding.NOT_YET
-            case _:
-                assert_never(outcome)
+        tx_hash = outcome.tx_hash if isinstance(outcome, Moved) else None
+        if tx_hash and payments.paid_by(tx_hash) is None and grant(service, attempt, tx_hash):
+            self.finding = ChainFinding.PAID
+            return self.finding
+        return ChainFinding.NOT_YET
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -215,17 +211,12 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
     if attempt.status != "settled":
-        # one that has failed may have been presented again: then that attempt gets the payment
-        is_taken = payments.is_paid_otherwise(attempt) or (
-            attempt.status == "failed"
-            and payments.is_claimed(attempt.payer, attempt.nonce, but=attempt.number)
-        )
-        if not is_taken:
-            grant(service, attempt, use.tx_hash)
-        elif attempt.status == "pending":
-            payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN)
+        if grant(service, attempt, use.tx_hash):
+            return
+        if payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN):
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
-        elif deep:  # or the indexer would look at it in every run, and at 100 such only
+        elif attempt.status == "failed" and deep:
+            # or the indexer would look at it in every run, and at 100 such only
             payments.set_deep(attempt.number)
         return
     if use.tx_hash != attempt.tx_hash:
@@ -247,12 +238,13 @@ def _transfer(attempt: Attempt) -> tuple[Address | None, Address, int]:
     return attempt.payer, parse_address(attempt.to_address), int(attempt.amount)
 
 
-def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
-    """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
+def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
+    """Turn a payment into a settled one, return it, and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). False if another process on this database has settled it, or if
-    the control API restored an older one meanwhile, which has no such payment.
+    (3/deposit-makes-session). None if another process on this database has settled it, if another
+    attempt gets this payment (`PaymentRecords.mark_settled`), or if the control API restored an
+    older database meanwhile, which has no such payment.
     """
     now_ms, session = service.clock.now_ms(), None
     payment_id, payer, amount = attempt.payment_id, attempt.from_address, int(attempt.amount)
@@ -263,7 +255,7 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
-        return False
+        return None
     entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
     service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
@@ -280,15 +272,15 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> bool:
                 expires_ms=session.expires_ms,
             )
         )
-    return True
+    return msgspec.structs.replace(
+        attempt, state=PaymentState.SETTLED, status="settled", tx_hash=tx_hash
+    )
 
 
 def suspend(service: Service, attempt: Attempt) -> None:
     """End access while the chain has undone a transfer that it may still make."""
-    payment_id = attempt.payment_id
-    service.entitlements.remove(payment_id)
     if service.store.payments.mark_reorged(attempt.number):
-        service.record(events.PaymentUndone(payment_id=payment_id))
+        service.record(events.PaymentUndone(payment_id=attempt.payment_id))
 
 
 def revoke(service: Service, attempt: Attempt, height: int) -> None:
@@ -296,12 +288,9 @@ def revoke(service: Service, attempt: Attempt, height: int) -> None:
 
     `height` is that of the chain that reports it.
     """
-    payment_id = attempt.payment_id
-    is_news = service.store.payments.fail(attempt.number, height)
-    if not service.store.payments.is_paid_otherwise(attempt):
-        service.entitlements.remove(payment_id)
-        if is_news:
-            service.record(events.PaymentFailed(payment_id=payment_id))
+    payments = service.store.payments
+    if payments.fail(attempt.number, height) and not payments.is_paid_otherwise(attempt):
+        service.record(events.PaymentFailed(payment_id=attempt.payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:

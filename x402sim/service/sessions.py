@@ -140,10 +140,11 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         if attempt is None or attempt.status != "settled":
             return False
         finding = await follow_chain(service, attempt)
-    if finding is ChainFinding.UNKNOWN:
-        raise Unavailable("the chain does not say whether the deposit was paid")
-    if finding is not ChainFinding.PAID:
+        attempt = service.store.payments.get(refund.payment_id)
+    if attempt is None or attempt.status != "settled":
         return False
+    if finding is not ChainFinding.PAID:
+        raise Unavailable("the chain does not say whether the deposit was paid")
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
         raise Unavailable("it is paid, but its transaction was not found")

@@ -35,18 +35,27 @@ class Entitlement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entitlements:
-    """Entitlements by payment id."""
+    """Entitlements by payment id.
 
-    def __init__(self, lifetime_s: float) -> None:
+    A payment may be undone, also by another service on the same database, of which this one is not
+    told. So once the `store` may have taken a settled record back (`Database.version`), each
+    entitlement is good again only when its record was read.
+    """
+
+    def __init__(self, lifetime_s: float, store: Store) -> None:
         self._lifetime_ms = lifetime_s * 1000
         self._cached: dict[str, Entitlement] = {}
+        self._store = store
+        self._version, self._checked = store.version(), set[str]()
+        """The payment ids whose records are settled in this version of the database."""
 
     def __len__(self) -> int:
         return len(self._cached)
 
     def add(self, entitlement: Entitlement) -> None:
-        """Store an entitlement (4.1/cache)."""
+        """Store an entitlement (4.1/cache), whose record this service has just settled."""
         self._cached[entitlement.payment_id] = entitlement
+        self._checked.add(entitlement.payment_id)
 
     def all(self) -> list[Entitlement]:
         """Return what is cached."""
@@ -60,21 +69,29 @@ class Entitlements:
         found = self._cached.get(payment_id)
         if found is None or found.resource_url != resource:
             return False
-        return now_ms - found.timestamp_ms < self._lifetime_ms
+        if now_ms - found.timestamp_ms >= self._lifetime_ms:
+            return False
+        if (version := self._store.version()) != self._version:
+            self._version, self._checked = version, set()
+        if payment_id in self._checked:
+            return True
+        if not self._store.payments.grants(payment_id, resource):
+            del self._cached[payment_id]
+            return False
+        self._checked.add(payment_id)
+        return True
 
     def sweep(self, now_ms: int) -> int:
         """Discard entitlements older than 24 hours (3/discarded-after-24h); return their number."""
         before, oldest_ms = len(self._cached), now_ms - self._lifetime_ms
         self._cached = {k: e for k, e in self._cached.items() if e.timestamp_ms > oldest_ms}
+        self._checked &= self._cached.keys()
         return before - len(self._cached)
-
-    def remove(self, payment_id: str) -> None:
-        """Remove one entitlement, as its payment has failed."""
-        self._cached.pop(payment_id, None)
 
     def clear(self) -> None:
         """Remove every entitlement, as a restart does."""
         self._cached.clear()
+        self._checked.clear()
 
 
 class KeyedLocks:
@@ -142,7 +159,7 @@ def connected(
         clock=clock,
         store=store,
         issuer=Issuer(env, salts),
-        entitlements=Entitlements(env.settings.entitlement_lifetime_s),
+        entitlements=Entitlements(env.settings.entitlement_lifetime_s, store),
         facilitator=env.facilitator(to),
         explorer=env.explorer(to),
         rpc=env.rpc(to),
@@ -153,7 +170,7 @@ def restarted(service: Service) -> Service:
     """Return the service as a restart leaves it: with its database, and nothing in memory."""
     return replace(
         service,
-        entitlements=Entitlements(service.settings.entitlement_lifetime_s),
+        entitlements=Entitlements(service.settings.entitlement_lifetime_s, service.store),
         locks=KeyedLocks(),
         unreserved_in_flight={},
         answering=set(),

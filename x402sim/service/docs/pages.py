@@ -106,7 +106,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            # one that no transaction was sent for may still be usable: `recover_or_refuse`
+            # one that no transaction was sent for may still be usable: `unsettled.recover`
             _FINAL[refusal.row.final]
             if refusal.row.may_have_been_sent
             else _FINAL[Finality.STATED],

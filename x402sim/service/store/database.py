@@ -7,7 +7,7 @@ says what to do. A statement that fails because the disk is full or the file is 
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,11 @@ LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
 SCHEMA_VERSION = 10
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
-
+_COUNT_TAKEN_BACK = (
+    "CREATE TEMP TRIGGER taken_back AFTER UPDATE OF state ON main.payments "
+    "WHEN old.state = 'settled' AND new.state != 'settled' "
+    "BEGIN SELECT count_taken_back(old.attempt); END"
+)
 
 Waiting = Literal["payments", "refunds"]
 """A table whose rows may wait: until `look_s`, if work on them failed, and then longer each time.
@@ -70,6 +74,7 @@ class Database:
     """
 
     def __init__(self, file: Path | None = None) -> None:
+        self._file, self._taken_back = file, [0]
         self._connection = opened(file or "")
         self._end = finalize(self, self._connection.close)
         """Closes the connection, also if nobody has: Python 3.13 warns of that."""
@@ -98,6 +103,8 @@ class Database:
                     self.execute(statement)
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             self._require_version()
+        self.define("count_taken_back", partial(_count, self._taken_back))
+        self.execute(_COUNT_TAKEN_BACK)
 
     def _require_version(self) -> None:
         """Raise `sqlite3.DatabaseError` if there are tables, of another version."""
@@ -119,6 +126,14 @@ class Database:
     def changed(self, sql: str, *values: Any) -> bool:
         """Execute one statement; return whether it changed exactly one row."""
         return self._writer.execute(sql, values).rowcount == 1
+
+    def version(self) -> tuple[int, int]:
+        """Return something else whenever a settled payment may not be settled any more.
+
+        This connection counts when it takes one back; whatever another one does, it may do that.
+        """
+        elsewhere = 0 if self._file is None else int(self.one("PRAGMA data_version")[0])
+        return self._taken_back[0], elsewhere
 
     def define(self, name: str, function: Callable[[Any], Any]) -> None:
         """Let statements call a function of one value."""
@@ -154,10 +169,12 @@ class Database:
 
     def restore(self, copy: sqlite3.Connection) -> None:
         """Replace the whole database with a copy."""
+        self._taken_back[0] += 1
         copy.backup(self._connection, progress=_raise_if_locked)
 
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
+        self._taken_back[0] += 1
         with self.transaction():
             for table in (*_TABLES, "served", "matched", "answering", "answers"):
                 self.execute(f"DELETE FROM {table}")
@@ -185,6 +202,11 @@ class _Transaction:
         finally:
             if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
                 self._execute("ROLLBACK")
+
+
+def _count(counted: list[int], _: int) -> None:
+    """Count; SQLite keeps the function, which may not keep the database."""
+    counted[0] += 1
 
 
 def _raise_if_locked(status: int, _: int, __: int) -> None:

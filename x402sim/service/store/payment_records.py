@@ -91,11 +91,21 @@ def _update(event: PaymentEvent, others: str = "") -> str:
 _NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
 _NOT = PaymentState.NOT_SUBMITTED
 _RESUME = (
-    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}' "
+    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}', offered_id = ?2 "
     f"WHERE attempt = ?3 AND state = '{_NOT}' AND {_NO_RIVAL}"
 )
-_SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0")
-_UNDO = _update(PaymentEvent.NOT_YET, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
+_SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0") + (
+    " AND NOT EXISTS(SELECT 1 FROM payments AS other WHERE other.status = 'settled' "
+    "AND other.payment_id = payments.payment_id) AND NOT (state = 'failed' AND EXISTS("
+    "SELECT 1 FROM payments AS other WHERE other.status != 'failed' AND other.is_authorized "
+    "AND other.payer = payments.payer AND other.nonce = payments.nonce))"
+)
+"""Not if another attempt has paid for its payment id, or, after this one had failed, has claimed
+the authorization: then that attempt gets the payment."""
+_UNDO = (
+    _update(PaymentEvent.UNDONE, ", block_number = NULL, is_deep = 0, look_s = 0, wait_s = 0")
+    + " AND block_number IS NOT NULL"
+)
 _FAIL = {
     event: _update(event, ", failed_at = ?2, is_deep = 0") + " RETURNING payment_id"
     for event in (PaymentEvent.NEVER, PaymentEvent.PAID_AGAIN)
@@ -230,18 +240,20 @@ class PaymentRecords:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
-    def resume(self, attempt: Attempt, offered_id: str | None) -> PaymentState | None:
+    def resume(self, attempt: Attempt) -> Attempt | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
         Another process that sends it at this moment is one, too: one statement looks and writes.
+        It writes the attempt's `offered_id`, too, if no facilitator has the attempt.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
         if attempt.state is PaymentState.NOT_SUBMITTED:
-            is_free = self._db.changed(_RESUME, attempt.payment_id, offered_id, attempt.number)
-            return after if is_free else None
-        if attempt.state is PaymentState.IN_FLIGHT:
+            named = attempt.payment_id, attempt.offered_id
+            if not self._db.changed(_RESUME, *named, attempt.number):
+                return None
+        elif attempt.state is PaymentState.IN_FLIGHT:
             self.mark_maybe_submitted(attempt.number)
-        return after
+        return replace(attempt, state=after)
 
     def confirm_unused(self, number: int) -> None:
         """Record that the chain reports of a claimed authorization that it is not used yet."""
@@ -277,8 +289,9 @@ class PaymentRecords:
         """Store an attempt as settled (4.1/store-settled).
 
         A deposit opens its `session` in the same transaction, or gets the one back that it
-        opened before: never two, never another amount. False if there is no such record, or if
-        another process on this database has settled it.
+        opened before: never two, never another amount. False if there is no such record, if
+        another process on this database has settled it, or if the payment is another attempt's
+        (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)
@@ -289,10 +302,10 @@ class PaymentRecords:
         return is_news
 
     def mark_reorged(self, number: int) -> bool:
-        """Make a settled payment pending again: the chain has undone its transfer.
+        """Make a settled payment that was in a block pending again: the chain has undone that.
 
         Meanwhile neither it nor a session that it paid for grants anything. False if it is not
-        settled, as another process on this database was faster.
+        settled, as another process on this database was faster, or was in no block yet.
         """
         return self._db.changed(_UNDO, number)
 
@@ -314,16 +327,13 @@ class PaymentRecords:
         settled = self._settled(attempt.payment_id)
         return settled is not None and settled != attempt.number
 
-    def is_claimed(self, payer: Address | None, nonce: bytes | None, but: int = 0) -> bool:
-        """Tell whether any attempt `but` this one claims an authorization, and may still be paid.
-
-        For whatever payment id.
-        """
+    def is_claimed(self, payer: Address, nonce: bytes) -> bool:
+        """Tell whether any attempt claims an authorization, for whatever payment id."""
         sql = (
-            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
+            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? "
             "AND status != 'failed' AND is_authorized"
         )
-        return self._db.one(sql, payer, nonce, but) is not None
+        return self._db.one(sql, payer, nonce) is not None
 
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"

@@ -15,10 +15,7 @@ from x402sim.service.store.database import Database
 
 
 class SessionBudget(msgspec.Struct, frozen=True):
-    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired.
-
-    `is_canceled` if its deposit has failed.
-    """
+    """A session budget: base units, epoch milliseconds; `refund_*` once it has expired."""
 
     session_id: str
     payment_id: str
@@ -27,7 +24,6 @@ class SessionBudget(msgspec.Struct, frozen=True):
     released: int
     status: str
     expires_ms: int
-    is_canceled: bool
     refund_status: str | None
     refund_tx_hash: str | None
 
@@ -73,7 +69,7 @@ class Refund(msgspec.Struct, frozen=True):
 
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
-    "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
+    "s.expires_ms, r.status, r.tx_hash FROM sessions s "
     "LEFT JOIN refunds r USING (session_id)"
 )
 _PAYABLE = (
@@ -115,8 +111,8 @@ class SessionBudgets:
     def open(self, attempt: int, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
 
-        One that this deposit opened before is kept as it is; if the deposit had failed, it is
-        active again. Call it in the transaction that settles the deposit.
+        One that this deposit opened before is kept as it is; if the failed deposit had ended it, it
+        is active again. Call it in the transaction that settles the deposit.
         """
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
@@ -194,17 +190,14 @@ class SessionBudgets:
             return self._db.execute(sql, now_ms, limit).rowcount
 
     def cancel(self, payment_id: str) -> None:
-        """End the session of a deposit that failed: nothing was deposited, nothing is owed.
+        """End the active session of a deposit that failed: nothing was deposited, nothing is owed.
 
-        Call it in the transaction that fails the deposit.
+        One whose time was over stays as it is: what it is owed is due only while its deposit is
+        settled (`refunds_due`). Call it in the transaction that fails the deposit.
         """
         self._db.execute(
-            "UPDATE sessions SET status = 'expired', is_canceled = 1 WHERE payment_id = ?",
-            payment_id,
-        )
-        self._db.execute(
-            "DELETE FROM refunds WHERE status = 'pending' AND session_id IN "
-            "(SELECT session_id FROM sessions WHERE payment_id = ?)",
+            "UPDATE sessions SET status = 'expired', is_canceled = 1 "
+            "WHERE payment_id = ? AND status = 'active'",
             payment_id,
         )
 

@@ -1,0 +1,333 @@
+"""Step 1 of a settlement, and the claim: what was sent, and what was presented before.
+
+The id and the authorization are claimed in the database before the facilitator gets any request,
+because from then on anybody may submit the authorization: it pays for one payment id only. The
+claim stays until the chain proves that it can never be used: so neither a crash, a lost answer nor
+a third party can charge twice or lose a payment.
+Clauses: 4.1/validate, 5/nonce-once, 5/exact-amount, 7/nonce-already-used,
+7/payment-already-settled.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from x402sim.http import web
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.differences import times
+from x402sim.protocol.eip3009 import transfer_digest
+from x402sim.protocol.header import PresentedPayment, present
+from x402sim.protocol.messages import PaymentRequirements, SettlementRequest
+from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.refusals import (
+    NOT_ISSUED,
+    ChainFinding,
+    Refusal,
+    RequestError,
+    SettlementRefused,
+)
+from x402sim.protocol.rules import (
+    AUTHORIZES,
+    InvalidReason,
+    Presented,
+    Rules,
+    Verification,
+    first_broken,
+)
+from x402sim.protocol.states import PaymentState
+from x402sim.service.issue import IssuedTerms
+from x402sim.service.reconcile import follow_chain
+from x402sim.service.state import Service
+from x402sim.service.store.payment_records import Attempt
+from x402sim.service.store.served import IdempotencyKey
+from x402sim.service.upstream.calls import Unavailable
+
+MAX_ATTEMPTS = 8
+"""The most payment headers that can be presented for one payment id."""
+NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
+
+_EARLIER_MAY_SETTLE = "an earlier payment header may still settle"
+_OTHER_MAY_SETTLE = "another payment of its 402 may still settle"
+_PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
+
+
+class ValidRequest(msgspec.Struct, frozen=True):
+    """One request to settle, after step 1: with everything in it decoded.
+
+    `terms` and `issued` are what this service issued under the payment id; `requirements` are those
+    that the payer sent back, which may differ. `is_authorized`: the authorization in the header
+    makes the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that
+    a payment in one step answers, if its payer has sent it, and `key` the payer's own id of it.
+    """
+
+    payment_id: str
+    payment: PresentedPayment
+    terms: IssuedTerms
+    requirements: PaymentRequirements
+    issued: PaymentRequirements
+    is_authorized: bool
+    offered_id: str | None
+    key: IdempotencyKey | None
+
+
+async def validate(
+    service: Service,
+    sent: SettlementRequest,
+    offered_id: str | None = None,
+    key: IdempotencyKey | None = None,
+) -> ValidRequest:
+    """Step 1: the requirements must be those issued under this payment id (4.1/validate).
+
+    Decodes the payment header, once. A payer's contract is queried whether it calls the signature
+    its own. Raises `SettlementRefused`.
+    """
+    payment_id, requirements = sent.payment_id, sent.payment_requirements
+    terms = service.issuer.read(payment_id)
+    if terms is None:
+        raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
+    payment, network = present(sent.payment_header), service.env.network
+    issued = service.issuer.requirements(terms.resource, terms.amount_base)
+    if requirements != issued:  # equal ones break no rule
+        require(service, service.settlement_rules, requirements, issued, terms)
+    signed, is_authorized = payment.signed, False
+    if signed is not None:
+        broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
+        is_authorized = broken is None
+        if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
+            auth = signed.authorization
+            digest = transfer_digest(auth, network.domain)
+            try:
+                is_authorized = await service.rpc.accepts(auth.from_, digest, signed.signature)
+            except Unavailable as error:
+                raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
+    return ValidRequest(
+        payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
+    )
+
+
+def require(
+    service: Service,
+    rules: Rules[Presented, Refusal],
+    sent: PaymentRequirements,
+    issued: PaymentRequirements,
+    terms: IssuedTerms,
+) -> None:
+    """Check a rule table; raises `SettlementRefused` with the first row that fails."""
+    case = Presented(sent, issued, expires_s=terms.expires_s, now_s=service.clock.now_s())
+    if broken := first_broken(rules, case):
+        raise SettlementRefused(broken.refusal, broken.reason(case))
+
+
+# --- what was presented before --------------------------------------------------------
+
+
+async def resume_or_admit(service: Service, request: ValidRequest) -> Attempt:
+    """Return the earlier attempt to resume, or a new one that is admitted and not stored yet.
+
+    An earlier one may be settled. Raises `SettlementRefused`.
+    """
+    return await resume_earlier(service, request) or await admit(service, request)
+
+
+async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | None:
+    """Return the attempt to resume, if the same authorization was presented before; None if not.
+
+    First the records of the earlier attempts follow the chain. The attempt is pending, or settled
+    if the chain reports only now that it was paid. Raises `SettlementRefused` if the id is used
+    (7/payment-already-settled), if another header may still pay for it, or if too many were
+    presented.
+    """
+    presented = service.store.payments.attempts(request.payment_id)
+    if any(attempt.status == "settled" for attempt in presented):
+        raise SettlementRefused(Refusal.ALREADY_SETTLED)
+    same, may_settle = None, False
+    for attempt in presented:
+        is_same = _is_same(request, attempt)
+        if attempt.status == "failed" and not is_same:
+            continue  # it says nothing about another authorization
+        finding = await follow_chain(service, attempt)
+        if finding is ChainFinding.PAID:
+            if not is_same:
+                raise SettlementRefused(Refusal.ALREADY_SETTLED)
+            return resume(service, request, attempt)
+        if finding is ChainFinding.NEVER or attempt.status == "failed":
+            continue
+        if is_same:
+            same = attempt
+        elif not _has_same_nonce(request, attempt):  # of two with one nonce, one can pay
+            may_settle |= attempt.state is not PaymentState.NOT_SUBMITTED
+    if may_settle:
+        raise SettlementRefused(Refusal.PENDING, _EARLIER_MAY_SETTLE)
+    if same is not None:
+        return resume(service, request, same)
+    if len(presented) >= MAX_ATTEMPTS:
+        reason = f"{len(presented)} payment headers were sent for it; ask for a new payment id"
+        raise SettlementRefused(Refusal.PENDING, reason)
+    return None
+
+
+def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt:
+    """Write that an earlier attempt is to be sent again, unless it is settled; return it as it is.
+
+    Raises `SettlementRefused` if its 402 was paid otherwise since or its authorization pays for
+    another payment id, and `Refused` 409 if another payment has its key.
+    """
+    payments = service.store.payments
+    if (now := payments.reload(earlier)) is None:
+        raise record_changed()
+    if now.state is PaymentState.SETTLED:
+        return now
+    if now.state is PaymentState.FAILED:  # paid, but another payment id has claimed it since
+        raise _claim_conflict(service, now)
+    if request.key is not None:
+        reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
+    # which 402 it answers, only its payer can say, and before anybody else can know the header
+    if now.state is PaymentState.NOT_SUBMITTED and now.offered_id is None:
+        now = replace(now, offered_id=request.offered_id)
+    if (resumed := payments.resume(now)) is None:
+        raise _claim_conflict(service, now)
+    return resumed
+
+
+def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
+    """Tell whether a header holds the authorization of an earlier attempt.
+
+    A good one does not resume the attempt of a header that could not pay, such as one with another
+    signature, or one that a smart wallet had not signed yet: that attempt has claimed nothing.
+    """
+    if request.is_authorized and not attempt.is_authorized:
+        return False
+    if attempt.header == request.payment.text:
+        return True
+    return request.is_authorized and _has_same_nonce(request, attempt)
+
+
+def _has_same_nonce(request: ValidRequest, attempt: Attempt) -> bool:
+    auth = request.payment.authorization
+    return auth is not None and (auth.from_, auth.nonce) == (attempt.payer, attempt.nonce)
+
+
+# --- an authorization that was not presented before, and its claim ----------------------
+
+
+async def admit(service: Service, request: ValidRequest) -> Attempt:
+    """Return the new attempt of an authorization that was not presented before (state `NEW`).
+
+    Raises `SettlementRefused` for a 402 that has expired, for an authorization that lasts too long
+    (decision 4.1/longest-window), and for one that was used before.
+    """
+    issued, payment = request.issued, request.payment
+    require(service, service.freshness_rules, request.requirements, issued, request.terms)
+    until_s, now_s = payment.valid_before, service.clock.now_s()
+    most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
+    if until_s - now_s > most_s:
+        too_long = f"{times('validBefore', until_s, now_s)}; at most {most_s:.0f} s ahead of that"
+        raise SettlementRefused(Refusal.INVALID_SIGNATURE, f"{too_long} are taken")
+    auth = payment.authorization
+    return Attempt(
+        payment_id=request.payment_id,
+        tx_hash=None,
+        from_address=checksum(auth.from_) if auth else "",
+        to_address=issued.pay_to,
+        amount=issued.max_amount_required,
+        resource_url=issued.resource,
+        status="pending",
+        block_number=None,
+        timestamp=0,
+        payer=auth.from_ if auth else None,
+        nonce=auth.nonce if auth else None,
+        valid_before_s=min(payment.valid_before, MAX_STORED) if auth else None,
+        header=payment.text,
+        duration=request.terms.duration,
+        offered_id=request.offered_id,
+        is_authorized=request.is_authorized,
+        nonce_confirmed_unused=await is_unused(service, request),
+        state=PaymentState.NEW,
+    )
+
+
+async def is_unused(service: Service, request: ValidRequest) -> bool:
+    """Tell whether the chain reports that the authorization is unused; False if it is silent.
+
+    One that was used before it was presented here may have paid at another service. Raises
+    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well: a
+    payment that is good needs one call, and only a refusal needs the others.
+    """
+    if (authorization := request.payment.authorization) is None or not request.is_authorized:
+        return False
+    rpc, payer, nonce = service.rpc, authorization.from_, authorization.nonce
+    try:
+        is_used = await rpc.is_used(payer, nonce) and (await rpc.nonce_state(payer, nonce)).is_used
+    except Unavailable:
+        return False
+    if is_used:
+        _require_unclaimed(service, request)
+        reason = "the authorization was used before it was presented for this payment id"
+        raise SettlementRefused(Refusal.NONCE_USED, reason)
+    return True
+
+
+def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
+    """Claim the payment id for the authorization of a new attempt; return the pending record.
+
+    One that is stored already is returned as it is. The payer's key is reserved with the claim: of
+    two payments with one key, the second is refused before anything is settled. Raises
+    `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
+    its 402 is paid in one step and in two, or if another process on this database was faster, and
+    `Refused` 409 if another payment has its key.
+    """
+    if attempt.state is not PaymentState.NEW:
+        return attempt
+    store, now_ms = service.store, service.clock.now_ms()
+    new = replace(attempt, timestamp=now_ms, state=PaymentState.IN_FLIGHT)
+    if request.key is None:
+        claimed = store.payments.insert_pending(new)
+    else:
+        with store.transaction():
+            reserve_key(service, new.payment_id, request.key, request.payment.valid_before)
+            claimed = store.payments.insert_pending(new)
+    if claimed is None:
+        _require_unclaimed(service, request)
+        raise _claim_conflict(service, new)
+    return claimed
+
+
+def reserve_key(service: Service, payment_id: str, key: IdempotencyKey, valid_before: int) -> None:
+    """Reserve a payer's key for its payment, while that may be paid or requested again.
+
+    Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
+    """
+    now_s, until_s = service.clock.now_s(), key_ends_s(service, valid_before)
+    if not service.store.served.reserve(key, payment_id, until_s, now_s):
+        raise web.refused(RequestError.IDENTIFIER_TAKEN)
+
+
+def key_ends_s(service: Service, valid_before: int) -> int:
+    """Return until when a payment keeps its key: while it may be paid, or requested again."""
+    now_s, most_s = service.clock.now_s(), service.settings.max_timeout_s
+    return max(min(valid_before, MAX_STORED), now_s + most_s)
+
+
+def _require_unclaimed(service: Service, request: ValidRequest) -> None:
+    """Raise `SettlementRefused` if another process on this database has just claimed it."""
+    sent = service.store.payments.attempts(request.payment_id)
+    if any(_is_same(request, each) and each.status != "failed" for each in sent):
+        raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
+
+
+def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
+    """Return why an attempt cannot be claimed: for its 402, or because of its own use."""
+    rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
+    if rival is None:
+        return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
+    is_same_way, is_settled = rival.payment_id == attempt.payment_id, rival.status == "settled"
+    if is_settled:
+        reason = None if is_same_way else _PAID_OTHERWISE
+        return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
+    return SettlementRefused(
+        Refusal.PENDING, _EARLIER_MAY_SETTLE if is_same_way else _OTHER_MAY_SETTLE
+    )
+
+
+def record_changed() -> SettlementRefused:
+    """Return what refuses a payment if another process, or a restored database, has changed it."""
+    return SettlementRefused(Refusal.FAILED, "the record of this payment has changed meanwhile")

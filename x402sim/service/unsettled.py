@@ -1,0 +1,183 @@
+"""What becomes of a payment that the facilitator did not settle, and what its payer is told.
+
+Anyone may submit a signed authorization, so even a refused payment can be paid: the chain decides.
+After a lost answer, the policy `lost_answer` asks it.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
+
+from x402sim import events
+from x402sim.events import MAX_REASON, clipped
+from x402sim.protocol.crypto import canonical
+from x402sim.protocol.differences import difference, times
+from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
+from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
+from x402sim.protocol.states import PaymentState
+from x402sim.service.claims import ValidRequest, record_changed
+from x402sim.service.reconcile import PendingPaymentHandle
+from x402sim.service.state import Service
+from x402sim.service.store.payment_records import Attempt
+from x402sim.service.upstream.facilitator import NotMoved
+
+_LAST_DATE_S = 253_402_300_799
+"""The end of the year 9999, the last date of ISO 8601."""
+
+
+@dataclass(eq=False)
+class NotSettled(Exception):
+    """The facilitator did not settle, or was not requested to.
+
+    `maybe_submitted`: it got the request, and may still submit the authorization. `is_lost`: its
+    answer is lost, and it may have done so already.
+    """
+
+    refusal: Refusal
+    reason: str | None
+    _: KW_ONLY
+    maybe_submitted: bool = False
+    is_lost: bool = False
+
+
+async def recover(
+    service: Service, request: ValidRequest, attempt: Attempt, cause: NotSettled
+) -> Attempt:
+    """Ask the chain, after the facilitator did not settle; after a lost answer, ask the policy.
+
+    Returns the settled attempt if it was paid. Otherwise raises `SettlementRefused`, which is
+    final only if the header can never pay, or if the policy has forgotten the payment.
+    """
+    payments, was = service.store.payments, attempt.state
+    if was is PaymentState.NEW:  # not claimed: what is lost is forgotten, and never served
+        is_over = cause.is_lost or is_final(cause.refusal.text)
+        raise SettlementRefused(cause.refusal, cause.reason, final=is_over)
+    maybe_submitted = was is PaymentState.MAYBE_SUBMITTED or cause.maybe_submitted
+    if not request.is_authorized and not maybe_submitted:
+        payments.drop_claim(attempt.number)
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
+    if (now := payments.reload(attempt)) is None:
+        raise record_changed()
+    payment = PendingPaymentHandle(service, now, in_background=False)
+    if cause.is_lost:
+        await service.settings.policy.lost_answer.resolve(payment)
+    else:
+        await payment.ask_chain()
+    if payment.finding is ChainFinding.PAID:
+        return settled_attempt(service, request.payment_id)
+    if payment.finding is ChainFinding.NEVER or payment.is_forgotten:
+        raise SettlementRefused(cause.refusal, cause.reason, final=True)
+    if maybe_submitted:
+        payments.mark_maybe_submitted(attempt.number)
+    else:
+        payments.mark_not_submitted(attempt.number)
+    is_pending = maybe_submitted and cause.refusal.row.final is not Finality.STATED
+    advice = _retry_advice(service, request, now, cause.refusal, payment.finding, maybe_submitted)
+    raise SettlementRefused(
+        Refusal.PENDING if is_pending else cause.refusal, f"{cause.reason}; {advice}", final=False
+    )
+
+
+def settled_attempt(service: Service, payment_id: str) -> Attempt:
+    """Return the attempt that has paid for a payment id, perhaps by another process.
+
+    Raises `SettlementRefused` if none has.
+    """
+    attempt = service.store.payments.get(payment_id)
+    if attempt is None or attempt.status != "settled":
+        raise record_changed()
+    return attempt
+
+
+def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:
+    """Write a refusal to the journal."""
+    event = events.PaymentRefused(
+        payment_id=clipped(payment_id),
+        refusal=refused.refusal.text,
+        reason=refused.reason and clipped(refused.reason, MAX_REASON),
+        final=refused.final,
+        leaves_earlier=refused.refusal.row.leaves_earlier,
+    )
+    service.record(event)
+
+
+# --- what a payer is told ---------------------------------------------------------------
+
+
+def _retry_advice(
+    service: Service,
+    request: ValidRequest,
+    attempt: Attempt,
+    refusal: Refusal,
+    finding: ChainFinding,
+    maybe_submitted: bool,
+) -> str:
+    """Return what a payer should know and do, while the header may still pay."""
+    again = "send the same payment header again"
+    if refusal is Refusal.INSUFFICIENT_BALANCE:
+        again = f"fund the payer and {again}"
+    signed = request.payment.signed
+    if refusal is Refusal.INVALID_SIGNATURE and where_it_differs(service, request):
+        again = "correct the header and send the same authorization again"
+    elif (
+        refusal is Refusal.INVALID_SIGNATURE
+        and signed is not None
+        and canonical(signed.signature) != signed.signature  # the token takes only that form
+    ):
+        again = (
+            "write the signature as 65 bytes, with a low s and v 27 or 28, and send the same "
+            "authorization again"
+        )
+    auth = request.payment.authorization
+    if known := _known_id(service, request, attempt):
+        again += f", or ask GET /api/payments/{known}"
+    if auth is None or maybe_submitted or finding is not ChainFinding.NOT_YET:
+        return f"it may still be paid: {again}; do not sign another one"
+    if refusal is Refusal.EXPIRED:
+        return f"not charged by this service, but no block has passed that time yet: {again}"
+    until = _date(auth.valid_before)
+    is_early = service.clock.now_s() <= auth.valid_after
+    valid = f"is valid from {_date(auth.valid_after + 1)}" if is_early else "stays valid"
+    return f"not charged by this service; this header {valid} until {until}: {again}"
+
+
+def _date(at_s: int) -> str:
+    return datetime.fromtimestamp(min(at_s, _LAST_DATE_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str | None:
+    """Return the payment id by which a payer can look an attempt up, if any.
+
+    That of a payment in one step is sent only with what it buys: it is a proof of payment, and
+    whoever reads the chain can send the authorization.
+    """
+    auth, terms = request.payment.authorization, request.terms
+    if auth is None or auth.value != terms.amount_base:
+        return request.payment_id
+    is_derived = service.issuer.derive(terms.resource, auth) == request.payment_id
+    return attempt.offered_id if is_derived else request.payment_id
+
+
+def where_it_differs(service: Service, request: ValidRequest) -> str:
+    """Return where a refused payment differs from its requirements; empty if nowhere.
+
+    If it can pay, its signature is right, although only its payer's contract may know that.
+    """
+    if request.payment.signed is None:
+        return ""
+    rules = (
+        VERIFICATION if not request.is_authorized else without(VERIFICATION, "5/signature-proves")
+    )
+    case = Verification(request.payment.signed, request.issued, service.env.network)
+    broken = first_broken(rules, case)
+    return difference(broken.refusal, case) if broken else ""
+
+
+def why_not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> str:
+    """Return the facilitator's reason; if it is the time, whose clock says what."""
+    auth, now_s = request.payment.authorization, service.clock.now_s()
+    if auth is None or outcome.misses is None:
+        return outcome.reason
+    if outcome.misses == "validAfter":
+        return f"{outcome.reason}; {times(outcome.misses, auth.valid_after, now_s)}"
+    reason = times(outcome.misses, auth.valid_before, now_s)
+    return reason if now_s >= auth.valid_before else f"{reason}, and the chain's is ahead of it"
