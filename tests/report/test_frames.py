@@ -15,6 +15,7 @@ from tests.report.stories import NAMES, exchange, journal_of, played, run
 from x402sim import Run, events
 from x402sim.journal import Journal
 from x402sim.report import frames
+from x402sim.report.frame import Column
 from x402sim.report.frames import TABLES
 
 _DTYPES = r"((?:Int64|float64|UTC|category|string|bool|, )+) \|"
@@ -233,6 +234,36 @@ def test_a_session_ends_with_its_deposit() -> None:
         ("alice", "failed", 0),
         ("bob", "expired", 20_000),
     ], "hers was due first, but had ended already"
+
+
+def test_a_failed_deposit_ends_an_active_session_until_it_settles_after_all() -> None:
+    opened = [
+        *takewhile(lambda it: not isinstance(it, events.SessionDebited), events_of("sessions"))
+    ]
+    alice, bob = (each.session_id for each in opened if isinstance(each, events.SessionOpened))
+    settled = [each for each in opened if isinstance(each, events.PaymentSettled)]
+    failed = [events.PaymentFailed(payment_id=each.payment_id) for each in settled]
+    told = (
+        events.SessionDebited(session_id=alice, amount_base=1, released_base=1),
+        events.DebitUndone(session_id=alice, amount_base=1, released_base=0),
+        failed[0], settled[0], events.SessionsExpired(count=2), failed[1], settled[1],
+    )  # fmt: skip
+    frame = frames.sessions(journal_of(*opened, *told, took_ms=1000)).iloc[2:]
+    assert list(zip(frame["payer"], frame["event"], strict=True)) == [
+        ("alice", "debited"), ("alice", "debit undone"), ("alice", "failed"), ("alice", "opened"),
+        ("alice", "expired"), ("bob", "expired"),
+    ]  # fmt: skip
+    assert frame["tx"].tolist()[3] == settled[0].tx_hash
+    assert bob in set(frame["session_id"])
+
+
+def test_a_category_that_is_not_declared_is_no_missing_value() -> None:
+    event = Column("event", "category", "what happened", among=("opened", "expired"))
+    assert event.of(["opened", None, "expired"]).isna().tolist() == [False, True, False]
+    with pytest.raises(
+        ValueError, match=r"^event: \['debited'\] are not among \('opened', 'expired'\)"
+    ):
+        event.of(["opened", None, "debited"])
 
 
 def test_the_backlog_is_what_was_settled_and_not_yet_found() -> None:

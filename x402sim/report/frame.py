@@ -119,8 +119,12 @@ class Column:
         if self.unit == BASE_UNITS:
             return _amount(_listed(values))
         if self.among:
-            known = pa.array(self.among, pa.string())
-            return _categorical(pc.index_in(_arrow(pa.string(), values), value_set=known), known)
+            known, found = pa.array(self.among, pa.string()), _arrow(pa.string(), values)
+            places = pc.index_in(found, value_set=known)
+            if places.null_count > found.null_count:  # it would be missing in the frame, silently
+                others = set(found.unique().to_pylist()) - {None, *self.among}
+                raise ValueError(f"{self.name}: {sorted(others)} are not among {self.among}")
+            return _categorical(places, known)
         return _MAKE[self.dtype](values)
 
 

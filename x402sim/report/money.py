@@ -10,7 +10,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import repeat
+from itertools import count, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -31,7 +31,9 @@ STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 _UNPAID, _SETTLED, _FAILED, _REFUSED = map(
     STATUSES.index, ("unpaid", "settled", "failed", "refused")
 )
-CHANGES = ("opened", "debited", "expired", "refunded", "failed")
+CHANGES = ("opened", "debited", "debit undone", "expired", "refunded", "failed")
+_ACTIVE = CHANGES[:3]
+"""The changes after which a session is active."""
 
 
 @dataclass(slots=True)
@@ -191,6 +193,7 @@ class SessionStates:
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
+        self._pushes = count()
         opened, debited, credited, refunded, undone, expired, settled, replaced, failed = tables(
             reading.journal, events.SessionOpened, events.SessionDebited, events.DebitUndone,
             events.SessionRefunded, events.RefundUndone, events.SessionsExpired,
@@ -199,7 +202,7 @@ class SessionStates:
         if not len(opened["seq"]):
             return
         in_turn(
-            settled.calls(self._paid),
+            settled.calls(self._settled),
             replaced.calls(self._paid),
             failed.calls(self._failed),
             opened.calls(self._opened),
@@ -218,8 +221,18 @@ class SessionStates:
     def _paid(self, payment_id: str, tx_hash: str) -> None:
         self._txs[payment_id] = tx_hash
 
+    def _settled(self, at_ms: int, payment_id: str, tx_hash: str, actor: str) -> None:
+        self._paid(payment_id, tx_hash)
+        session = self._by_deposit.get(payment_id)
+        if (
+            session and session.last == "failed"
+        ):  # it had ended with its deposit, which pays after all
+            self._await_expiry(session, actor)
+            self._change(at_ms, session, "opened", tx_hash)
+
     def _failed(self, at_ms: int, payment_id: str) -> None:
-        if session := self._by_deposit.get(payment_id):
+        session = self._by_deposit.get(payment_id)
+        if session and session.last in _ACTIVE:  # one that has expired, or was refunded, stays so
             self._change(at_ms, session, "failed")
 
     def _opened(
@@ -235,8 +248,12 @@ class SessionStates:
             deposited_base=deposited_base,
         )
         self._found[session_id] = self._by_deposit[payment_id] = session
-        heappush(self._due.setdefault(actor, []), (expires_ms, len(self._found), session))
+        self._await_expiry(session, actor)
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
+
+    def _await_expiry(self, session: SessionState, actor: str) -> None:
+        due = self._due.setdefault(actor, [])
+        heappush(due, (session.expires_ms, next(self._pushes), session))
 
     def _debited(
         self, at_ms: int, session_id: str, released_base: int, to: str = "debited"
@@ -264,7 +281,7 @@ class SessionStates:
         due = self._due.get(actor, [])
         while count and due:
             session = heappop(due)[2]
-            if session.last != "failed":
+            if session.last in _ACTIVE:
                 count -= 1
                 self._change(at_ms, session, "expired")
 
