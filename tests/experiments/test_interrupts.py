@@ -32,7 +32,7 @@ def point(n, seed):
     return seed
 
 if __name__ == "__main__":
-    sweep(point, {"n": [1, 2]}, range(3), workers=2, out=sys.argv[1] if sys.argv[1:] else None)
+    sweep(point, {"n": [1, 2]}, range(3), workers=1, out=sys.argv[1] if sys.argv[1:] else None)
 """
 COMMAND = [
     "-m",
@@ -132,7 +132,7 @@ def test_a_program_keeps_its_keyboard_interrupt_which_says_it(
     tmp_path: Path, started: Callable[..., Any]
 ) -> None:
     process = started("study.py", "results")
-    told = interrupted(process, tmp_path, 2, times=3)
+    told = interrupted(process, tmp_path, 1, times=3)
     assert process.returncode == -signal.SIGINT
     found = re.search("\nKeyboardInterrupt: " + SAVED + "\n$", told)
     assert found, told
@@ -145,8 +145,8 @@ def test_a_program_keeps_its_keyboard_interrupt_which_says_it(
 def test_without_a_folder_it_says_that_nothing_is_saved(
     tmp_path: Path, started: Callable[..., Any]
 ) -> None:
-    told = interrupted(started("study.py"), tmp_path, 2, times=1)
+    told = interrupted(started("study.py"), tmp_path, 1, times=1)
     said = r"interrupted: \d of 6 points played, none saved: give out=\n$"
     assert re.search(said, told), told
-    told = interrupted(started(*IN_PROCESS), tmp_path, 3, times=1)
+    told = interrupted(started(*IN_PROCESS), tmp_path, 2, times=1)
     assert re.search(SAVED, told), "and one process does so"

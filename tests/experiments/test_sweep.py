@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments import studies
@@ -390,31 +389,6 @@ def test_a_sweep_resumes_with_what_is_missing(tmp_path: Path) -> None:
     assert calls(made) == {(n, seed) for n in (1, 2, 3) for seed in range(5)}
     assert whole["value"].tolist() == [100 * n + seed for n in (1, 2, 3) for seed in range(5)]
     pd.testing.assert_frame_equal(sweep(studies.counted, grid, range(3), workers=0, out=out), part)
-
-
-def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
-    """The sweep is killed while its tasks run; what was done is not played again."""
-    made, out = tmp_path / "made", tmp_path / "out"
-    made.mkdir()
-    code = (
-        "from tests.experiments.studies import slow; from x402sim import sweep; import sys\n"
-        "sweep(slow, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(15), workers=0, "
-        "out=sys.argv[2])\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(made), str(out)])
-    while len(list(out.glob("*.parquet"))) < 1:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    kept = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
-    assert 0 < kept < 30
-    for file in made.iterdir():
-        file.unlink()
-    grid = {"folder": [str(made)], "n": [1, 2]}
-    frame = sweep(studies.slow, grid, range(15), workers=0, out=out)
-    assert len(calls(made)) == 30 - kept
-    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(15)]
 
 
 def test_what_failed_is_played_again(tmp_path: Path) -> None:
