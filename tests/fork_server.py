@@ -1,0 +1,140 @@
+"""Starts `python -m MODULE` as a fork of a process that has imported x402sim, not anew: half its CPU.
+
+What is started is a process as any other, with its own environment, folder, output, signals and
+exit code. Only Python's start is not its own: the tests of that use `subprocess`.
+"""
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+PRELOADED = "x402sim.cli", "x402sim.commands.serve", "x402sim.commands.service"
+_one_at_a_time = Lock()
+
+
+class Forked:
+    """A process, with those methods of `Popen` that tests need."""
+
+    def __init__(
+        self, module: str, *words: str, stderr: Any, env: dict[str, str], cwd: Path | None
+    ) -> None:
+        told, tells = os.pipe()
+        output, writes = os.pipe()
+        self._status, says = os.pipe()
+        with _one_at_a_time:
+            socket.send_fds(_server(), [b"."], [told, writes, stderr.fileno(), says])
+        for each in told, writes, says:
+            os.close(each)
+        with open(tells, "w") as file:
+            json.dump([module, words, env, str(cwd or Path.cwd())], file)
+        self.stdout = open(output)  # noqa: SIM115 - who starts it closes it
+        self.pid = int.from_bytes(os.read(self._status, 4))
+        assert self.pid, "the server has ended"
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code, or the negative signal that ended it; None while it runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return what `poll` does, once it has ended; raises `TimeoutExpired`."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("x402sim", timeout or 0)
+        return code
+
+    def _ended(self, timeout_s: float | None) -> int | None:
+        if self.returncode is None and select.select([self._status], [], [], timeout_s)[0]:
+            self.returncode = int.from_bytes(os.read(self._status, 4), signed=True)
+            os.close(self._status)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+@cache
+def _server() -> socket.socket:
+    """Return the connection to the server, which ends with this process."""
+    ours, its = socket.socketpair()
+    command, root = [sys.executable, "-m", "tests.fork_server"], Path(__file__).parents[1]
+    with its:
+        process = subprocess.Popen(command, stdin=its, cwd=root)
+    atexit.register(lambda: (ours.close(), process.wait()))
+    return ours
+
+
+def _serve() -> str:
+    """Fork for each request; return its module in the fork, where all is as the request wants it."""
+    for name in PRELOADED:
+        import_module(name)
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=0) as requests:
+        while (received := socket.recv_fds(requests, 1, 4))[0]:
+            told, output, errors, status = fds = received[1]
+            if os.fork():
+                for each in fds:
+                    os.close(each)
+                _bury()
+                continue
+            if pid := os.fork():
+                _wait(pid, status, told, output, errors)
+            os.close(status)
+            requests.detach()
+            return _become(told, output, errors)
+        _bury()
+    sys.exit()
+
+
+def _bury() -> None:
+    """Wait for the children that have ended: their CPU time counts as that of the tests."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _wait(pid: int, status: int, *others: int) -> None:
+    """Tell how a child ended, which only its parent learns; this process does nothing else."""
+    for each in others:
+        os.close(each)
+    os.write(status, pid.to_bytes(4))
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(status, code.to_bytes(4, signed=True))
+    os._exit(0)
+
+
+def _become(told: int, output: int, errors: int) -> str:
+    """Make this process the one that was asked for; return its module."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for fd, number in (os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (errors, 2):
+        os.dup2(fd, number)
+        os.close(fd)
+    with open(told) as file:
+        module, words, environment, folder = json.load(file)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[0], sys.argv[1:] = folder, words
+    return str(module)
+
+
+if __name__ == "__main__":
+    runpy.run_module(_serve(), run_name="__main__", alter_sys=True)
