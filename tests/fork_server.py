@@ -1,7 +1,8 @@
-"""Starts `python -m MODULE` as a fork of a process that has imported x402sim, not anew: half its CPU.
+"""Starts a program in Python as a fork of a process that has imported x402sim, for half the CPU.
 
-What is started is a process as any other, with its own environment, folder, output, signals and
-exit code. Only Python's start is not its own: the tests of that use `subprocess`.
+What is started is a process as any other, in a session of its own, with its own environment,
+folder, output, signals and exit code. Only Python's start is not its own: the tests of that use
+`subprocess`.
 """
 
 import atexit
@@ -14,14 +15,22 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
 from typing import Any
 
-PRELOADED = "x402sim.cli", "x402sim.commands.serve", "x402sim.commands.service"
+SERVERS = "x402sim.cli", "x402sim.commands.serve", "x402sim.commands.service"
+STUDIES = (
+    "x402sim.cli", "x402sim.commands.reproduce", "x402sim.commands.sweep", "x402sim.world.live",
+    "x402sim.experiments.folder", "x402sim.experiments.worker", "x402sim.report.save",
+)  # fmt: skip
+"""What programs of a kind import, and their server before them."""
+ENDS_S = 100
 _one_at_a_time = Lock()
 
 
@@ -29,17 +38,23 @@ class Forked:
     """A process, with those methods of `Popen` that tests need."""
 
     def __init__(
-        self, module: str, *words: str, stderr: Any, env: dict[str, str], cwd: Path | None
+        self,
+        *words: str,
+        stderr: Any,
+        env: dict[str, str],
+        cwd: Path | None,
+        imports: tuple[str, ...] = SERVERS,
     ) -> None:
+        """Start `python WORDS`, which begin with `-m` or a file."""
         told, tells = os.pipe()
         output, writes = os.pipe()
         self._status, says = os.pipe()
         with _one_at_a_time:
-            socket.send_fds(_server(), [b"."], [told, writes, stderr.fileno(), says])
+            socket.send_fds(_server(imports), [b"."], [told, writes, stderr.fileno(), says])
         for each in told, writes, says:
             os.close(each)
         with open(tells, "w") as file:
-            json.dump([module, words, env, str(cwd or Path.cwd())], file)
+            json.dump([words, env, str(cwd or Path.cwd())], file)
         self.stdout = open(output)  # noqa: SIM115 - who starts it closes it
         self.pid = int.from_bytes(os.read(self._status, 4))
         assert self.pid, "the server has ended"
@@ -70,20 +85,30 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def run(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a study, as `subprocess.run` does with what it writes."""
+    with TemporaryFile("w+") as errors:
+        process = Forked(*words, stderr=errors, env={**os.environ}, cwd=cwd, imports=STUDIES)
+        with process.stdout:
+            output = process.stdout.read()
+        code = process.wait(ENDS_S)
+        errors.seek(0)
+        return subprocess.CompletedProcess(words, code, output, errors.read())
+
+
 @cache
-def _server() -> socket.socket:
-    """Return the connection to the server, which ends with this process."""
+def _server(imports: tuple[str, ...]) -> socket.socket:
+    """Return the connection to a server, which ends with this process."""
     ours, its = socket.socketpair()
-    command, root = [sys.executable, "-m", "tests.fork_server"], Path(__file__).parents[1]
     with its:
-        process = subprocess.Popen(command, stdin=its, cwd=root)
+        process = subprocess.Popen([sys.executable, "-P", __file__, *imports], stdin=its)
     atexit.register(lambda: (ours.close(), process.wait()))
     return ours
 
 
-def _serve() -> str:
-    """Fork for each request; return its module in the fork, where all is as the request wants it."""
-    for name in PRELOADED:
+def _serve(imports: Sequence[str]) -> None:
+    """Fork for each request; return in the fork, where all is as the request wants it."""
+    for name in imports:
         import_module(name)
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -99,7 +124,8 @@ def _serve() -> str:
                 _wait(pid, status, told, output, errors)
             os.close(status)
             requests.detach()
-            return _become(told, output, errors)
+            _become(told, output, errors)
+            return
         _bury()
     sys.exit()
 
@@ -121,20 +147,27 @@ def _wait(pid: int, status: int, *others: int) -> None:
     os._exit(0)
 
 
-def _become(told: int, output: int, errors: int) -> str:
-    """Make this process the one that was asked for; return its module."""
+def _become(told: int, output: int, errors: int) -> None:
+    """Make this process the one that was asked for."""
+    os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for fd, number in (os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (errors, 2):
         os.dup2(fd, number)
         os.close(fd)
     with open(told) as file:
-        module, words, environment, folder = json.load(file)
+        sys.argv[:], environment, folder = json.load(file)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    sys.path[0], sys.argv[1:] = folder, words
-    return str(module)
+    sys.path.insert(0, folder)
+    del sys.modules["__mp_main__"]  # what multiprocessing calls the server's own text
 
 
 if __name__ == "__main__":
-    runpy.run_module(_serve(), run_name="__main__", alter_sys=True)
+    _serve(sys.argv[1:])
+    if sys.argv[0] == "-m":
+        sys.argv.pop(0)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+        runpy.run_path(sys.argv[0], run_name="__main__")

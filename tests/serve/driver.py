@@ -73,7 +73,7 @@ class Running:
         env = environment() | (env or {})
         given: dict[str, Any] = {"stderr": self._errors, "env": env, "cwd": cwd}
         self.process: Any = (
-            Forked(*program[2:], *args, **given)
+            Forked(*program[1:], *args, **given)
             if (*program[:2],) == X402SIM[:2]
             else subprocess.Popen([*program, *args], stdout=subprocess.PIPE, text=True, **given)
         )
