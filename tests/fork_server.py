@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -115,12 +116,12 @@ def _serve(imports: Sequence[str]) -> None:
     with socket.socket(fileno=0) as requests:
         while (received := socket.recv_fds(requests, 1, 4))[0]:
             told, output, errors, status = fds = received[1]
-            if os.fork():
+            if _fork():
                 for each in fds:
                     os.close(each)
                 _bury()
                 continue
-            if pid := os.fork():
+            if pid := _fork():
                 _wait(pid, status, told, output, errors)
             os.close(status)
             requests.detach()
@@ -128,6 +129,12 @@ def _serve(imports: Sequence[str]) -> None:
             return
         _bury()
     sys.exit()
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():  # of threads: those of numpy and pyarrow are idle
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _bury() -> None:
@@ -160,7 +167,7 @@ def _become(told: int, output: int, errors: int) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     sys.path.insert(0, folder)
-    del sys.modules["__mp_main__"]  # what multiprocessing calls the server's own text
+    sys.modules.pop("__mp_main__", None)  # what multiprocessing calls the server's own text
 
 
 if __name__ == "__main__":
