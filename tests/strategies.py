@@ -3,7 +3,6 @@
 import string
 from typing import Any
 
-from eth_account import Account
 from hypothesis import strategies as st
 from msgspec.structs import astuple, replace
 
@@ -87,6 +86,8 @@ def message_data(auth: Authorization) -> dict[str, Any]:
 
 def signed_elsewhere(auth: Authorization, domain: Domain, key: PrivateKey) -> bytes:
     """Return the signature that eth-account gives: none of our code has a hand in it."""
+    from eth_account import Account  # most who draw need no signature, and it takes 0.5 s
+
     kinds = {"TransferWithAuthorization": TERMS}
     about, message = domain_data(domain), message_data(auth)
     return bytes(Account.sign_typed_data(key.secret, about, kinds, message).signature)

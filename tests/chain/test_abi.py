@@ -1,6 +1,6 @@
 import pytest
 from eth_abi import encode as abi_encode
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.strategies import addresses, authorizations, bytes32
 from x402sim.protocol import abi
@@ -10,6 +10,7 @@ WORDS = ["address", "address", "uint256", "uint256", "uint256", "bytes32"]
 SPLIT = ["uint8", "bytes32", "bytes32"]
 
 
+@settings(max_examples=40)
 @given(value=st.text(max_size=100))
 def test_text_is_an_abi_string(value):
     assert abi.text(value) == abi_encode(["string"], [value])

@@ -133,30 +133,34 @@ def has_ended(pid: int) -> bool:
 
 # --- that it ends --------------------------------------------------------------------
 
-PARENT = """
-import sys
-import time
+PARENTS = """
+import os, sys
 from pathlib import Path
 from x402sim.chain.node.anvil import AnvilNode
-print(AnvilNode(338, 1, Path(sys.argv[1])).url, flush=True)
+for _ in range(2):
+    if not os.fork():
+        break
+print(os.getpid(), AnvilNode(338, 1, Path(sys.argv[1])).url, flush=True)
 sys.stdin.read()
 """
+"""Three processes, for the imports of one; each starts a program of its own."""
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, None], ids=["9", "15", "return"])
-def test_the_program_ends_with_its_parent(program: Path, how: signal.Signals | None):
-    parent = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", PARENT, str(program)],
+def test_the_program_ends_with_its_parent(program: Path):
+    """Whether the parent is killed, is terminated, or ends by itself."""
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", PARENTS, str(program)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    with parent:
-        assert parent.stdout
-        url = parent.stdout.readline().strip()
-        assert is_open(url)
-        if how is None:
-            parent.communicate("")
-        else:
-            parent.send_signal(how)
-    assert closes(url)
+    ) as first:
+        assert first.stdout
+        urls = dict(first.stdout.readline().split() for _ in range(3))
+        assert all(map(is_open, urls.values()))
+        last = urls.pop(str(first.pid))
+        for (pid, url), how in zip(urls.items(), (signal.SIGKILL, signal.SIGTERM), strict=True):
+            os.kill(int(pid), how)
+            assert closes(url)
+        assert is_open(last)
+        first.communicate("")
+    assert closes(last)

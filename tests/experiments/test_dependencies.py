@@ -415,8 +415,8 @@ def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
     assert done.returncode == 0, done.stderr
     assert len(calls(made)) == 30 - kept
     rows = pd.concat(pd.read_parquet(each) for each in out.glob("*.parquet"))
-    assert sorted(zip(rows["n"], rows["seed"], strict=True)) == [
-        (n, seed) for n in (1, 2) for seed in range(15)
+    assert sorted(zip(rows["n"], rows["seed"], rows["value"], strict=True)) == [
+        (n, seed, 100 * n + seed) for n in (1, 2) for seed in range(15)
     ]
 
 

@@ -6,8 +6,6 @@ Real processes get real signals. Each test waits for what it needs, and no longe
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.fork_server import STUDIES, Forked
 from x402sim.clock import stopwatch
 
 LIMIT_S = 60.0
@@ -32,7 +31,7 @@ def point(n, seed):
     return seed
 
 if __name__ == "__main__":
-    sweep(point, {"n": [1, 2]}, range(3), workers=2, out=sys.argv[1] if sys.argv[1:] else None)
+    sweep(point, {"n": [1, 2]}, range(3), workers=1, out=sys.argv[1] if sys.argv[1:] else None)
 """
 COMMAND = [
     "-m",
@@ -46,10 +45,7 @@ COMMAND = [
     "--workers",
     "2",
 ]
-IN_PROCESS = (
-    "-c",
-    "from study import *; sweep(point, {'n': [1, 2]}, range(3), workers=0, out='results')",
-)
+IN_PROCESS = "from study import *; sweep(point, {'n': [1, 2]}, range(3), workers=0, out='results')"
 
 
 def until(held: Callable[[], Any], what: str) -> None:
@@ -72,19 +68,17 @@ def is_dead(pid: int) -> bool:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+def started(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
     """Start Python in a folder with a study, in a process group as a terminal has it."""
     (tmp_path / "study.py").write_text(STUDY)
-    processes: list[subprocess.Popen[str]] = []
+    (tmp_path / "in_process.py").write_text(IN_PROCESS)
+    processes: list[Forked] = []
 
-    def start(*arguments: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            start_new_session=True,
-        )
+    def start(*arguments: str) -> Forked:
+        with (tmp_path / "errors").open("w") as errors:
+            process = Forked(
+                *arguments, stderr=errors, env={**os.environ}, cwd=tmp_path, imports=STUDIES
+            )
         processes.append(process)
         return process
 
@@ -92,18 +86,19 @@ def started(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     for each in processes:
         if each.poll() is None:
             os.killpg(each.pid, signal.SIGKILL)
-            each.communicate()
+            each.wait()
+        each.stdout.close()
 
 
-def interrupted(process: "subprocess.Popen[str]", folder: Path, workers: int, times: int) -> str:
+def interrupted(process: Forked, folder: Path, workers: int, times: int) -> str:
     """Send Ctrl-C once the points of n=1 are played and those of n=2 are; return what it wrote."""
     until(lambda: len(list(folder.glob("at-work-*"))) == workers, "its workers play n=2")
     for _ in range(times):
         os.killpg(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=LIMIT_S)
+    process.wait(LIMIT_S)
     for each in folder.glob("at-work-*"):
         until(partial(is_dead, int(each.name.split("-")[-1])), "its workers end")
-    return told
+    return (folder / "errors").read_text()
 
 
 SAVED = r"interrupted: (\d) of 6 points saved in results; the same (\w+) resumes"
@@ -132,7 +127,7 @@ def test_a_program_keeps_its_keyboard_interrupt_which_says_it(
     tmp_path: Path, started: Callable[..., Any]
 ) -> None:
     process = started("study.py", "results")
-    told = interrupted(process, tmp_path, 2, times=3)
+    told = interrupted(process, tmp_path, 1, times=3)
     assert process.returncode == -signal.SIGINT
     found = re.search("\nKeyboardInterrupt: " + SAVED + "\n$", told)
     assert found, told
@@ -145,8 +140,8 @@ def test_a_program_keeps_its_keyboard_interrupt_which_says_it(
 def test_without_a_folder_it_says_that_nothing_is_saved(
     tmp_path: Path, started: Callable[..., Any]
 ) -> None:
-    told = interrupted(started("study.py"), tmp_path, 2, times=1)
+    told = interrupted(started("study.py"), tmp_path, 1, times=1)
     said = r"interrupted: \d of 6 points played, none saved: give out=\n$"
     assert re.search(said, told), told
-    told = interrupted(started(*IN_PROCESS), tmp_path, 3, times=1)
+    told = interrupted(started("in_process.py"), tmp_path, 2, times=1)
     assert re.search(SAVED, told), "and one process does so"

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests import fork_server
 from tests.cli import runner
 from tests.cli.runner import assert_misuse
 from tests.report.stories import run as told
@@ -60,10 +61,7 @@ if __name__ == "__main__":
 
 
 def python(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=100
-    )
+    return fork_server.run(*map(str, arguments), cwd=cwd)
 
 
 def reproduced(folder: Path, *options: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
@@ -190,7 +188,7 @@ def test_the_cells_of_a_notebook_and_the_text_of_a_command_are_carried(tmp_path:
     text = "\n".join((CELLS[0].replace("%precision 3\n", ""), CELLS[2], "SEED = 5", CELLS[4]))
     typed = tmp_path / "typed"
     typed.mkdir()
-    assert python("-c", text, cwd=typed).returncode == 0
+    assert subprocess.run([sys.executable, "-c", text], cwd=typed).returncode == 0
     for folder, place in (tmp_path, "notebook.ipynb"), (typed, "typed.py"):
         assert (folder / "out" / "sources" / place).is_file()
         assert reproduced(folder / "out").stdout.startswith("same: the run buys")

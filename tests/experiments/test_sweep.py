@@ -4,8 +4,6 @@ import functools
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -13,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
+from tests import fork_server
 from tests.experiments import studies
+from tests.fork_server import STUDIES, Forked
 from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
@@ -36,7 +35,7 @@ def calls(folder: Path) -> set[tuple[int, int]]:
     return set(points)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def serial() -> pd.DataFrame:
     return sweep(studies.wait, RATES, seeds=range(6), workers=0)
 
@@ -268,7 +267,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
         "def experiment(n, seed): return FACTOR * n + seed\n"
         "print(sweep(experiment, {'n': [1, 2]}, seeds=range(2), workers=2)['value'].tolist())\n"
     )
-    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    done = fork_server.run(str(file), cwd=tmp_path)
     said = [line for line in done.stderr.splitlines() if not line.startswith("sweep ")]
     assert (done.stdout, said) == ("[3, 4, 6, 7]\n", [])
 
@@ -344,20 +343,26 @@ def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
     """One of them plays a point that never ends, and the other waits for its next task."""
-    code = (
+    file, made = tmp_path / "study.py", tmp_path / "made"
+    made.mkdir()
+    file.write_text(
         "from tests.experiments.studies import busy; from x402sim import sweep; import sys\n"
         "sweep(busy, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(2), workers=2)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    with open(os.devnull, "w") as nothing:
+        process = Forked(
+            str(file), str(made), stderr=nothing, env={**os.environ}, cwd=tmp_path, imports=STUDIES
+        )
     until = time.monotonic() + 60
-    while len(list(tmp_path.iterdir())) < 2:
+    while len(list(made.iterdir())) < 2:
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
-    workers = [int(file.name) for file in tmp_path.iterdir()]
+    workers = [int(file.name) for file in made.iterdir()]
     assert all(map(runs, workers))
     process.send_signal(how)
     process.wait()
+    process.stdout.close()
     until = time.monotonic() + 10
     while left := [pid for pid in workers if runs(pid)]:
         if time.monotonic() > until:
@@ -390,31 +395,6 @@ def test_a_sweep_resumes_with_what_is_missing(tmp_path: Path) -> None:
     assert calls(made) == {(n, seed) for n in (1, 2, 3) for seed in range(5)}
     assert whole["value"].tolist() == [100 * n + seed for n in (1, 2, 3) for seed in range(5)]
     pd.testing.assert_frame_equal(sweep(studies.counted, grid, range(3), workers=0, out=out), part)
-
-
-def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
-    """The sweep is killed while its tasks run; what was done is not played again."""
-    made, out = tmp_path / "made", tmp_path / "out"
-    made.mkdir()
-    code = (
-        "from tests.experiments.studies import slow; from x402sim import sweep; import sys\n"
-        "sweep(slow, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(15), workers=0, "
-        "out=sys.argv[2])\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(made), str(out)])
-    while len(list(out.glob("*.parquet"))) < 1:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    kept = sum(pq.read_metadata(file).num_rows for file in out.glob("*.parquet"))
-    assert 0 < kept < 30
-    for file in made.iterdir():
-        file.unlink()
-    grid = {"folder": [str(made)], "n": [1, 2]}
-    frame = sweep(studies.slow, grid, range(15), workers=0, out=out)
-    assert len(calls(made)) == 30 - kept
-    assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(15)]
 
 
 def test_what_failed_is_played_again(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """Seeds until intervals are narrow: as many as the results ask for, whoever plays them."""
 
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import Result
 
+from tests.cli import runner
+from tests.cli.runner import assert_misuse
 from tests.experiments import studies
 from x402sim import summarize, sweep
 from x402sim.experiments import Until
@@ -142,26 +142,22 @@ def test_the_command(tmp_path: Path) -> None:
         '    return {"x": 10 + spread * random.Random(seed).gauss(0, 1), "kind": "a"}\n'
     )
 
-    def run(*options: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "x402sim", "sweep", f"{file}:late", "--workers", "0"]
-        return subprocess.run(
-            [*command, "--set", "spread=0.1,4", *options],
-            capture_output=True, text=True, cwd=tmp_path, env=os.environ, check=False,
-        )  # fmt: skip
+    def run(*options: object) -> Result:
+        given = f"{file}:late", "--workers", 0, "--set", "spread=0.1,4"
+        return runner.run("sweep", *given, *options)
 
-    done = run("--until", "5%", "--seeds", "900", "--out", "results")
-    assert done.returncode == 0, done.stderr
+    done = run("--until", "5%", "--seeds", 900, "--out", tmp_path / "results")
+    assert done.exit_code == 0, done.stderr
     counts = [int(line.split()[2]) for line in done.stdout.splitlines()[1:]]
     assert counts[0] == 10
     assert 150 <= counts[1] <= 450
-    short = run("--until", "x=0.1", "--seeds", "20")
-    assert short.returncode == 0
+    short = run("--until", "x=0.1", "--seeds", 20)
+    assert short.exit_code == 0
     assert (
         "the interval of 1 cell is wider than ± 0.1 of x with all seeds (spread=4" in short.stderr
     )
     wrong = run("--until", "often")
-    assert wrong.returncode == 2
-    assert "a width above 0 is needed, such as 5% or 0.01" in wrong.stderr
+    assert_misuse(wrong, "a width above 0 is needed, such as 5% or 0.01")
 
 
 @pytest.mark.thorough

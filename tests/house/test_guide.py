@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.cli.runner import run
 from tests.house import ROOT, blocks, picture
 from tests.house.reference import FILES, GUIDE, OF_DOCSTRINGS, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth, Settings
@@ -64,12 +66,14 @@ SHOWS = {
 
 
 @pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
-def test_a_program_runs_and_shows_what_it_should(page: str, program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/"
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(SHOWS[page], done.stdout), done.stdout
+def test_a_program_runs_and_shows_what_it_should(
+    page: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = io.StringIO()
+    with redirect_stdout(found):
+        exec(program, {"__name__": "__main__"})
+    assert re.search(SHOWS[page], found.getvalue()), found.getvalue()
 
 
 def test_each_program_is_tested() -> None:
@@ -260,14 +264,15 @@ def test_the_lines_that_steer_a_server_do() -> None:
     assert len(lines) == 6
     with LocalServer() as server:
         for line in lines:
-            assert_works(line.replace("curl", "curl -f", 1), server)
+            shell_at(server, line.replace("curl", "curl -f", 1))
 
 
-def assert_works(line: str, server: LocalServer) -> None:
-    """Run a line of shell that is for the server of the pages."""
+def shell_at(server: LocalServer, line: str) -> str:
+    """Return what a line of shell writes that is for the server of the pages."""
     here = line.replace("http://127.0.0.1:4020", server.url)
     done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
     assert done.returncode == 0, (line, done.stdout, done.stderr)
+    return done.stdout
 
 
 def test_the_lines_that_pay_and_look_do() -> None:
@@ -280,7 +285,11 @@ def test_the_lines_that_pay_and_look_do() -> None:
     assert len(lines) == 7
     with LocalServer() as server:
         for line in sorted(lines):
-            assert_works(line.replace("x402sim ", f"'{sys.executable}' -m x402sim "), server)
+            before, _, words = line.rpartition("x402sim ")
+            given = shell_at(server, before.rstrip(" |")) if before else None
+            here = words.replace("http://127.0.0.1:4020", server.url)
+            done = run(*shlex.split(here), stdin=given)
+            assert done.exit_code == 0, (line, done.output)
         assert len(server.transfers(server.wallets[0].address)) == 2
 
 

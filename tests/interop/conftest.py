@@ -1,5 +1,6 @@
 """A world on Base Sepolia that other people's programs use, on each chain."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,7 +34,7 @@ INSTALL_S = 400
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ours = [item for item in items if FOLDER in item.path.parents]
+    ours = [item for item in items if str(item.path).startswith(f"{FOLDER}{os.sep}")]
     config.stash[SHOWN] = [place for item in ours for place in shown(item)]
     for item in ours:
         item.add_marker(pytest.mark.timeout(INSTALL_S))

@@ -22,6 +22,7 @@ from typing import Any, Self
 import httpx
 import msgspec
 
+from tests.fork_server import Forked
 from x402sim import Wallet
 from x402sim.payer.core import proofs, settlement
 from x402sim.protocol import abi
@@ -69,13 +70,12 @@ class Running:
         cwd: Path | None = None,
     ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
-        self.process = subprocess.Popen(
-            [*program, *args],
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=environment() | (env or {}),
-            cwd=cwd,
+        env = environment() | (env or {})
+        given: dict[str, Any] = {"stderr": self._errors, "env": env, "cwd": cwd}
+        self.process: Any = (
+            Forked(*program[1:], *args, **given)
+            if (*program[:2],) == X402SIM[:2]
+            else subprocess.Popen([*program, *args], stdout=subprocess.PIPE, text=True, **given)
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

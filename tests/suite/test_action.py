@@ -9,7 +9,6 @@ import pytest
 import yaml
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
-from sarif_pydantic import Sarif
 
 from tests.suite.hostile import NASTY, assert_harmless, challenge, serving
 from tests.suite.runner import Command, Runner, commands
@@ -35,6 +34,8 @@ def runner(folder: Path) -> Runner:
 
 
 def test_what_a_hostile_service_answers_is_shown_and_acts_on_nothing(tmp_path: Path) -> None:
+    from sarif_pydantic import Sarif
+
     here = runner(tmp_path)
     body = challenge().replace(b"pwned", b"pwned " + MARKUP.replace("\n", "\\n").encode())
     with serving(body, 402, {}) as url:

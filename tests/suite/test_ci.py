@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from junitparser import JUnitXml
-from sarif_pydantic import Sarif
 
 from tests.house import blocks
 from tests.house.reference import GUIDE
@@ -113,6 +112,8 @@ def shortened(text: str, ports: dict[str, int]) -> str:
 @pytest.mark.thorough
 @pytest.mark.parametrize("row", ROWS)
 def test_the_action_judges_each_subject(row: str, here: Runner, exit_code: int) -> None:
+    from sarif_pydantic import Sarif
+
     ports = {"8000": free_port()}
     if "8000" in row:
         begins = next(step["run"] for steps in GITHUB for step in steps if "run" in step)

@@ -11,10 +11,8 @@ from typing import Any
 
 import html5lib
 import pytest
-import xmlschema
 from junitparser import JUnitXml
 from msgspec.structs import replace
-from sarif_pydantic import Sarif
 
 from x402sim import World
 from x402sim.report import conformance as report
@@ -78,6 +76,8 @@ def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
 
 
 def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
+    import xmlschema
+
     document = report.as_junit(URL, STARTED, results)
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
@@ -90,6 +90,8 @@ def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
 
 
 def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
+    from sarif_pydantic import Sarif
+
     told = report.as_sarif(URL, results)
     log = Sarif.model_validate_json(json.dumps(told))
     (run,) = log.runs

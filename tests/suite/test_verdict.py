@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from tests.suite_payer.payer import Payer
 from x402sim import LocalServer
@@ -29,6 +28,8 @@ def forgetful(task: Task) -> str:
 
 def test_a_notebook_shows_what_came_of_a_payer_and_what_it_cost() -> None:
     """In a cell, where a loop runs already."""
+    from IPython.core.interactiveshell import InteractiveShell
+
     shell = InteractiveShell()
 
     async def notebook() -> Any:

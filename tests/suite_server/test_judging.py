@@ -307,7 +307,9 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
             x402_server_case(make)
         """
     )
-    ended = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:xdist", "-rs")
+    ended = pytester.runpytest_inprocess(
+        "-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:xdist", "-rs"
+    )
     ended.assert_outcomes(passed=4, failed=2, skipped=2)
     ended.stdout.fnmatch_lines(
         [

@@ -138,6 +138,7 @@ def _fits(value: object, kind: Any) -> bool:
     return isinstance(value, numbers.Real if kind is float else kind)
 
 
+@functools.cache
 def _methods(protocol: type) -> list[str]:
     """Return the public methods of a protocol."""
     found = inspect.getmembers_static(protocol, inspect.isfunction)

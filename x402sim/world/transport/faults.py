@@ -516,7 +516,7 @@ class Faults:
             fault = each.fault
             is_its = value_of(fault, "caller") in (caller, "all")
             is_asked = is_its and fault.victim == victim and ends_with(path, fault)
-            if not is_asked or not _contains(sent, fault.contains):
+            if not is_asked or (fault.contains and not _contains(sent, fault.contains)):
                 continue
             if fault.when is not UNSET:
                 now_s = self._now()
