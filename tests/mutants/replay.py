@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.mutants.change import Change, Service
 from tests.mutants.middleware import Answer, Request, Serve
@@ -15,7 +16,9 @@ from tests.mutants.paying import (
     authorization,
     with_id,
 )
-from x402sim.protocol.header import present
+from tests.mutants.wrapper import overriding
+from x402sim import World
+from x402sim.protocol.header import PresentedPayment, present
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved
 
@@ -115,6 +118,23 @@ replay("authorization-by-the-chain-alone", "5/nonce-once",
     "After any refusal the chain is asked for the authorization: with a broken signature, "
     "one that has paid for an id pays for another.",
     used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE))  # fmt: skip
+
+
+@replay.defect("lost-authorization-pays-for-two", "5/nonce-once")
+def lost_authorization_pays_for_two(world: World) -> World:
+    """A transfer whose settlement's answer was lost is found for each id that it was sent for."""
+    lost: set[str] = set()
+
+    async def settle(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
+        try:
+            return await it.inner.settle(payment, requirements)
+        except OutcomeUnknown:
+            lost.add(payment.text)
+            raise
+
+    loses = overriding("facilitator", settle=settle)
+    is_lost = used_authorizations_pay(lambda request, seen: seen.header in lost)
+    return is_lost(loses(world))
 
 
 @replay.defect("paid-id-is-paid-again", "7/payment-already-settled", at("/", Payments))
