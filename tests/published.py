@@ -17,7 +17,7 @@ import msgspec
 from tests.interop import programs
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.played import PlayedCase
+from x402sim.suite.row import PlayedCase
 
 ROOT = Path(__file__).parents[1]
 SHOWN = 400

@@ -6,14 +6,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import ONE_PATH, Demand, Row
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import (
+    ONE_PATH,
+    Demand,
+    Row,
+    Uses,
+    buys_one_repeated,
+    distinguished,
+    used,
+)
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.suite.server.uses import Uses, buys_one_repeated, distinguished, used
 from x402sim.text.counted import counted
 
 HELD_S = 0.6

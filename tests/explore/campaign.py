@@ -18,7 +18,7 @@ from tests.explore.case import Case, kind_of
 from tests.explore.play import play
 from tests.explore.worlds import worlds
 from tests.money import Law, Violation
-from tests.mutants.change import Change, all_of
+from tests.mutants.mutant import Change, all_of
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""

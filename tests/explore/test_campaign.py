@@ -14,7 +14,7 @@ from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit
 from tests.explore.play import play
 from tests.explore.worlds import worlds
 from tests.money import Law
-from tests.mutants.change import setting
+from tests.mutants.mutant import setting
 from x402sim.policies import FailToServe, ServicePolicy
 
 

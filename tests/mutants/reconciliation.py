@@ -6,10 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.mutants.change import Change, all_of, on_setup
-from tests.mutants.mutant import Kind, into
+from tests.mutants.mutant import (
+    Change,
+    Kind,
+    Wrapper,
+    all_of,
+    altered,
+    collaborator,
+    into,
+    on_setup,
+    overriding,
+)
 from tests.mutants.settlement import made_up
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim import World
 from x402sim.protocol.header import PresentedPayment
 from x402sim.service.upstream import cronos

@@ -15,11 +15,10 @@ from tests.interop import programs
 from tests.published import Kept, pinned, summary
 from x402sim.judging import Verdict, judge
 from x402sim.suite.facilitator.case import tried
-from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN
-from x402sim.suite.facilitator.start import Command
+from x402sim.suite.facilitator.room import PLAIN, Command
+from x402sim.suite.facilitator.subject import Judge
 from x402sim.version import VERSION
 
 KEPT = Kept(Path(__file__).with_name("published.json"))

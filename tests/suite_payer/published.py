@@ -22,8 +22,8 @@ from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome
+from x402sim.suite.payer.play import Task, inherited
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Task, inherited
 from x402sim.version import VERSION
 
 KEPT = Kept(ROOT / "conformance" / "payer" / "published.json")

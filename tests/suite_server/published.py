@@ -17,11 +17,10 @@ from tests.published import Kept, pinned, summary
 from tests.suite_server.judging import ITEMS
 from x402sim.judging import Verdict, judge
 from x402sim.report.results import Outcome
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.case import trade
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.start import Command, Spoken
-from x402sim.suite.server.subject import item_in
-from x402sim.suite.server.trade import trade
+from x402sim.suite.server.room import Command, Spoken
+from x402sim.suite.server.subject import Judge, item_in
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
 FAILS = 'POST /report {"title": "fail"}'

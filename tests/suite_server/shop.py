@@ -26,8 +26,8 @@ import httpx
 
 from x402sim.protocol.crypto import BadSignature, checksum, from_hex, recover
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.suite.server.sign_in import digest, message
-from x402sim.suite.server.start import Given
+from x402sim.suite.server.payment import digest, message
+from x402sim.suite.server.room import Given
 
 PRICES = {
     ("GET", "/weather"): 10_000,

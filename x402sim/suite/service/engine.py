@@ -16,12 +16,11 @@ from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear
+from x402sim.suite.service.background import recover
 from x402sim.suite.service.check import Baseline, Check
 from x402sim.suite.service.expect import expect_served
-from x402sim.suite.service.order import Order, in_groups, is_beside
-from x402sim.suite.service.plan import is_patient_enough, why_left
+from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
-from x402sim.suite.service.recovery import recover
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
