@@ -299,10 +299,10 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
 
 
 def test_the_page_of_cases_is_up_to_date() -> None:
-    """Renew it with `python -m tests.suite_payer.page`."""
-    from tests.suite_payer import page
+    """Renew it with `python -m tests.suite_payer.published`."""
+    from tests.suite_payer import published
 
-    assert page.FILE.read_text(encoding="utf-8") == page.page()
+    assert published.FILE.read_text(encoding="utf-8") == published.page()
 
 
 def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:
