@@ -69,7 +69,7 @@ class Judging(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject(Generic[AnyChosen]):
-    """A kind of subject: a row of the table of `suite.subjects`.
+    """A kind of subject: a row of `SUBJECTS`.
 
     `begin` starts the subject or connects to it, and plans; it raises `NotReady` in one line that
     says what was seen, what is wanted, and what to do. Leaving it stops all that it has started.

@@ -219,6 +219,11 @@ TOOL = "MCP"
 """The word before a tool, where other items have a method."""
 
 
+def _handler_flag(meaning: str) -> Any:
+    """Declare a paid request whose handler is not like others."""
+    return flag(meaning, metavar="ITEM", read=item_in)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """What a user has chosen for the judgement of a server."""
@@ -243,27 +248,17 @@ class ServerOptions:
         default=(),
         read=lambda texts: tuple(map(item_in, texts)),
     )
-    failing: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request whose handler fails, given as what it sells: is it charged?",
-        metavar="ITEM",
-        read=item_in,
+    failing: Item | None = _handler_flag(
+        "A paid request whose handler fails, given as what it sells: is it charged?"
     )
-    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+    slow: Item | None = _handler_flag(
         "A paid request whose handler takes seconds: what if the payment expires, or the client "
-        "leaves, meanwhile?",
-        metavar="ITEM",
-        read=item_in,
+        "leaves, meanwhile?"
     )
-    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request that is answered piece by piece for a second or longer.",
-        metavar="ITEM",
-        read=item_in,
+    streaming: Item | None = _handler_flag(
+        "A paid request that is answered piece by piece for a second or longer."
     )
-    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request whose handler answers 3xx.",
-        metavar="ITEM",
-        read=item_in,
-    )
+    redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
     facilitator: int | None = flag(
         "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
         "judge serves one there.",

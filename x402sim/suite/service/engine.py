@@ -46,7 +46,7 @@ async def run(
     """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
-    run in the groups of `order`, and what fails in company is repeated alone. Results that depend
+    run in the groups of `Order`, and what fails in company is repeated alone. Results that depend
     on a baseline come last: the baselines are repeated first, because a target that has begun to
     refuse everything would pass every check that expects a refusal.
     """

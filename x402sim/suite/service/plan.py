@@ -156,7 +156,7 @@ def make_plan(
 def _seconds(
     setting: Setting, cases: list[Check], measured: Mapping[str, Cost], request_s: float
 ) -> float:
-    """Return how long cases take, group by group (`order`), at a target without defects."""
+    """Return how long cases take, group by group (`Order`), at a target without defects."""
 
     def acting_s(*groups: Iterable[Check]) -> float:
         """Return how long the cases of groups act, one after the other."""
