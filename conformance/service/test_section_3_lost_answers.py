@@ -226,7 +226,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
     disturbs=True,
 )
 async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
-    lost = SETTLE(does="lose answer", times=None)
+    each_lost = SETTLE(does="lose answer", times=None)
     for how in ("one after the other", "while the chain is unreachable", "at the same time"):
         challenges = [await probe.challenge(), await probe.challenge()]
         payer = await probe.wallets.payer()
@@ -234,13 +234,13 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
         sent = [partial(probe.settle, each, header, may_break=True) for each in challenges]
         match how:
             case "at the same time":
-                await probe.world.fault(lost, of=payer)
+                await probe.world.fault(each_lost, of=payer)
                 await asyncio.gather(*(each() for each in sent))
             case "while the chain is unreachable":
-                await _lose(probe, challenges[0], payer, header, lost)
+                await _lose(probe, challenges[0], payer, header, SETTLE(does="lose answer"))
                 await sent[1]()
             case _:
-                await probe.world.fault(lost, of=payer)
+                await probe.world.fault(each_lost, of=payer)
                 await sent[0]()
                 await sent[1]()
         await _require_moved(probe, payer, how)
