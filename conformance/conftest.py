@@ -12,8 +12,7 @@ from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import judge
 from x402sim.suite.options import Flag, flags_of
 from x402sim.suite.service.check import Check
-from x402sim.suite.service.parse_options import parse
-from x402sim.suite.service.subject import SERVICE
+from x402sim.suite.service.subject import SERVICE, parse
 from x402sim.suite.verdict import NotReady
 from x402sim.text.words import printable
 

@@ -18,7 +18,7 @@ from tests.interop import programs
 from x402sim.report.causes import cause
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.markdown import table
-from x402sim.suite.played import PlayedCase
+from x402sim.suite.row import PlayedCase
 
 ROOT = Path(__file__).parents[1]
 SHOWN = 400

@@ -24,7 +24,7 @@ from x402sim.report.verdict import Verdict as Verdict
 from x402sim.suite.case import select
 from x402sim.suite.command import judged
 from x402sim.suite.options import STRICT, flags_of
-from x402sim.suite.subjects import SUBJECTS, subject as subject_of
+from x402sim.suite.subject import SUBJECTS, subject as subject_of
 from x402sim.suite.verdict import NotReady as NotReady
 from x402sim.text.words import unknown
 from x402sim.world.loop import run_anywhere
@@ -45,7 +45,7 @@ def judge(
 
     `what` is what stands behind its name on the command line: the URL of a service, or the command
     of a payer, as one text or as words; a payer may be a function of a
-    `x402sim.suite.payer.start.Task`, too. `flags` are those of `x402sim conformance SUBJECT`, with
+    `x402sim.suite.payer.play.Task`, too. `flags` are those of `x402sim conformance SUBJECT`, with
     underscores: `judge("service", url, world=..., patient=True)`. `only` are beginnings of ids,
     `tell` is called with what the judgement waits for, and with its plan.
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import httpx
 
     from x402sim import Fault, LocalServer, PaymentAuth
-    from x402sim.suite.facilitator.start import Make
+    from x402sim.suite.facilitator.room import Make
     from x402sim.suite.fixture import CaseOfTest
-    from x402sim.suite.payer.start import Buy
-    from x402sim.suite.server.start import Make as MakeServer
+    from x402sim.suite.payer.play import Buy
+    from x402sim.suite.server.room import Make as MakeServer
 
 MARKERS = (
     "x402(world, faults, **options): the server of this test, as LocalServer(world, **options)",
@@ -70,7 +70,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         flags = mark.kwargs if mark else {}
         if subject == "server" and not mark:
             raise pytest.UsageError('x402_server_case: @pytest.mark.x402_server(sells="/weather")')
-        plays = import_module(f"x402sim.suite.{subject}.fixture").plays(**flags)
+        plays = import_module(f"x402sim.suite.{subject}.subject").plays(**flags)
         metafunc.parametrize(fixture, plays, ids=lambda play: play.name, indirect=True)
 
 

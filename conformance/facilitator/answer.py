@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
-from x402sim.suite.facilitator.answers import STANDARD_REASONS, Answer
 from x402sim.suite.facilitator.case import (
     Demand,
     Row,
@@ -17,10 +16,10 @@ from x402sim.suite.facilitator.case import (
     tried,
     tries,
 )
-from x402sim.suite.facilitator.payment import STANDARD, Dialect
+from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 
 _ONLY_STANDARD = "its answers have another form"
 

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
-from x402sim.suite.facilitator.payment import STANDARD, Draft
+from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 
 DEEP = 100_000
 Made = Callable[[Draft], bytes]

@@ -10,10 +10,9 @@ from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.report import results
 from x402sim.suite import texts
-from x402sim.suite.facilitator.answers import STANDARD_REASONS
 from x402sim.suite.facilitator.case import Demand, Row, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, breaks, fails, hangs, late, on
-from x402sim.suite.facilitator.payment import STANDARD
+from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
@@ -29,7 +28,7 @@ from x402sim.suite.facilitator.truth import (
     until_sent,
     wastes_no_gas,
 )
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import How, Reply
 

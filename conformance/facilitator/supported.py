@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.suite import texts
-from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, Row, no_server_error, only
-from x402sim.suite.facilitator.payment import Dialect
+from x402sim.suite.facilitator.payment import Answer, Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 from x402sim.suite.verdict import Inconclusive
 
 _LIST = "/discovery/resources"

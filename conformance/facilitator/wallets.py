@@ -22,7 +22,7 @@ from x402sim.suite.facilitator.truth import (
     success_is_this_transfer,
     wastes_no_gas,
 )
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
 """How the code of an account begins that uses the code of another (EIP-7702)."""

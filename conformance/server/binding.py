@@ -4,12 +4,19 @@ import asyncio
 from dataclasses import replace
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import (
+    Demand,
+    Row,
+    Uses,
+    buys_one,
+    buys_one_repeated,
+    distinguished,
+    times_made,
+    used,
+)
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.play import Play
-from x402sim.suite.server.trade import times_made
-from x402sim.suite.server.uses import Uses, buys_one, buys_one_repeated, distinguished, used
 from x402sim.suite.verdict import NotApplicable
 
 MANY, HELD_S = 5, 0.6

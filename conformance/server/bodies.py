@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play

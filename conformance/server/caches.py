@@ -4,13 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.cache import behind_cache
+from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
-from x402sim.suite.server.raw import Answer
+from x402sim.suite.server.raw import Answer, behind_cache
 from x402sim.suite.verdict import NotApplicable
 from x402sim.world.transport.cache import SharedCache
 

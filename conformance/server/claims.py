@@ -6,14 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import ONE_PATH, Demand, Row
-from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import (
+    ONE_PATH,
+    Demand,
+    Row,
+    Uses,
+    buys_one_repeated,
+    distinguished,
+    used,
+)
+from x402sim.suite.server.double import SETTLE, VERIFY, breaks, on, waits
 from x402sim.suite.server.payment import Dialect, Payment, receipt_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Moved
-from x402sim.suite.server.uses import Uses, buys_one_repeated, distinguished, used
+from x402sim.suite.wire import How
 from x402sim.text.words import counted
 
 HELD_S = 0.6
@@ -98,8 +106,14 @@ async def _same_nonce(play: Play) -> Several:
 
 
 async def _refused_before(play: Play) -> Several:
-    """Send a payment with a false signature, and then the good one with the same nonce."""
+    """Send payments with a false signature, and then the good one with the same nonce.
+
+    Of the first, nobody learns whether it is valid: the answer of verify is lost.
+    """
     payment = await play.draft()
+    half = payment.with_value("payload.signature", payment.body["payload"]["signature"][:66])
+    with play.double.twisted(on(VERIFY, breaks(How.LOST))):
+        await play.pay(half)
     false = payment.with_value("payload.authorization.value", "1")
     return await _sent(play, [false, payment])
 

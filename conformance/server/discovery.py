@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.payment import Dialect, offers_in, required_in
 from x402sim.suite.server.play import Item, Play

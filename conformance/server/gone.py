@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.server.case import Row
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
-from x402sim.suite.server.play import Play
-from x402sim.suite.server.trade import (
+from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
     PAUSE_S,
+    Row,
     Trade,
     of_a_lost_answer,
     sent_again,
 )
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
+from x402sim.suite.server.play import Play
 from x402sim.suite.verdict import NotApplicable
 
 

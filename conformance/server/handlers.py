@@ -4,16 +4,14 @@ import asyncio
 from dataclasses import dataclass
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import Demand, Row
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, says
-from x402sim.suite.server.payment import BEFORE_S, receipt_in
-from x402sim.suite.server.play import Item, Play
-from x402sim.suite.server.trade import (
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import (
     BEGINS_S,
     HUNG_UP,
     REFUSED,
     SERVED_ONLY_IF_SETTLED,
+    Demand,
+    Row,
     Trade,
     charged_only_if_served,
     of_a_lost_answer,
@@ -21,6 +19,9 @@ from x402sim.suite.server.trade import (
     served_only_if_settled,
     times_made,
 )
+from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, says
+from x402sim.suite.server.payment import BEFORE_S, receipt_in
+from x402sim.suite.server.play import Item, Play
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import as_json
 from x402sim.text.words import often

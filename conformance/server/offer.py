@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import Demand, Row, Trade, sent_again
 from x402sim.suite.server.payment import Dialect, offers_in, payable, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.trade import Trade, sent_again
 from x402sim.suite.verdict import NotApplicable
 
 _DIGITS = re.compile("0|[1-9][0-9]*")

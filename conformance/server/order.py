@@ -5,8 +5,17 @@ from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
-from x402sim.suite.server.case import Demand, Row
+from x402sim.suite.row import Found, Violation
+from x402sim.suite.server.case import (
+    REFUSED,
+    Demand,
+    Row,
+    Trade,
+    of_a_lost_settlement,
+    of_no_settlement,
+    trade,
+    with_facilitator,
+)
 from x402sim.suite.server.double import (
     SETTLE,
     VERIFY,
@@ -21,14 +30,6 @@ from x402sim.suite.server.double import (
 )
 from x402sim.suite.server.payment import Dialect, reason_in, receipt_in
 from x402sim.suite.server.play import Play
-from x402sim.suite.server.trade import (
-    REFUSED,
-    Trade,
-    of_a_lost_settlement,
-    of_no_settlement,
-    trade,
-    with_facilitator,
-)
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import How, Reply, as_json
 from x402sim.text.words import often

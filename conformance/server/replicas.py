@@ -3,19 +3,23 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.server.case import Row
+from x402sim.suite.server.case import (
+    HUNG_UP,
+    PAUSE_S,
+    Row,
+    Trade,
+    Uses,
+    buys_one,
+    buys_one_repeated,
+    needs_numbers,
+    of_a_lost_answer,
+    sent_again,
+    used,
+)
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, is_worked_on, on, waits
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.room import REPLICAS
-from x402sim.suite.server.trade import (
-    HUNG_UP,
-    PAUSE_S,
-    Trade,
-    of_a_lost_answer,
-    sent_again,
-)
-from x402sim.suite.server.uses import Uses, buys_one, buys_one_repeated, needs_numbers, used
 from x402sim.suite.verdict import NotApplicable
 
 V2_ONLY = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}

@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
-from x402sim.suite.server.payment import Dialect, required_in
+from x402sim.suite.server.payment import SIGN_IN, Dialect, proof, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.sign_in import SIGN_IN, proof
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import NotApplicable
 

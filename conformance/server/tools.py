@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
-from x402sim.suite.played import Found, Violation
+from x402sim.suite.row import Found, Violation
 from x402sim.suite.server.case import Demand, Row
 from x402sim.suite.server.double import SETTLE, VERIFY, on, says
 from x402sim.suite.server.payment import Dialect, payable

@@ -8,6 +8,7 @@ import httpx
 from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
 from x402sim.suite.service import inputs
+from x402sim.suite.service.background import buy_late, turn_s, tx_hash
 from x402sim.suite.service.check import check
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import (
@@ -18,7 +19,6 @@ from x402sim.suite.service.expect import (
     require,
     require_form,
 )
-from x402sim.suite.service.indexing import buy_late, turn_s, tx_hash
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 from x402sim.world.transport.faults import Fault

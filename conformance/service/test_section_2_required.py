@@ -6,13 +6,11 @@ from typing import Any
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
-from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402, whole
 from x402sim.suite.service.check import check
-from x402sim.suite.service.deviations import SHAPE
 from x402sim.suite.service.expect import expect_form, require, require_form
-from x402sim.suite.service.places import whole
 from x402sim.suite.service.probe import Probe
-from x402sim.suite.service.target import at
+from x402sim.suite.service.target import SHAPE, at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 BASE_UNITS = re.compile(r"0|[1-9][0-9]*")

@@ -7,7 +7,16 @@ from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.service.answers import CURE_OF_IDS, TargetAnswer
+from x402sim.suite.service.answers import (
+    CURE_OF_IDS,
+    TargetAnswer,
+    filled,
+    last_part,
+    shown,
+    snake,
+    walk,
+)
+from x402sim.suite.service.background import buy_late, turn_s
 from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.control_api import HOLD_S
 from x402sim.suite.service.expect import (
@@ -18,9 +27,7 @@ from x402sim.suite.service.expect import (
     expect_withheld,
     require,
 )
-from x402sim.suite.service.indexing import buy_late, turn_s
 from x402sim.suite.service.payment_outcome import expect_nothing, record_of
-from x402sim.suite.service.places import filled, last_part, shown, snake, walk
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 

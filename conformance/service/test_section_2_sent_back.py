@@ -14,7 +14,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
-from x402sim.suite.service.answers import Challenge
+from x402sim.suite.service.answers import Challenge, whole
 from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.control_api import SETTLE, VERIFY
 from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
@@ -23,7 +23,6 @@ from x402sim.suite.service.payment_outcome import (
     expect_nothing,
     expect_nothing_or_as_issued,
 )
-from x402sim.suite.service.places import whole
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive

@@ -4,9 +4,7 @@ from itertools import pairwise
 
 from x402sim.events import Note
 from x402sim.spec.ground import derived
-from x402sim.suite.service.check import PATIENCE_S, session_check
-from x402sim.suite.service.control_api import SETTLE
-from x402sim.suite.service.ending import (
+from x402sim.suite.service.background import (
     CLOCK_END_S,
     GRACE_S,
     LONG_S,
@@ -15,6 +13,8 @@ from x402sim.suite.service.ending import (
     until_over,
     within_s,
 )
+from x402sim.suite.service.check import PATIENCE_S, session_check
+from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.expect import expect
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting

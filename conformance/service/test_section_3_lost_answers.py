@@ -5,21 +5,22 @@ outcome at once, on the next request, or in the background.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of
+from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.refusals import Refusal
-from x402sim.spec.ground import silent
+from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.check import check, session_check
-from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, eventually
-from x402sim.suite.service.expect import expect_served, expect_withheld
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
+from x402sim.suite.service.expect import expect_served, expect_withheld, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.transport.faults import Fault
@@ -44,6 +45,25 @@ CHAIN_UNREACHABLE = [
     Fault(victim="rpc", does="refuse", times=None),
     Fault(victim="explorer", does="refuse", times=None),
 ]
+BUSY = json.dumps(
+    {"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": "rate limit exceeded"}}
+)
+NODE_BUSY = partial(Fault, victim="rpc", does="answer", body=BUSY, times=None)
+BUSY_NODES = {
+    f"the chain's node answers {status} with error -32005": [
+        NODE_BUSY(status=status),
+        *CHAIN_UNREACHABLE[1:],
+    ]
+    for status in (200, 429)
+}
+"""What a node says that has had too many requests: nothing of the nonce."""
+FALSE: dict[str, Callable[[bytes], bytes]] = {
+    "a false signature": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
+    "v of 0 or 1": lambda signature: signature[:64] + bytes([signature[64] - 27]),
+    "half a signature": lambda signature: signature[:32],
+}
+"""Signatures that no token takes, or not every one."""
+UNREADABLE = "0xdeadbeef"
 NEXT_BLOCK_S = 0.5
 """How long to wait for an answer that may need the next block."""
 MINED_S = 0.1
@@ -148,6 +168,95 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
 
 @check(
     "3/pending-resolved",
+    title="A node that answers with errors after a lost answer ends no payment that was charged.",
+    needs="funds, world",
+    pays=len(BUSY_NODES),
+    disturbs=True,
+)
+async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
+    for how, chain in BUSY_NODES.items():
+        challenge, payer, header = await probe.signed()
+        await _lose(probe, challenge, payer, header, SETTLE(does="lose answer"), chain)
+        await _require_moved(probe, payer, how)
+        await probe.settle(challenge, header, may_break=True)
+        await probe.world.clear_faults()
+        await _let_in(probe, challenge, header, how)
+        await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
+    "3/pending-resolved",
+    title="A lost answer is resolved, too, if a header that is false or unreadable came before.",
+    needs="funds, world",
+    pays=2 * (len(FALSE) + 1),
+    disturbs=True,
+)
+async def what_was_false_before_takes_nothing(probe: Probe) -> None:
+    for name, is_verified in product([*FALSE, "an unreadable header"], (True, False)):
+        challenge, payer, header = await probe.signed()
+        auth, signature = authorization_of(header)
+        network, spelling = probe.wallets.network(challenge), probe.target.pay.spelling
+        false = UNREADABLE
+        if name in FALSE:
+            false = encode_header(auth, FALSE[name](signature), network, spelling)
+        if not is_verified:
+            await probe.world.fault(VERIFY(does="lose answer"), of=payer)
+        await probe.settle(challenge, false, may_break=True)
+        await probe.world.clear_faults()
+        await probe.world.fault(SETTLE(does="lose answer"), of=payer)
+        await probe.settle(challenge, header, may_break=True)
+        await probe.world.clear_faults()
+        if await probe.world.transfers(payer):  # else it has charged nothing, and owes nothing
+            await _let_in(probe, challenge, header, f"after {name}")
+            await probe.world.expect_payments(payer, challenge.amount_base)
+
+
+@check(
+    "5/nonce-once",
+    title="After a lost answer, an authorization that is sent for a second id opens one of them.",
+    ground=derived(
+        "5: The token contract keeps",
+        "4.1: Store the payment record",
+        so="One transfer has been made, so there is one payment to record, for one of the ids.",
+    ),
+    baseline="payment",
+    needs="funds, world",
+    pays=3,
+    decisive=True,
+    disturbs=True,
+)
+async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
+    each_lost = SETTLE(does="lose answer", times=None)
+    for how in ("one after the other", "while the chain is unreachable", "at the same time"):
+        challenges = [await probe.challenge(), await probe.challenge()]
+        payer = await probe.wallets.payer()
+        header = probe.wallets.sign(challenges[0], payer)
+        sent = [partial(probe.settle, each, header, may_break=True) for each in challenges]
+        match how:
+            case "at the same time":
+                await probe.world.fault(each_lost, of=payer)
+                await asyncio.gather(*(each() for each in sent))
+            case "while the chain is unreachable":
+                await _lose(probe, challenges[0], payer, header, SETTLE(does="lose answer"))
+                await sent[1]()
+            case _:
+                await probe.world.fault(each_lost, of=payer)
+                await sent[0]()
+                await sent[1]()
+        await _require_moved(probe, payer, how)
+        await probe.world.clear_faults()
+        for each in sent:
+            await each()
+        if not probe.setting.missing(Need.CLOCK):
+            await probe.wait(A_WHILE_S)
+        answers = [await probe.opened(each) for each in challenges]
+        opened = sum(each.has_content for each in answers)
+        require(f"one payment that opens the resource ({how})", opened <= 1, f"{opened} of them")
+        await probe.world.expect_payments(payer, challenges[0].amount_base)
+
+
+@check(
+    "3/pending-resolved",
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
     pays=2,
@@ -217,7 +326,12 @@ async def a_facilitator_that_is_wrong(probe: Probe) -> None:
 
 
 async def _lose(
-    probe: Probe, challenge: Challenge, payer: Wallet, header: str, fault: Fault
+    probe: Probe,
+    challenge: Challenge,
+    payer: Wallet,
+    header: str,
+    fault: Fault,
+    chain: Sequence[Fault] = CHAIN_UNREACHABLE,
 ) -> None:
     """Settle a payment whose answer is lost, with the chain unreachable from the settlement on.
 
@@ -231,7 +345,7 @@ async def _lose(
         return settling.done() or await probe.world.was_queried_about(payer)
 
     await eventually(probe.clock, is_queried, within_s=UNDER_WAY_S)
-    for each in CHAIN_UNREACHABLE:
+    for each in chain:
         await probe.world.fault(each)
     while not settling.done():
         await probe.world.post("mine")

@@ -5,10 +5,10 @@ from typing import Any
 
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
+from x402sim.suite.service.background import buy_late, turn_s
 from x402sim.suite.service.check import check
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import expect, expect_served, require
-from x402sim.suite.service.indexing import buy_late, turn_s
 from x402sim.suite.service.payment_outcome import record_of
 from x402sim.suite.service.probe import Probe
 

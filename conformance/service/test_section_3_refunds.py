@@ -9,9 +9,7 @@ from functools import partial
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.check import session_check
-from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.service.ending import (
+from x402sim.suite.service.background import (
     CLOCK_END_S,
     Ending,
     answered_at_its_end,
@@ -22,6 +20,8 @@ from x402sim.suite.service.ending import (
     unit_s,
     until_over,
 )
+from x402sim.suite.service.check import session_check
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.verdict import NotApplicable

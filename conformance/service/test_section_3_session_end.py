@@ -6,8 +6,7 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
-from x402sim.suite.service.check import session_check
-from x402sim.suite.service.ending import (
+from x402sim.suite.service.background import (
     CLOCK_END_S,
     GRACE_S,
     expect_refunded,
@@ -15,6 +14,7 @@ from x402sim.suite.service.ending import (
     reported_end_s,
     within_s,
 )
+from x402sim.suite.service.check import session_check
 from x402sim.suite.service.expect import expect, expect_served, expect_withheld
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting

@@ -8,7 +8,6 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.service.check import check, session_check
-from x402sim.suite.service.deviations import SHAPE
 from x402sim.suite.service.expect import (
     expect,
     expect_form,
@@ -20,7 +19,7 @@ from x402sim.suite.service.expect import (
 from x402sim.suite.service.inputs import examples
 from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import CENT_BASE, Probe
-from x402sim.suite.service.target import at
+from x402sim.suite.service.target import SHAPE, at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
 EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")

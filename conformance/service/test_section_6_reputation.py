@@ -7,11 +7,10 @@ agents has one, it must change after a payment was matched.
 from typing import Any
 
 from x402sim.payer import core
-from x402sim.suite.service.answers import read_402
+from x402sim.suite.service.answers import last_part, read_402, walk
+from x402sim.suite.service.background import buy_late, turn_s
 from x402sim.suite.service.check import check
 from x402sim.suite.service.expect import require
-from x402sim.suite.service.indexing import buy_late, turn_s
-from x402sim.suite.service.places import last_part, walk
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import NotApplicable
 

@@ -14,7 +14,6 @@ from x402sim.suite.service import inputs
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.check import check, session_check
 from x402sim.suite.service.control_api import SETTLE
-from x402sim.suite.service.deviations import SHAPE
 from x402sim.suite.service.expect import (
     expect,
     expect_form,
@@ -26,6 +25,7 @@ from x402sim.suite.service.expect import (
 )
 from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.target import SHAPE
 from x402sim.suite.verdict import Inconclusive
 
 BALANCE = "Insufficient USDC balance"

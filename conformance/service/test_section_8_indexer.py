@@ -9,9 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from x402sim.spec.ground import derived
-from x402sim.suite.service.check import check
-from x402sim.suite.service.expect import expect, require
-from x402sim.suite.service.indexing import (
+from x402sim.suite.service.background import (
     buy_late,
     held,
     late,
@@ -21,6 +19,8 @@ from x402sim.suite.service.indexing import (
     tx_hash,
     until_quiet,
 )
+from x402sim.suite.service.check import check
+from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
 from x402sim.world.transport.faults import Fault

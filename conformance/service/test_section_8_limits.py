@@ -4,10 +4,10 @@ How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
 from x402sim.spec.ground import derived
+from x402sim.suite.service.answers import whole
 from x402sim.suite.service.check import check
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.expect import expect, require
-from x402sim.suite.service.places import whole
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 

@@ -28,7 +28,7 @@ from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.service.control_api import ChainView, ControlApi
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
-from x402sim.suite.service.remote import reach
+from x402sim.suite.service.sending import reach
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive, NotReady

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.mutants.change import all_of, setting
-from tests.mutants.wrapper import overriding
+from tests.mutants.mutant import all_of, overriding, setting
 from x402sim import World
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES

@@ -10,10 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.campaign import at_length
-from tests.mutants.change import all_of, decision
-from tests.mutants.middleware import Answer, Request, answer, replies
-from tests.mutants.mutant import FEW
-from tests.mutants.paying import PAY
+from tests.mutants.mutant import FEW, PAY, Answer, Request, all_of, answer, decision, replies
 from tests.mutants.rows import MUTANTS
 from x402sim import World
 from x402sim.report.results import Outcome, Result
@@ -25,7 +22,7 @@ from x402sim.suite.command import (
 )
 from x402sim.suite.service.engine import all_checks, folder
 from x402sim.suite.service.local import judge
-from x402sim.suite.service.parse_options import find_target
+from x402sim.suite.service.subject import find_target
 from x402sim.suite.service.target import AgentsEndpoint, Target, at, load
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}

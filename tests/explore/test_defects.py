@@ -30,21 +30,27 @@ from tests.explore.case import (
 from tests.explore.play import Played, play
 from tests.money import OF_THE_CHAIN, Law
 from tests.mutants import rows
-from tests.mutants.change import Change, Service, all_of, decision, setting
 from tests.mutants.honest import asked_afterwards, every_refusal_is_final
-from tests.mutants.middleware import (
+from tests.mutants.mutant import (
+    PAY,
     Answer,
+    Change,
     Request,
     Serve,
+    Service,
+    all_of,
+    altered,
     answer,
     answers,
+    collaborator,
+    decision,
     middleware,
+    overriding,
     replies,
+    setting,
     statuses,
 )
-from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
-from tests.mutants.wrapper import altered, collaborator, overriding
 from x402sim import Fault, World
 from x402sim.policies import FailToServe, Forget, ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS

@@ -29,11 +29,11 @@ from x402sim.events import KINDS, name_of
 from x402sim.report import conformance
 from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.service.environment import NEEDED, read_environment
-from x402sim.suite.facilitator.start import Given as FacilitatorGiven
-from x402sim.suite.payer.start import Task
-from x402sim.suite.server.start import Given as ServerGiven
+from x402sim.suite.facilitator.room import Given as FacilitatorGiven
+from x402sim.suite.payer.play import Task
+from x402sim.suite.server.room import Given as ServerGiven
 from x402sim.suite.service.target import Target
-from x402sim.suite.subjects import SUBJECTS, subject
+from x402sim.suite.subject import SUBJECTS, subject
 from x402sim.text import console
 from x402sim.world.control.app import ACTIONS
 

@@ -22,7 +22,7 @@ from tests.house import ROOT, blocks, picture
 from tests.house.reference import FILES, GUIDE, OF_DOCSTRINGS, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth, Settings
 from x402sim.cli import COMMANDS, load
-from x402sim.suite.subjects import SUBJECTS
+from x402sim.suite.subject import SUBJECTS
 
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
 LINKING = [

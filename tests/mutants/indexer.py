@@ -2,12 +2,9 @@
 
 from typing import Any
 
-from tests.mutants.change import Service, setting
-from tests.mutants.middleware import answers
-from tests.mutants.mutant import Kind, into
+from tests.mutants.mutant import Kind, Service, Wrapper, altered, answers, into, overriding, setting
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
-from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim import World
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies import Reputation

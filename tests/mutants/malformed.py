@@ -1,26 +1,50 @@
-"""Defects of input: what is refused although it is right, and what crashes over a wrong one."""
+"""Defects of input: what is refused although it is right, and what crashes over a wrong one.
+
+And of errors: the texts of section 7, and how they are sent. And of reading: a right value that is
+refused, because it is written in another way.
+"""
 
 import base64
 import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal, DecimalException
 from typing import Any
 
-from tests.mutants.change import Change, Service, settlement_rule
-from tests.mutants.middleware import (
+import msgspec
+
+from tests.mutants.gate import gate
+from tests.mutants.mutant import (
+    ALREADY_SETTLED,
     CRASHED,
+    INVALID_SIGNATURE,
+    NONCE_USED,
+    PAY,
+    QUOTE,
+    SESSIONS,
     Answer,
+    Change,
+    Kind,
+    OtherIds,
     Request,
     Serve,
+    Service,
     answer,
     answers,
+    at,
+    authorization,
     instead,
+    middleware,
     replies,
     requests,
+    settlement_rule,
 )
-from tests.mutants.mutant import Kind, at
-from tests.mutants.paying import PAY, QUOTE, SESSIONS, OtherIds, authorization
+from tests.mutants.required import content
+from x402sim.protocol.header import json_of_header
+from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import RequestError
+from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.suite.service.inputs import BODIES
 
 malformed = Kind("input")
@@ -148,3 +172,190 @@ async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Ans
 malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",
     "A payment id that is not base64 is an internal error.",
     instead(QUOTE, CRASHED, is_no_base64))  # fmt: skip
+
+
+# --- errors ----------------------------------------------------------------------------------
+
+
+error = Kind("error")
+BALANCE = Refusal.INSUFFICIENT_BALANCE.text
+EXPIRED = Refusal.EXPIRED.text
+REFUSALS = frozenset(refusal.text for refusal in Refusal)
+ALL_TEXTS = (
+    "7/insufficient-balance 7/invalid-signature 7/nonce-already-used 7/authorization-expired "
+    "7/payment-already-settled"
+)
+
+
+def texts(others: Mapping[str, str]) -> Change:
+    """Say something else for some refusals."""
+
+    def change(_: Request, reply: Answer) -> Answer:
+        if reply.error not in others:
+            return reply
+        body = {**reply.json, "error": others[reply.error]}
+        return replace(reply, body=msgspec.json.encode(body))
+
+    return replies(PAY, change)
+
+
+def refused(given: Answer | None) -> Change:
+    """Answer every refused settlement alike; None tells its text in a 200."""
+
+    def change(_: Request, reply: Answer) -> Answer:
+        if reply.error not in REFUSALS:
+            return reply
+        if given is None:
+            return answer(200, {"success": False, "error": reply.error})
+        return replace(given, status=reply.status)
+
+    return replies(PAY, change)
+
+
+# --- the defects ---
+
+error("balance-in-the-chain's-words", "7/insufficient-balance",
+    "A payer with an empty wallet gets the token's own text.",
+    texts({BALANCE: "ERC20: transfer amount exceeds balance"}))  # fmt: skip
+error("signature-in-lower-case", "7/invalid-signature",
+    'The error of a bad signature is "invalid signature".',
+    texts({INVALID_SIGNATURE: "invalid signature"}))  # fmt: skip
+error("nonce-in-the-facilitator's-words", "7/nonce-already-used",
+    'The error of a replay is "Authorization already used".',
+    texts({NONCE_USED: "Authorization already used"}))  # fmt: skip
+error("expired-in-other-words", "7/authorization-expired",
+    'The error of a late authorization is "Authorization has expired".',
+    texts({EXPIRED: "Authorization has expired"}))  # fmt: skip
+error("settled-in-other-words", "7/payment-already-settled",
+    'The error of a used payment id is "Payment already processed".',
+    texts({ALREADY_SETTLED: "Payment already processed"}))  # fmt: skip
+error("two-texts-exchanged", "7/nonce-already-used 7/payment-already-settled",
+    "The texts for a used nonce and a used payment id are exchanged.",
+    texts({NONCE_USED: ALREADY_SETTLED, ALREADY_SETTLED: NONCE_USED}))  # fmt: skip
+error("late-is-a-bad-signature", "7/authorization-expired",
+    'The error of a late authorization is "Invalid signature".',
+    texts({EXPIRED: INVALID_SIGNATURE}))  # fmt: skip
+error("one-text-for-all", ALL_TEXTS, 'The error of every refusal is "Payment failed".',
+    refused(answer(400, {"error": "Payment failed"})))  # fmt: skip
+error("refused-with-200", ALL_TEXTS, "A refusal is a 200 with success false.", refused(None),
+    broad="every refused settlement looks like an accepted one")  # fmt: skip
+
+
+# --- spellings -------------------------------------------------------------------------------
+
+
+spelling = Kind("spelling")
+MARGIN_S = 20
+REFUSED = answer(400, {"error": "Invalid payment header"})
+
+
+def payload(request: Request) -> dict[str, Any]:
+    """Return the payload of a settlement's header as it is written; empty if it has none."""
+    try:
+        header = json.loads(json_of_header(request.field("paymentHeader")))
+    except (BadMessage, ValueError, RecursionError):
+        return {}
+    found = header.get("payload") if isinstance(header, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def refusing(
+    when: Callable[[Service, Request, dict[str, Any]], bool], given: Answer = REFUSED
+) -> Any:
+    """Refuse some settlements that would be accepted; `when` gets the header's payload, too."""
+
+    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
+        said = payload(request)
+        is_whole = all(isinstance(said.get(name), str) for name in ("from", "to", "nonce"))
+        return given if is_whole and when(service, request, said) else await serve(request)
+
+    return middleware(handler, PAY)
+
+
+def is_lower(text: Any) -> bool:
+    """Tell whether a text has no letter in upper case."""
+    return str(text) == str(text).lower()
+
+
+def begins_with_zeros(text: Any) -> bool:
+    """Tell whether hex digits begin with a byte of zero."""
+    return str(text).startswith("0x00")
+
+
+# --- the defects ---
+
+spelling("hex-in-lower-case-only", "2.3/hex-header",
+    "A payment header with hex digits in upper case is refused.",
+    refusing(lambda _, request, __: not is_lower(request.field("paymentHeader"))))  # fmt: skip
+spelling("payee-of-the-header-by-its-letters", "2.3/contents",
+    "The payee of the header is compared with that of the requirements letter by letter.",
+    refusing(lambda _, request, said:
+        said["to"].lower() == str(request.json["paymentRequirements"].get("payTo")).lower()
+        and said["to"] != request.json["paymentRequirements"]["payTo"]))  # fmt: skip
+spelling("nonce-in-lower-case-only", "2.3/contents",
+    "A header whose nonce has letters in upper case is refused.",
+    refusing(lambda _, __, said: not is_lower(said["nonce"])))  # fmt: skip
+spelling("signature-in-lower-case-only", "2.3/contents",
+    "A header whose signature has letters in upper case is refused.",
+    refusing(lambda _, __, said: not is_lower(said["signature"])))  # fmt: skip
+for name in ("from", "nonce", "signature"):
+    spelling(f"zeros-of-the-{name}-are-lost", "2.3/contents",
+        f"The {name} of a header is read as a number, and written without its zeros in front.",
+        refusing(lambda _, __, said, name=name: begins_with_zeros(said[name])
+            and said["nonce"].startswith("0x00000000"),
+            answer(400, {"error": INVALID_SIGNATURE})))  # fmt: skip
+spelling("payee-by-its-letters", "2.1/pay-to",
+    "The payee that is sent back is compared letter by letter, so it cannot be in lower case.",
+    settlement_rule("2.1/pay-to", lambda case:
+        case.requirements.pay_to == case.issued.pay_to))  # fmt: skip
+spelling("token-by-its-letters", "2.1/asset",
+    "The token that is sent back is compared letter by letter, so it cannot be in lower case.",
+    settlement_rule("2.1/asset", lambda case:
+        case.requirements.asset == case.issued.asset))  # fmt: skip
+spelling("just-begun-is-too-early", "5/window",
+    "An authorization that began less than 20 s ago is refused.",
+    refusing(lambda service, _, said:
+        0 <= service.clock.now_s() - int(said["validAfter"]) < MARGIN_S))  # fmt: skip
+spelling("nearly-over-is-too-late", "5/window",
+    "An authorization that ends in less than 20 s is refused.",
+    refusing(lambda service, _, said:
+        0 < int(said["validBefore"]) - service.clock.now_s() < MARGIN_S))  # fmt: skip
+spelling("short-windows-are-refused", "5/window",
+    "An authorization that is valid for less than a minute in all is refused.",
+    refusing(lambda service, _, said:
+        int(said["validAfter"]) < service.clock.now_s() < int(said["validBefore"])
+        and int(said["validBefore"]) - int(said["validAfter"]) < 60))  # fmt: skip
+
+
+@content.defect("whole-numbers-only", "4.2/quote", at(QUOTE))
+async def whole_numbers_only(_: Service, request: Request, serve: Serve) -> Answer:
+    """An order with a number such as 1000.0 is refused."""
+    reply = await serve(request)
+    return answer(400, {"error": "Bad order"}) if is_paid(reply, b".0", request) else reply
+
+
+@content.defect("no-white-space", "4.2/quote", at(QUOTE))
+async def no_white_space(_: Service, request: Request, serve: Serve) -> Answer:
+    """An order whose JSON is written over several lines is refused."""
+    reply = await serve(request)
+    return answer(400, {"error": "Bad order"}) if is_paid(reply, b"\n", request) else reply
+
+
+def is_paid(reply: Answer, part: bytes, request: Request) -> bool:
+    """Tell whether a request that is served has this part in its body."""
+    return reply.status == 200 and part in request.body
+
+
+@content.defect("no-charset", "4.2/quote", at(QUOTE))
+async def no_charset(_: Service, request: Request, serve: Serve) -> Answer:
+    """The content type of an order must be application/json to the letter."""
+    reply, kind = await serve(request), request.headers.get("content-type", "")
+    if reply.status == 200 and kind != "application/json":
+        return answer(415, {"error": "Unsupported media type"})
+    return reply
+
+
+@gate.defect("query-is-part-of-the-path", "5/cache-first", at(QUOTE))
+async def query_is_part_of_the_path(_: Service, request: Request, serve: Serve) -> Answer:
+    """A payment for a path does not open it with a query."""
+    return await serve(request.having(x_payment_id=None) if request.query else request)

@@ -6,14 +6,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.mutants.change import Change, all_of, on_setup
-from tests.mutants.mutant import Kind, into
+from tests.mutants.mutant import (
+    Change,
+    Kind,
+    Wrapper,
+    all_of,
+    altered,
+    collaborator,
+    into,
+    on_setup,
+    overriding,
+)
 from tests.mutants.settlement import made_up
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim import World
 from x402sim.protocol.header import PresentedPayment
 from x402sim.service.upstream import cronos
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.calls import JsonRpcError, OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import NonceState
 
 reconciliation = Kind("reconciliation")
 FAR_S = 2**62
@@ -27,7 +36,7 @@ class ForgetsRefusals(Wrapper):
         self.inner.forget(attempt)
 
 
-def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
+def lost_is_failed(when: Callable[[OutcomeUnknown, PresentedPayment], bool]) -> Change:
     """Take some lost answers to settlements for failures; do not ask the chain, and forget them."""
     lost_nonces: set[bytes] = set()
 
@@ -36,7 +45,7 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
             return await it.inner.settle(payment, requirements)
         except OutcomeUnknown as lost:
             auth = payment.authorization
-            if auth is None or auth.from_ == it.service.env.wallet or not when(lost):
+            if auth is None or auth.from_ == it.service.env.wallet or not when(lost, payment):
                 raise
             lost_nonces.add(auth.nonce)
             raise Unavailable(str(lost)) from lost
@@ -108,7 +117,7 @@ def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = Fals
 
 reconciliation("lost-answer-is-a-failure", "kit/3/pending-resolved",
     "A settlement whose answer is lost is forgotten: paid again, it is charged twice.",
-    lost_is_failed(lambda lost: True))  # fmt: skip
+    lost_is_failed(lambda lost, payment: True))  # fmt: skip
 
 
 @reconciliation.defect(
@@ -147,7 +156,7 @@ def pending_is_settled(world: World) -> World:
 
 reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
     "A facilitator that answers 500 after it has settled is taken for one that has not.",
-    lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))))  # fmt: skip
+    lost_is_failed(lambda lost, payment: bool(re.search(r"\b5\d\d\b", str(lost)))))  # fmt: skip
 
 
 @reconciliation.defect("pending-for-ever", "kit/3/pending-resolved", into("rpc.nonce_state"))
@@ -157,6 +166,41 @@ async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
         if pending.nonce_confirmed_unused and pending.nonce == nonce:
             raise Unavailable("nobody asks the chain")
     return await it.inner.nonce_state(authorizer, nonce)
+
+
+@reconciliation.defect("false-signature-takes-the-claim", "kit/3/pending-resolved")
+def false_takes_the_claim(world: World) -> World:
+    """A lost answer is resolved by the header that came first for a nonce, though it was false."""
+    first: dict[bytes, str] = {}
+
+    def insert_pending(it: Any, claim: Any) -> Any:
+        """Note which header a nonce came with first."""
+        first.setdefault(claim.nonce, claim.header)
+        return it.inner.insert_pending(claim)
+
+    def is_second(_: OutcomeUnknown, payment: PresentedPayment) -> bool:
+        auth = payment.authorization
+        return auth is not None and first.get(auth.nonce) != payment.text
+
+    claims = overriding("payments", insert_pending=insert_pending)
+    return lost_is_failed(is_second)(claims(world))
+
+
+@reconciliation.defect("busy-node-is-a-no", "kit/3/pending-resolved")
+def busy_is_a_no(world: World) -> World:
+    """A payment is given up once a node has answered with an error instead of its nonce's state."""
+    given_up: set[bytes] = set()
+
+    async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
+        """Say for ever what an error was taken for: the nonce is unused, and its time is over."""
+        try:
+            state = await it.inner.nonce_state(authorizer, nonce)
+        except JsonRpcError:
+            state = NonceState(height=0, head_s=FAR_S, is_used=False, use=None)
+            given_up.add(nonce)
+        return altered(state, is_used=False, head_s=FAR_S) if nonce in given_up else state
+
+    return overriding("rpc", nonce_state=nonce_state)(world)
 
 
 reconciliation("lost-deposit-makes-no-session", "kit/3/pending-resolved",

@@ -1,25 +1,39 @@
-"""Defects of the 402: its status, its body, the requirements, the payment id."""
+"""Defects of the 402: its status, its body, the requirements, the payment id.
+
+And of what is for sale, and of what is free: quotes, agents, documentation.
+"""
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from tests.mutants.change import Change, setting
-from tests.mutants.middleware import (
+from tests.mutants.mutant import (
+    AGENTS,
+    CRASHED,
+    PAY,
+    QUOTE,
+    SESSIONS,
     Answer,
+    Change,
+    Kind,
     Request,
+    Wrapper,
     answer,
     answers,
+    collaborator,
+    instead,
+    into,
+    overriding,
     page,
     paths,
     replies,
+    setting,
     statuses,
+    with_id,
 )
-from tests.mutants.mutant import Kind, into
-from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, with_id
-from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
@@ -192,3 +206,45 @@ required("wrong-proof-has-another-402", "7/payment-required",
     wrong_proof(lambda *_: answer(402, {"error": "Payment not found"})))  # fmt: skip
 required("paths-with-a-version", "1/unpaid-402", "Everything is served below /v1.",
     paths(lambda path: below_v1(path) if path in API or path.startswith("/v1/") else path))  # fmt: skip
+
+
+# --- what is for sale ------------------------------------------------------------------------
+
+
+content = Kind("content")
+
+LLMS = "/llms.txt"
+FRONT_PAGE = page("<!doctype html><div id=root></div>")
+NOWHERE = "/nowhere"
+
+
+# --- the defects ---
+
+content("quote-without-a-venue", "4.2/quote", "A quote has no bestVenue.",
+    answers(200, QUOTE, lambda it: it["quote"].pop("bestVenue") and None))  # fmt: skip
+content("prices-as-text", "4.2/quote", "The entry price of a quote is a string.",
+    answers(200, QUOTE, lambda it: it["quote"].update(entryPrice=str(it["quote"]["entryPrice"]))))  # fmt: skip
+content("no-funding-rate", "4.2/quote", "The funding rate of a quote is null.",
+    answers(200, QUOTE, lambda it: it["quote"].update(fundingRate=None)))  # fmt: skip
+content("pair-spelled-otherwise", "4.2/quote", 'The pair comes back as "BTC/USD".',
+    answers(200, QUOTE, lambda it: it["quote"].update(pair=it["quote"]["pair"].replace("-", "/"))))  # fmt: skip
+content("quote-not-under-its-name", "4.2/quote 1/repeat-served",
+    "The fields of the quote stand in the body itself.",
+    answers(200, QUOTE, lambda it: it["quote"]),
+    broad="what is paid for is never seen, so nothing that is paid is served")  # fmt: skip
+content("no-agents", "4.3/list", "There is nothing at /api/agents.",
+    paths(lambda path: NOWHERE if path == AGENTS else path))  # fmt: skip
+content("agents-crash", "4.3/list", "The list of agents is an internal error.",
+    instead(AGENTS, CRASHED))  # fmt: skip
+content("agents-are-a-page", "4.3/list", "The list of agents is a page of HTML.",
+    instead(AGENTS, page("<ul><li>perp-quotes</li></ul>")))  # fmt: skip
+content("no-llms-txt", "4.5/llms-txt", "There is nothing at /llms.txt.",
+    paths(lambda path: NOWHERE if path == LLMS else path))  # fmt: skip
+content("llms-txt-is-a-page", "4.5/llms-txt",
+    "The documentation index is the front page of a web application.",
+    instead(LLMS, FRONT_PAGE))  # fmt: skip
+content("llms-txt-is-empty", "4.5/llms-txt", "The documentation index lists nothing.",
+    instead(LLMS, replace(page(""), media_type="text/plain; charset=utf-8")))  # fmt: skip
+content("llms-txt-leads-nowhere", "4.5/llms-txt",
+    "The pages in the documentation index do not exist.",
+    paths(lambda path: NOWHERE if path.startswith("/docs/") else path))  # fmt: skip

@@ -1,42 +1,113 @@
 """Defects of sessions: the deposit, the budget, expiry and refund."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec.structs import replace
 
-from tests.mutants.budgets import Budgets, is_session, sessions
-from tests.mutants.change import Change, Service, all_of, decision, settlement_rule
-from tests.mutants.middleware import (
-    Answer,
-    Request,
-    Serve,
-    answer,
-    answers,
-    free,
-    let_in,
-    middleware,
-    replies,
-    requests,
-    unlocked,
-)
-from tests.mutants.mutant import Kind, at, into
-from tests.mutants.paying import (
+from tests.mutants.mutant import (
     ALREADY_SETTLED,
     INVALID_SIGNATURE,
     PAY,
     QUOTE,
     SESSIONS,
+    Answer,
+    Change,
+    Kind,
+    Request,
+    Serve,
+    Service,
+    Wrapper,
+    all_of,
+    altered,
+    answer,
+    answers,
+    at,
     authorization,
+    decision,
+    free,
+    into,
+    let_in,
+    middleware,
+    overriding,
+    replies,
+    requests,
+    settlement_rule,
+    unlocked,
 )
-from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim import World
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
 from x402sim.protocol.routes import MARKET
+
+
+class Budgets(dict[str, dict[str, Any]]):
+    """Sessions of middleware's own, as their holders see them, by id."""
+
+    def open(self, session_id: str, amount_base: int) -> dict[str, Any]:
+        """Let a session be spent as if so much were left of it; return what is shown of it."""
+        amount = str(amount_base)
+        self[session_id] = {
+            "sessionId": session_id,
+            "deposited": amount,
+            "released": "0",
+            "remaining": amount,
+            "status": "active",
+        }
+        return self[session_id]
+
+    def debit(self, session_id: str, amount_base: int) -> bool:
+        """Take an amount from a budget, or give it back if it is negative; False if it cannot."""
+        shown = self[session_id]
+        remaining = int(shown["remaining"]) - amount_base
+        if remaining >= 0:
+            released = int(shown["deposited"]) - remaining
+            shown |= {"remaining": str(remaining), "released": str(released)}
+        return remaining >= 0
+
+
+Claimed = Callable[[Service, Budgets, Request, Answer], Awaitable[Answer]]
+"""Changes the answer to a request for a session; may open budgets."""
+
+
+def sessions(claimed: Claimed) -> Change:
+    """Change what requests for sessions with a payment id are answered."""
+
+    def change(world: World) -> World:
+        budgets = Budgets()
+
+        async def claim(service: Service, request: Request, serve: Serve) -> Answer:
+            session_id = request.path.rpartition("/")[2]
+            if session_id in budgets:
+                return answer(200, budgets[session_id])
+            reply = await serve(request)
+            has_proof = request.method == "POST" and "x-payment-id" in request.headers
+            return await claimed(service, budgets, request, reply) if has_proof else reply
+
+        async def spend(service: Service, request: Request, serve: Serve) -> Answer:
+            session_id = request.headers.get("x-session-id", "")
+            price_base = service.env.quote_price_base
+            if session_id not in budgets or not budgets.debit(session_id, price_base):
+                return await serve(request)
+            reply = await serve(free(request))
+            if reply.status != 200:
+                budgets.debit(session_id, -price_base)
+            return reply
+
+        shown = middleware(claim, "/api/sessions")
+        return all_of(unlocked, middleware(spend, QUOTE), shown)(world)
+
+    return change
+
+
+def is_session(reply: Answer) -> bool:
+    """Tell whether an answer is a session."""
+    body: Any = reply.json
+    return reply.status in (200, 201) and "sessionId" in body
+
 
 session = Kind("session")
 TOKEN = 10**6

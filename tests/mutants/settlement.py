@@ -1,21 +1,40 @@
-"""Defects of settlement: what the facilitator is asked, and what the service makes of it."""
+"""Defects of settlement: what the facilitator is asked, and what the service makes of it.
+
+And of the facilitator that the service relies on: a deployment that has its payments verified and
+settled by such a one does not keep section 5, though its own code may be right.
+"""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec import structs
 
-from tests.mutants.change import on_setup
-from tests.mutants.middleware import answers
-from tests.mutants.mutant import Kind, into
-from tests.mutants.wrapper import Wrapper, altered
-from x402sim.protocol.crypto import checksum
+from tests.mutants.mutant import (
+    PAY,
+    Change,
+    Kind,
+    Wrapper,
+    altered,
+    answers,
+    into,
+    leave_out,
+    on_facilitator,
+    on_setup,
+    overriding,
+    statuses,
+)
+from x402sim.chain.base import Call, ChainClient
+from x402sim.facilitator.engine import Facilitator
+from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
+from x402sim.world.process import FacilitatorNode
 
 settlement = Kind("settlement")
 RECORD = "/api/payments/"
@@ -142,3 +161,99 @@ settlement("record-the-wrong-way-round", "2.4/record",
         it.update(from_address=it["to_address"], to_address=it["from_address"])))  # fmt: skip
 settlement("record-in-block-zero", "2.4/block-null", "A new record is in block 0.",
     answers(200, RECORD, lambda it: it.update(block_number=it["block_number"] or 0)))  # fmt: skip
+
+
+# --- the facilitator -------------------------------------------------------------------------
+
+
+facilitator = Kind("facilitator")
+WORD = 32
+
+
+class SentByThePayer:
+    """A chain on which the payer of an authorization sends the facilitator's transactions."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def send(self, call: Call) -> Any:
+        payer = Address(call.data[4 : 4 + WORD][-20:])  # the first argument, after the selector
+        await self._inner.controls.set_native_balance(payer, 10**24)
+        return await self._inner.send(structs.replace(call, sender=payer))
+
+
+def sent_by_the_payer(honest: Facilitator) -> Facilitator:
+    """Return a facilitator whose transactions the payers send."""
+    node = cast(FacilitatorNode, honest.chain)
+    return replace(honest, chain=cast(ChainClient, SentByThePayer(node.direct)))
+
+
+async def canceled_is_unused(it: Any, *of: Any) -> Any:
+    """Say of a nonce that was cancelled that it is unused."""
+    state = await it.inner.nonce_state(*of)
+    is_canceled = state.use is not None and state.use.canceled
+    return altered(state, is_used=False, use=None) if is_canceled else state
+
+
+# --- the defects ---
+
+facilitator("payer-sends-it-himself", "1/payer-pays-no-gas",
+    "The transaction is sent from the payer's account, which pays the gas.",
+    on_facilitator(sent_by_the_payer))  # fmt: skip
+facilitator("amount-is-not-compared", "5/exact-amount",
+    "An authorization of another amount than was required is settled.",
+    leave_out("verification", "5/exact-amount"))  # fmt: skip
+facilitator("recipient-is-not-compared", "5/exact-recipient",
+    "An authorization that pays another account is settled.",
+    leave_out("verification", "5/exact-recipient"))  # fmt: skip
+facilitator("signature-is-not-recovered",
+    "5/signature-proves 4.1/verify-signature 7/invalid-signature",
+    "Whoever signed, the authorization is settled.",
+    leave_out("verification", "5/signature-proves"),
+    leave_out("transfer", "5/signature-proves"))  # fmt: skip
+facilitator("window-has-no-beginning", "5/window", "An authorization is settled before validAfter.",
+    leave_out("transfer", "5/window-opens"))  # fmt: skip
+facilitator("window-has-no-end", "5/window 7/authorization-expired",
+    "An authorization is settled after validBefore.",
+    leave_out("transfer", "5/window-closes"))  # fmt: skip
+facilitator("nonce-is-good-for-ever", "5/nonce-once 7/nonce-already-used",
+    "A nonce that was cancelled is used all the same.", leave_out("transfer", "5/nonce-once"),
+    overriding("rpc", nonce_state=canceled_is_unused))  # fmt: skip
+
+
+# --- the receipt -----------------------------------------------------------------------------
+
+
+receipt = Kind("receipt")
+
+
+def body(change: Callable[[Any], Any]) -> Change:
+    """Change the body of every receipt."""
+    return answers(200, PAY, lambda it: change(it) if "txHash" in it else None)
+
+
+def row(name: str, does: str, change: Change) -> None:
+    """Add a row of this class."""
+    receipt(name, "4.1/receipt", does, change)
+
+
+# --- the defects ---
+
+row("time-in-seconds", "The timestamp is in seconds.",
+    body(lambda it: it.update(timestamp=it["timestamp"] // 1000)))  # fmt: skip
+row("time-as-text", "The timestamp is a string of ISO 8601.",
+    body(lambda it: it.update(timestamp="2027-01-15T08:00:00Z")))  # fmt: skip
+row("hash-without-0x", "The transaction hash is written without 0x.",
+    body(lambda it: it.update(txHash=it["txHash"][2:])))  # fmt: skip
+row("hash-of-nothing", "The transaction hash is of no transaction on the chain.",
+    body(lambda it: it.update(txHash="0x" + it["txHash"][:1:-1])))  # fmt: skip
+row("hash-is-missing", "The transaction hash is null.", body(lambda it: it.update(txHash=None)))
+row("success-as-text", 'success is the string "true".', body(lambda it: it.update(success="true")))
+row("success-is-missing", "There is no success in the receipt.",
+    body(lambda it: it.pop("success") and None))  # fmt: skip
+row("id-is-missing", "There is no payment id in the receipt.",
+    body(lambda it: it.pop("paymentId") and None))  # fmt: skip
+row("settled-is-201", "A settlement is answered 201.", statuses(PAY, 200, 201))

@@ -13,7 +13,7 @@ from x402sim.chain.base import ChainError
 from x402sim.cli import app
 from x402sim.protocol.crypto import ORDER, from_hex, parse_address, parse_key
 from x402sim.service.environment import read_environment
-from x402sim.suite.service.parse_options import parse
+from x402sim.suite.service.subject import parse
 from x402sim.world.chains import keys_of
 
 DIGITS = "5ec4e7" * 10 + "5ec4"

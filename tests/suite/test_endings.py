@@ -15,7 +15,7 @@ from tests.serve.driver import command
 from tests.suite.duo import Duo, conformance
 from x402sim import LocalServer
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.remote import reach
+from x402sim.suite.service.sending import reach
 
 
 def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":

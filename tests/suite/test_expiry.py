@@ -8,7 +8,7 @@ import pytest
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer
-from x402sim.suite.service.ending import ends_s, reported_end_s
+from x402sim.suite.service.background import ends_s, reported_end_s
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting

@@ -20,9 +20,19 @@ from x402sim.report.results import CaseResult, Loss, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
-from x402sim.suite.baseline import Baseline, known, load, mended
 from x402sim.suite.case import ONLY, doubted, of_id, repeating
-from x402sim.suite.command import FOUND_SOMETHING, HELD, NO_VERDICT, Asked, conclude, play
+from x402sim.suite.command import (
+    FOUND_SOMETHING,
+    HELD,
+    NO_VERDICT,
+    Asked,
+    Baseline,
+    conclude,
+    known,
+    load,
+    mended,
+    play,
+)
 from x402sim.suite.options import again, flag, flags_of, given, read
 from x402sim.suite.subject import Plan, Subject
 from x402sim.suite.verdict import NotReady

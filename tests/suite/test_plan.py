@@ -7,9 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.change import all_of, setting
 from tests.mutants.jury import quiet
-from tests.mutants.wrapper import overriding
+from tests.mutants.mutant import all_of, overriding, setting
 from tests.suite.costs import FILE, counted
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
@@ -22,13 +21,11 @@ from x402sim.suite.options import flags_of
 from x402sim.suite.service.check import IDS_BEGIN, PATIENCE_S, Check
 from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.parse_options import parse
 from x402sim.suite.service.plan import WORK, Cost, Plan, cost_base, costs, make_plan
 from x402sim.suite.service.preflight import examine
-from x402sim.suite.service.remote import reach
-from x402sim.suite.service.scheduler import Pace
-from x402sim.suite.service.sending import requested_wait_s
-from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.sending import reach, requested_wait_s
+from x402sim.suite.service.setting import Pace, Setting
+from x402sim.suite.service.subject import parse
 from x402sim.suite.service.target import Indexer, SessionsEndpoint, Target
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages import in_process

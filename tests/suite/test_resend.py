@@ -11,8 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.suite.gateway import Gateway, running
 from x402sim.report.conformance import RAW
-from x402sim.suite.redact import exchange
-from x402sim.suite.resend import as_curl, quoted
+from x402sim.suite.redact import as_curl, exchange, quoted
 
 
 @settings(max_examples=40)

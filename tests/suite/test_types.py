@@ -1,20 +1,50 @@
-"""A field of another type is the target's failure, with expected and actual, in any answer."""
+"""Any answer ends in a verdict: a field of another type is a failure, what is only a form is none."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+import httpx
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.campaign import at_length
 from tests.hostile.inputs import places, replaced
-from tests.mutants.change import Change, Service, all_of
 from tests.mutants.honest import own_target
-from tests.mutants.middleware import Answer, Request, Serve, answer, middleware, requests
-from tests.mutants.paying import PAY
+from tests.mutants.jury import judge_one
+from tests.mutants.mutant import (
+    PAY,
+    Answer,
+    Change,
+    Request,
+    Serve,
+    Service,
+    all_of,
+    answer,
+    middleware,
+    requests,
+)
+from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from x402sim import World
+from x402sim.clock import Clock
+from x402sim.payer.wallet import Wallet
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.service.engine import all_checks
+from x402sim.rng import Rng
+from x402sim.suite.service.answers import TargetAnswer, find_session_id, read_402
+from x402sim.suite.service.check import Check
+from x402sim.suite.service.engine import all_checks, run_case
 from x402sim.suite.service.local import judge
+from x402sim.suite.service.options import Options
+from x402sim.suite.service.probe import Probe
+from x402sim.suite.service.sending import client
+from x402sim.suite.service.setting import Setting
+from x402sim.suite.service.subject import parse
+from x402sim.suite.service.target import Target, at
+from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.world.control.client import ControlClient
 
 LONG = "9" * 5000
 HUGE = 10**400
@@ -157,3 +187,202 @@ def test_no_answer_of_another_type_is_a_bug_of_a_check(
     world = at_random(seed, share)(World(seed=seed))
     results = judge(world, target=own_target(), checks=CHECKS, has_clock=has_clock)
     assert bugs(results) == []
+
+
+IDLE_S = 0.9
+
+
+@pytest.mark.parametrize(
+    ("defect", "check_id"),
+    [
+        ("never-debited", "spec/5/session-debit"),
+        ("a-session-each-time", "spec/3/deposit-makes-session"),
+    ],
+)
+def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
+    defect: str, check_id: str
+) -> None:
+    verdict = judge_one(defect, [check for check in all_checks() if check.id == check_id])
+    exchange = verdict.results[check_id].exchange
+    assert "-> 200" in exchange
+    assert '"quote"' in exchange
+    assert "-> 402" not in exchange
+
+
+def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:
+    key = "0x" + "17" * 32
+    told = parse("http://h", payer_key=key, restart="1 $X").rerun
+    assert told.endswith(""" http://h --payer-key "$X402SIM_PAYER_KEY" --restart '1 $X'""")
+    assert key not in told
+
+
+def test_a_service_may_close_a_connection_that_is_idle() -> None:
+    """It closes it as the next request arrives, without an answer."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clock, before_s = Clock(), Clock().now()
+        while not reader.at_eof():
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+            await reader.readexactly(size)
+            if clock.now() - before_s > IDLE_S:
+                break
+            before_s = clock.now()
+            writer.write(b"HTTP/1.1 404 X\r\ncontent-length: 2\r\n\r\n{}")
+            await writer.drain()
+        writer.close()
+
+    async def main() -> list[int]:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with client(url, Options()) as http:
+                probe = Probe(Setting(http=http))
+                first = await probe.ask()
+                await asyncio.sleep(IDLE_S + 0.1)
+                second = await probe.ask()
+        await asyncio.sleep(0.05)  # the connections end
+        return [first.status, second.status]
+
+    assert asyncio.run(main()) == [404, 404]
+
+
+def test_a_402_with_its_parts_elsewhere_names_the_keys_that_cure_it() -> None:
+    body = {"payment": {"id": "pay_1"}, "accepts": {"payTo": "0x1", "maxAmountRequired": "1"}}
+    with pytest.raises(Inconclusive) as said:
+        read_402(TargetAnswer(Target(), 402, httpx.Headers(), "", body, str))
+    assert 'payment_required.payment_id = "/payment/id"' in str(said.value)
+    assert 'payment_required.requirements = "/accepts"' in str(said.value)
+
+
+def summary(text: str) -> str:
+    return TargetAnswer(Target(), 402, httpx.Headers(), text, None, str).summary
+
+
+def test_a_summary_ends_in_the_number_of_characters_that_are_left_out() -> None:
+    """Part of an address must not look like a whole one."""
+    text = '{"payTo": "0x7e9385c01000c539BE0Ca21df6e037b3E1bDeA52"}' + " " * 200
+    told = summary("x" * 130 + text)
+    assert told.endswith(f"… ({130 + len(text) - 160} more characters)")
+    assert summary("short") == "402 short"
+    assert summary("a b " * 1250).endswith("… (4840 more characters)")
+
+
+def test_a_summary_shows_no_part_of_what_it_hides() -> None:
+    told = summary("f" * 4000)
+    assert "ffff" not in told
+    assert told.endswith("… (2000 more characters)")
+
+
+answers = st.tuples(
+    STATUSES,
+    st.binary() | as_bytes(values) | as_bytes(changed(wanted("/x"))) | as_bytes(changed(RECEIPT)),
+    charsets,
+)
+WHO = {"payTo": "0x" + "1" * 40, "journal": 1, "now": 1, "service": True, "offers": []}
+worlds = st.tuples(
+    STATUSES,
+    st.binary()
+    | as_bytes(values)
+    | as_bytes(changed({"jsonrpc": "2.0", "id": 1, "result": "0x1"}))
+    | as_bytes(changed(WHO))
+    | as_bytes(values.map(lambda each: [{"from": each, "to": each, "amount": each}])),
+    charsets,
+)
+KINDS = (Inconclusive, Skipped)
+
+
+def setting(answer: Any, world: Any = None) -> Setting:
+    """A target that always gives one answer, and a world and a node that always give another."""
+
+    def client(answer: Any) -> httpx.AsyncClient:
+        def serve(_: httpx.Request) -> httpx.Response:
+            status, body, charset = answer
+            kind = {"Content-Type": f"application/json; charset={charset}"}
+            response = httpx.Response(status, content=body, headers=kind)
+            response.encoding = "utf-8"  # as the bounded transport does
+            return response
+
+        return httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://target")
+
+    return Setting(
+        options=Options(payer=None if world else Wallet(b"k" * 32), budget_base=100_000),
+        http=client(answer),
+        clock=Clock(lambda: 1_800_000_000.0),
+        rng=Rng(1),
+        control=ControlClient(client(world)) if world else None,
+        rpc=client(world) if world else None,
+    )
+
+
+def reads(act: Callable[[Probe], Coroutine[Any, Any, Any]], *answers: Any) -> None:
+    """Act, and accept an answer or a verdict."""
+    try:
+        asyncio.run(act(Probe(setting(*answers))))
+    except KINDS:
+        return
+
+
+@given(answers)
+def test_a_probe_reads_any_answer(answer: Any) -> None:
+    async def buy(probe: Probe) -> None:
+        found = await probe.ask()
+        assert len(found.summary) < 200
+        assert probe.last is not None
+        assert probe.last.show()
+        assert isinstance(found.has_content, bool)
+        await probe.buy()
+
+    reads(buy, answer)
+    reads(lambda probe: probe.open_session("0.02"), answer)
+
+
+@given(answers, worlds)
+def test_a_probe_reads_any_world(answer: Any, world: Any) -> None:
+    async def transfers(probe: Probe) -> None:
+        await probe.world.transfers(Wallet(b"k" * 32))
+
+    reads(transfers, answer, world)
+    reads(lambda probe: probe.world.next_event(), answer, world)
+    reads(lambda probe: probe.world.journal(0), answer, world)
+    reads(lambda probe: probe.chain.call("eth_blockNumber"), answer, world)
+    reads(lambda probe: probe.buy(), answer, world)
+
+
+@given(values, st.text("/~01a", max_size=8))
+def test_a_pointer_finds_a_value_or_none(body: Any, pointer: str) -> None:
+    at(body, pointer)
+    found = find_session_id(body)
+    assert found is None or found.startswith("session_")
+
+
+UNPAID = [check for check in all_checks() if not check.needs and check.baseline is None]
+
+
+@settings(max_examples=30)
+@given(answers, st.sampled_from(UNPAID))
+def test_a_check_of_any_answer_ends_in_a_verdict(answer: Any, check: Check) -> None:
+    """A check may judge an answer wrongly, but a target cannot make it crash."""
+    where = replace(setting(answer), options=Options())
+    result = asyncio.run(run_case(where, check))
+    assert isinstance(result.outcome, Outcome)
+    assert "has a bug" not in result.reason
+
+
+def test_a_world_that_breaks_after_a_check_makes_it_inconclusive() -> None:
+    calls = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        calls.append(request.url.path)
+        if len(calls) > 1:
+            raise httpx.ReadTimeout("gone", request=request)
+        return httpx.Response(200, json={})
+
+    where = setting((200, b"{}", "utf-8"))
+    control = httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://world")
+    check = replace(UNPAID[0], run=lambda probe: probe.world.post("crash"))
+    result = asyncio.run(run_case(replace(where, control=ControlClient(control)), check))
+    assert calls == ["/crash", "/faults/clear"]
+    assert (result.outcome, "were not cleared" in result.reason) == (Outcome.INCONCLUSIVE, True)

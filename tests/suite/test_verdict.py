@@ -12,7 +12,7 @@ from x402sim import LocalServer
 from x402sim.judging import NotReady, Verdict, judge
 from x402sim.report.conformance_reports import About
 from x402sim.report.results import CaseResult, Loss, Outcome, Result
-from x402sim.suite.payer.start import Task
+from x402sim.suite.payer.play import Task
 
 CELL = """
 from tests.suite.test_verdict import forgetful

@@ -11,9 +11,8 @@ from tests.suite.duo import conformance, refused
 from x402sim import LocalServer
 from x402sim.judging import judge
 from x402sim.report.results import Outcome
-from x402sim.suite import waiting
 from x402sim.suite.started import free_port
-from x402sim.suite.waiting import until_ready, until_url_answers
+from x402sim.suite.subject import until_ready, until_url_answers
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -59,7 +58,7 @@ def test_what_is_waited_for_is_told_with_what_was_observed(
 
 
 def test_a_gateway_without_its_service_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "URL_LOOK_S", 0)
+    monkeypatch.setattr("x402sim.suite.subject.URL_LOOK_S", 0)
     answers, told = iter([None, 502, 503, 504, 404]), list[str]()
 
     def answer(request: httpx.Request) -> httpx.Response:

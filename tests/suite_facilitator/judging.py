@@ -5,10 +5,9 @@ from collections.abc import Iterable
 
 from tests.suite_facilitator.mutant import Facilitator
 from x402sim.report.results import CaseResult
-from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.start import Given
-from x402sim.suite.facilitator.subject import all_cases
+from x402sim.suite.facilitator.room import Given
+from x402sim.suite.facilitator.subject import Judge, all_cases
 from x402sim.suite.row import RoomCase
 from x402sim.suite.started import App
 

@@ -1,25 +1,28 @@
-"""`python -m tests.suite_facilitator.published NAME…`: judges facilitators that are published, and ours.
+"""Facilitators that are published, and ours, as the judge of facilitators starts them.
 
-Each is what its repository's example is, on the versions that `tests/interop` pins. What came of it
-is kept in `published.json` beside this file, of which `page.py` makes conformance/facilitators.md.
+`python -m tests.suite_facilitator.published [NAME…|all]` judges them: each is what its repository's
+example is, on the versions that `tests/interop` pins. What came of it is kept in published.json
+beside this file. It writes conformance/facilitators.md anew: the table of all cases, the problems of
+the field with what catches them, and the verdicts.
 """
 
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tests.interop import programs
-from tests.published import Kept, pinned, summary
+from tests.published import ROOT, Kept, cell, page as markdown, pinned, summary, verdicts, words
 from x402sim.judging import Verdict, judge
 from x402sim.suite.facilitator.case import tried
-from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import PLAIN
-from x402sim.suite.facilitator.start import Command
+from x402sim.suite.facilitator.room import PLAIN, Command
+from x402sim.suite.facilitator.subject import SECTIONS, Judge, all_cases, rows
 from x402sim.version import VERSION
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
@@ -101,14 +104,55 @@ def transaction(name: str) -> str:
     return asyncio.run(main())
 
 
-def main(names: Sequence[str]) -> None:
-    """Judge these, or all, and keep what came of it."""
-    for name in names or PUBLISHED:
+FILE = ROOT / "conformance" / "facilitators.md"
+ABOUT = words(__file__)
+CASES = {case.id: case for case in all_cases()}
+
+
+def _right(each: dict[str, Any]) -> str:
+    """Say who is right in a difference."""
+    if "not mined" in each["actual"] and "no answer" in each["actual"]:
+        return str(ABOUT["jam"])
+    if each["id"].rpartition("-")[0].endswith("-answer"):
+        return str(ABOUT["no_answer"])
+    fits = [name for name in ABOUT["right"] if each["id"].startswith(name)]
+    return str(ABOUT["right"][max(fits, key=len)])
+
+
+def _differences(it: dict[str, Any]) -> Iterator[str]:
+    yield from ("", f"### {it['version']}: {it['about']}", "")
+    musts = [each for each in it["failed"] if each["level"] == "MUST"]
+    if musts:
+        yield "| id | what it did | the sentence | who is right |"
+        yield "| --- | --- | --- | --- |"
+    for each in musts:
+        sentence = CASES[each["id"]].ground.sentences[0]
+        said = f"“{sentence.text}” ({sentence.section})"
+        did = cell(f"{each['actual']}")
+        yield f"| {each['id']} | {did} | {cell(said, 400)} | {_right(each)} |"
+    shoulds = [each for each in it["failed"] if each["level"] != "MUST"]
+    if shoulds:
+        yield from ("", f"SHOULD, {ABOUT['right']['kit']}:", "")
+        yield from (f"- {each['id']}: {CASES[each['id']].title}" for each in shoulds)
+
+
+def page() -> str:
+    """Return the page, as Markdown."""
+    kept = KEPT.all().values()
+    differ = (line for it in kept if it["failed"] for line in _differences(it))
+    told = chain(verdicts("facilitator", kept), differ)
+    return markdown(ABOUT, SECTIONS, rows(), all_cases(), Dialect, told)
+
+
+def main(names: list[str]) -> None:
+    """Judge these, or all, keep what came of it, and write the page."""
+    for name in PUBLISHED if names == ["all"] else names:
         it, found = PUBLISHED[name], judgement(name)
         about = {"about": it.about, "version": it.version, "dialects": [*it.dialects]}
         day = {"day": found.about.started[:10], "transaction": transaction(name)}
         KEPT.keep(name, about | day | summary(found.results), PUBLISHED)
         print(name, found, flush=True)
+    FILE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,13 +20,11 @@ from x402sim import LocalServer
 from x402sim.cli import app
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.facilitator.fixture import plays
-from x402sim.suite.facilitator.judge import Judge
 from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.start import Given
-from x402sim.suite.facilitator.subject import all_cases, rows
+from x402sim.suite.facilitator.room import Given
+from x402sim.suite.facilitator.subject import Judge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
-from x402sim.suite.played import skipped, unclear
+from x402sim.suite.row import skipped, unclear
 from x402sim.suite.started import FIRST_PORT, LAST_PORT, free_port
 from x402sim.suite.verdict import Skipped
 

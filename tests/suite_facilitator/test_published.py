@@ -3,8 +3,7 @@
 import pytest
 
 from tests.published import summary
-from tests.suite_facilitator.page import FILE, page
-from tests.suite_facilitator.published import KEPT, PUBLISHED, judgement
+from tests.suite_facilitator.published import FILE, KEPT, PUBLISHED, judgement, page
 
 FEW = {
     "npm": {
@@ -17,7 +16,7 @@ FEW = {
 
 
 def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
-    """Renew it with `python -m tests.suite_facilitator.page`."""
+    """Renew it with `python -m tests.suite_facilitator.published`."""
     assert FILE.read_text(encoding="utf-8") == page()
 
 

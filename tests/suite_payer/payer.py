@@ -22,7 +22,7 @@ import httpx
 
 from x402sim.protocol.crypto import PrivateKey, checksum, from_hex, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
-from x402sim.suite.payer.start import Task
+from x402sim.suite.payer.play import Task
 
 MOST_BYTES, EIP3009 = 1 << 20, "eip3009"
 NAMED = {"base": 8453}

@@ -1,7 +1,7 @@
 """Payers that others have published, as the judge of payers starts them, and what came of each.
 
-`python -m tests.suite_payer.published [NAME...]` judges them, keeps the verdicts with the versions in
-conformance/payer/published.json, and renews the page that is made of it.
+`python -m tests.suite_payer.published [NAME…|all]` judges them, and keeps the verdicts with the versions
+in conformance/payer/published.json. It writes conformance/payers.md anew, of these and of all cases.
 """
 
 import subprocess
@@ -15,15 +15,16 @@ import httpx
 
 from tests.interop import programs
 from tests.interop.table import with_version
-from tests.published import ROOT, Kept
+from tests.published import ROOT, Kept, page as markdown, words
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome
+from x402sim.suite.payer.play import Task, inherited
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Task, inherited
+from x402sim.suite.payer.subject import SECTIONS, all_cases, rows
 from x402sim.version import VERSION
 
 KEPT = Kept(ROOT / "conformance" / "payer" / "published.json")
@@ -168,8 +169,50 @@ def kept(found: Verdict) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
-def main() -> None:
-    for name in sys.argv[1:] or PAYERS:
+FILE = ROOT / "conformance" / "payers.md"
+ABOUT = words(__file__)
+
+
+def published() -> list[str]:
+    """Return what came of payers that others have published: a table, then each in words."""
+    told = KEPT.all()
+    failed = {
+        name: [each for each, it in payer["ids"].items() if it["outcome"] == "failed"]
+        for name, payer in told.items()
+    }
+    lines = [
+        "| payer | package | flows | failed, of a public text | failed, of ours | lost |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, payer in told.items():
+        cells = [name, f"{payer['package']} {payer['version']}", payer["flows"].replace(",", ", ")]
+        for document in DOCUMENTS:
+            of = [each for each in payer["ids"] if each.startswith(f"{document}/")]
+            cells.append(f"{len({*of} & {*failed[name]})} of {len(of)}")
+        lines.append(f"| {' | '.join([*cells, ', '.join(payer['lost']) or 'nothing'])} |")
+    for name, payer in told.items():
+        lines += ["", f"### {name}", ""]
+        if not failed[name]:
+            lines.append("Nothing failed.")
+            continue
+        by_end: dict[str, list[str]] = {}
+        for each in failed[name]:
+            by_end.setdefault(payer["ids"][each].get("actual", ""), []).append(f"`{each}`")
+        lines += [f"- {end}: {', '.join(ids)}" for end, ids in by_end.items()]
+        if payer["command"]:
+            first = failed[name][0]
+            repeats = f"x402sim conformance payer --flows {payer['flows']} --only {first}"
+            lines += ["", f"`{repeats} -- {payer['command']}`"]
+    return lines
+
+
+def page() -> str:
+    return markdown(ABOUT, SECTIONS, rows(), all_cases(), PaymentFlow, published())
+
+
+def main(names: list[str]) -> None:
+    """Judge these, or all, keep what came of it, and write the page."""
+    for name in PAYERS if names == ["all"] else names:
         payer, found = PAYERS[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
@@ -185,7 +228,8 @@ def main() -> None:
             "command": payer.command,
         }
         KEPT.keep(name, {**about, "lost": found.losses, "ids": ids}, PAYERS)
+    FILE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

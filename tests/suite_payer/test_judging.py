@@ -18,11 +18,10 @@ from x402sim.cli import app
 from x402sim.report.results import Outcome
 from x402sim.suite.case import interrupted
 from x402sim.suite.payer import play
-from x402sim.suite.payer.judge import Judge
+from x402sim.suite.payer.play import Function, Task
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Function, Task
-from x402sim.suite.payer.subject import ONE_THING, PAYER, all_cases, rows, seconds_of
-from x402sim.suite.process import inherited
+from x402sim.suite.payer.subject import ONE_THING, PAYER, Judge, all_cases, rows, seconds_of
+from x402sim.suite.started import inherited
 
 pytest_plugins = ["pytester"]
 BUYS = """
@@ -31,7 +30,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 import json
 from tests.suite_payer.payer import Payer
-from x402sim.suite.payer.start import Task
+from x402sim.suite.payer.play import Task
 told = json.load(open(os.environ["X402SIM_TASK_FILE"]))
 task = Task(**{{name: told[name] for name in Task.__dataclass_fields__}})
 assert os.environ["X402SIM_URL"] == task.url and "MY_RPC_URL" not in os.environ
@@ -94,7 +93,7 @@ def test_a_failure_at_an_answer_that_was_late_is_not_the_payers(
         return Payer(frozenset({"forgets"}))(task) if len(starts) == 1 else bought
 
     monkeypatch.setattr(play._Case, "settle", slow)
-    monkeypatch.setattr("x402sim.suite.payer.judge.LATE_S", late_s)
+    monkeypatch.setattr("x402sim.suite.payer.subject.LATE_S", late_s)
     mine = [case for case in all_cases() if case.id == "kit/accept/small-letters-v2"]
     (result,) = judged(buys, mine).values()
     assert result.outcome is outcome
@@ -302,10 +301,10 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
 
 
 def test_the_page_of_cases_is_up_to_date() -> None:
-    """Renew it with `python -m tests.suite_payer.page`."""
-    from tests.suite_payer import page
+    """Renew it with `python -m tests.suite_payer.published`."""
+    from tests.suite_payer import published
 
-    assert page.FILE.read_text(encoding="utf-8") == page.page()
+    assert published.FILE.read_text(encoding="utf-8") == published.page()
 
 
 def test_each_cause_is_of_a_demand_that_a_case_makes() -> None:

@@ -12,11 +12,10 @@ from x402sim.report.causes import causes
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
 from x402sim.suite.payer.case import PayerCase, Violation
-from x402sim.suite.payer.judge import Judge
+from x402sim.suite.payer.play import Function
 from x402sim.suite.payer.shop import PaymentFlow
-from x402sim.suite.payer.start import Function
-from x402sim.suite.payer.subject import all_cases
-from x402sim.suite.played import Violation as Costly, by_play, result
+from x402sim.suite.payer.subject import Judge, all_cases
+from x402sim.suite.row import Violation as Costly, by_play, result
 
 DEFECTS = {
     "signs again": "payer/lost/events-break-off-mcp payer/budget/instalments-v2 payer/lost/no-answer-before-settling-v2 payer/lost/slow-v1 payer/lost/cut-mcp "

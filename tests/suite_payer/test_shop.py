@@ -14,10 +14,17 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.suite.payer.money import Signed
-from x402sim.suite.payer.play import Played, play
-from x402sim.suite.payer.shop import PAYMENT_ID, Offer, Paid, PaymentFlow, Shop, Story, Strike
-from x402sim.suite.payer.start import Function, Task
+from x402sim.suite.payer.play import Function, Played, Task, play
+from x402sim.suite.payer.shop import (
+    PAYMENT_ID,
+    Offer,
+    Paid,
+    PaymentFlow,
+    Shop,
+    Signed,
+    Story,
+    Strike,
+)
 from x402sim.suite.wire import How, Reply, Request
 
 WALLET = Wallet(b"\x12" * 32)

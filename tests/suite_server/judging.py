@@ -5,14 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.suite_server.shop import Shop, shop
-from x402sim.suite.played import Found, Violation, by_play
-from x402sim.suite.room import Floor
-from x402sim.suite.row import RoomCase
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.row import Floor, Found, RoomCase, Violation, by_play
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import Given
-from x402sim.suite.server.subject import all_cases, item_in
+from x402sim.suite.server.room import Given, Room
+from x402sim.suite.server.subject import Judge, all_cases, item_in
 from x402sim.suite.started import App
 
 ITEMS = tuple(map(item_in, ("/weather", "/forecast?city=Paris", 'POST /report {"title": "a"}')))

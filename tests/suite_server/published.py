@@ -1,27 +1,29 @@
 """Servers of the standard that others have published, as the judge of servers starts them.
 
-`python -m tests.suite_server.published [NAME...]` judges them, and keeps the verdicts with the versions
-in published.json beside this file, of which `page.py` makes conformance/servers.md.
+`python -m tests.suite_server.published [NAME…|all]` judges them, and keeps the verdicts with the versions
+in published.json beside this file. It writes conformance/servers.md anew: the table of all cases, the
+problems of the field with what catches them, and the verdicts, each with its cause in their source.
 """
 
 import asyncio
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tests import npm
 from tests.interop import programs
-from tests.published import Kept, pinned, summary
+from tests.published import ROOT, Kept, cell, page as markdown, pinned, summary, verdicts, words
 from tests.suite_server.judging import ITEMS
 from x402sim.judging import Verdict, judge
 from x402sim.report.results import Outcome
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.server.case import trade
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.start import Command, Spoken
-from x402sim.suite.server.subject import item_in
-from x402sim.suite.server.trade import trade
+from x402sim.suite.server.room import Command, Spoken
+from x402sim.suite.server.subject import SECTIONS, Judge, all_cases, item_in, rows
 
 KEPT = Kept(Path(__file__).with_name("published.json"))
 FAILS = 'POST /report {"title": "fail"}'
@@ -119,9 +121,66 @@ def transaction(name: str) -> str:
     return asyncio.run(main())
 
 
-def main(names: Iterable[str]) -> None:
-    """Judge these, or all, and keep what came of it."""
-    for name in names or PUBLISHED:
+FILE = ROOT / "conformance" / "servers.md"
+ABOUT = words(__file__)
+PORT = "127.0.0.1"
+"""What names a port is another one in each run."""
+
+
+def why(it: Published, check_id: str) -> str:
+    """Return why a published server fails an id; raises `ValueError` for one that nobody has read."""
+    families = ("mcp",) if it.dialect is Dialect.MCP else ABOUT["packages"][it.package]
+    causes = {begin: text for name in families for begin, text in ABOUT["causes"][name].items()}
+    return str(causes[max((each for each in causes if check_id.startswith(each)), key=len)])
+
+
+def _verdict(name: str, it: dict[str, Any]) -> Iterator[str]:
+    published = PUBLISHED[name]
+    lost = ", ".join(it["lost"]) or "nothing"
+    yield from ("", f"### {name}: {it['version']}", "", f"Lost, as counted on the ledger: {lost}.")
+    musts = [each for each in it["failed"] if each["level"] == "MUST"]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for each in musts:
+        groups.setdefault((each["cause"], why(published, each["id"])), []).append(each)
+    if groups:
+        yield ""
+        yield "| a MUST: what it does | because | ids | lost in each | the first |"
+        yield "| --- | --- | --- | --- | --- |"
+    for (cause, because), failed in groups.items():
+        ids = ", ".join(f"`{each['id']}`" for each in failed)
+        tokens = {each.get("lost", "-") for each in failed}
+        did = cell(failed[0]["actual"])
+        yield f"| {cause} | {because} | {ids} | {', '.join(sorted(tokens))} | {did} |"
+    shoulds: dict[str, list[str]] = {}
+    for each in it["failed"]:
+        if each["level"] != "MUST":
+            shoulds.setdefault(each["cause"], []).append(f"`{each['id']}`")
+    if shoulds:
+        yield from ("", "SHOULD, of ours:", "")
+        for cause, (one, *more) in shoulds.items():
+            yield f"- {cause}: {one}{f', and {len(more)} more' if more else ''}"
+    observed = it.get("observed", {}).items()
+    if lines := [f"- {told}: `{each}`" for each, told in observed if PORT not in told]:
+        yield from ("", "Observed:", "", *lines)
+    first = max(musts, key=lambda each: "lost" in each)["id"]
+    sold = published.sells[0]
+    yield ""
+    sold = f"'{sold}'" if published.dialect is Dialect.MCP else sold
+    yield f"`x402sim conformance server {sold} --start '{published.command}' --only {first}`"
+
+
+def page() -> str:
+    """Return the page, as Markdown."""
+    kept = KEPT.all()
+    found = {name: {"about": name, "dialects": [it["dialect"]], **it} for name, it in kept.items()}
+    each = (line for name, it in kept.items() for line in _verdict(name, it))
+    told = chain(verdicts("server", found.values()), each)
+    return markdown(ABOUT, SECTIONS, rows(), all_cases(), Dialect, told)
+
+
+def main(names: list[str]) -> None:
+    """Judge these, or all, keep what came of it, and write the page."""
+    for name in PUBLISHED if names == ["all"] else names:
         it, found = PUBLISHED[name], verdict(name)
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
@@ -129,6 +188,7 @@ def main(names: Iterable[str]) -> None:
         about = {"version": it.version, "dialect": it.dialect, "day": found.about.started[:10]}
         money = {"transaction": transaction(name), "lost": found.losses}
         KEPT.keep(name, about | money | summary(found.results), PUBLISHED)
+    FILE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ import httpx
 
 from x402sim.protocol.crypto import BadSignature, checksum, from_hex, recover
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.suite.server.sign_in import digest, message
-from x402sim.suite.server.start import Given
+from x402sim.suite.server.payment import digest, message
+from x402sim.suite.server.room import Given
 
 PRICES = {
     ("GET", "/weather"): 10_000,
@@ -553,7 +553,10 @@ class Shop:
         if reply.status == 200:
             payer = checksum(from_hex(order.authorization["from"], 20))
             self.known.put(f"{payer} {path}", "", "paid")
-        if reply.status == 402 or (reply.status == 503 and self.has("forgets what is unknown")):
+        given_back = {402} if self.has("keeps what nobody has verified") else {402, 502}
+        if self.has("forgets what is unknown"):
+            given_back.add(503)
+        if reply.status in given_back:
             self.known.drop(nonce)
         else:
             self.known.put(nonce, what, "unknown" if reply.status == 503 else reply)

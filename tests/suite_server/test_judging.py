@@ -22,13 +22,11 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import to_base64
 from x402sim.report.conformance import FULL
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.server.judge import Judge
-from x402sim.suite.server.payment import Dialect
+from x402sim.suite.server.payment import Dialect, message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.sign_in import message, proof
-from x402sim.suite.server.start import Given
-from x402sim.suite.server.subject import SERVER, all_cases, item_in, rows
+from x402sim.suite.server.room import Given
+from x402sim.suite.server.subject import SERVER, Judge, all_cases, item_in, rows
 from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]

@@ -34,6 +34,7 @@ DEFECTS = {
     "answers who knows a nonce": "server/many/unsigned-v2 server/many/unsigned-v1",
     "one nonce for all payers": "server/many/same-nonce-v2 server/many/same-nonce-v1",
     "keeps what was refused": "kit/many/refused-before-v2 kit/many/refused-before-v1",
+    "keeps what nobody has verified": "kit/many/refused-before-v2 kit/many/refused-before-v1",
     "breaks at endless windows": "server/payment/endless-v2 server/payment/endless-v1",
     "odd bodies are free": "server/path/body-v2",
     "decodes behind the wall": "server/path/spelling-v2",

@@ -4,8 +4,7 @@ import pytest
 
 from tests.interop.table import THOROUGH
 from tests.published import summary
-from tests.suite_server.page import FILE, page
-from tests.suite_server.published import KEPT, PUBLISHED, verdict
+from tests.suite_server.published import FILE, KEPT, PUBLISHED, page, verdict
 
 FEW = (
     "server/control",
@@ -24,7 +23,7 @@ def failed(verdict: dict[str, list[dict[str, str]]]) -> set[str]:
 
 
 def test_the_page_is_that_of_the_cases_and_of_the_verdicts_that_are_kept() -> None:
-    """Renew it with `python -m tests.suite_server.page`."""
+    """Renew it with `python -m tests.suite_server.published`."""
     assert FILE.read_text(encoding="utf-8") == page()
 
 

@@ -12,11 +12,10 @@ from tests.house import PACKAGE
 from tests.suite_server.judging import Bench, broken, missed
 from tests.suite_server.tool_shop import ToolShop, tool_shop
 from x402sim.cli import app
-from x402sim.suite.played import Found
-from x402sim.suite.server.judge import Judge
+from x402sim.suite.row import Found
 from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.start import Given
-from x402sim.suite.server.subject import all_cases, item_in
+from x402sim.suite.server.room import Given
+from x402sim.suite.server.subject import Judge, all_cases, item_in
 from x402sim.suite.started import App
 
 ITEMS = tuple(

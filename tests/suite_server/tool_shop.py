@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.suite_server.shop import Malformed, Order, Reply, Shop, of_environment, shop
 from x402sim.protocol import mcp
-from x402sim.suite.server.start import Given
+from x402sim.suite.server.room import Given
 
 PATHS = {
     "weather": ("GET", "/weather"),

@@ -11,12 +11,10 @@ from typer.core import TyperCommand
 from x402sim.commands.common import as_misuse, completing, number, whole
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing
-from x402sim.suite.baseline import load as load_baseline
 from x402sim.suite.case import select
-from x402sim.suite.command import Asked, play, require_places
+from x402sim.suite.command import Asked, load as load_baseline, play, require_places
 from x402sim.suite.options import STRICT, Flag, flags_of
-from x402sim.suite.subject import Subject
-from x402sim.suite.subjects import DEFAULT, SUBJECTS, subject as subject_of
+from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be

@@ -13,8 +13,8 @@ from x402sim.suite.command import require_places
 from x402sim.suite.options import flags_of
 from x402sim.suite.service.look import look
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.parse_options import parse
-from x402sim.suite.service.target_toml import as_toml, to_ask
+from x402sim.suite.service.subject import parse
+from x402sim.suite.service.target import as_toml, to_ask
 from x402sim.suite.verdict import NotReady
 
 _FLAGS = ("header", "cacert", "insecure", "timeout", "rate")

@@ -1,4 +1,7 @@
-"""`python -m x402sim conformance`: one judgement of a subject, from options to exit code."""
+"""`python -m x402sim conformance`: one judgement of a subject, from options to exit code.
+
+A baseline is an earlier JSON report of the same subject: what it has found does not count again.
+"""
 
 import asyncio
 import os
@@ -11,19 +14,83 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.conformance_reports import About, unready, written
-from x402sim.report.results import Outcome, Result
+from x402sim.report.results import Outcome, Result, failures
 from x402sim.suite import printing
-from x402sim.suite.baseline import Baseline, known, mended
 from x402sim.suite.case import in_order, interrupted
 from x402sim.suite.subject import Chosen, Judging, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
 from x402sim.text.words import counted, printable
+
+WANTED = "a JSON report (--json-file) of an earlier run"
+_OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """What a baseline says of a case."""
+
+    title: str
+    outcome: Outcome
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """What a baseline says of an id."""
+
+    id: str
+    outcome: Outcome
+    cases: tuple[_Case, ...]
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """A baseline: what was judged, and what came of it."""
+
+    results: tuple[_Found, ...]
+    subject: str = "service"
+
+
+def load(file: Path, subject: str) -> Baseline:
+    """Return a baseline; raises `ValueError` if the file is none, or is about another subject."""
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Baseline)
+    except OSError as error:
+        raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"--baseline {file}: {error}; it is {WANTED}") from error
+    if found.subject != subject:
+        raise ValueError(f"--baseline {file}: it is about a {found.subject}, not a {subject}")
+    return found
+
+
+def known(results: Sequence[Result], baseline: Baseline) -> list[Result]:
+    """Return results, with a mark at those that the baseline has found, too."""
+    before = {each.id: each for each in baseline.results}
+    return [
+        msgspec.structs.replace(each, is_known=_is_known(each, before.get(each.id)))
+        for each in results
+    ]
+
+
+def _is_known(result: Result, before: _Found | None) -> bool:
+    if before is None or result.outcome not in _OPEN or result.outcome is not before.outcome:
+        return False
+    if result.outcome is Outcome.INCONCLUSIVE:
+        return True
+    failed = {each.title for each in before.cases if each.outcome is Outcome.FAILED}
+    return {printable(each.title) for each in failures(result)} <= failed
+
+
+def mended(results: Sequence[Result], baseline: Baseline) -> list[str]:
+    """Return the ids that failed in the baseline, and hold now."""
+    failed = {each.id for each in baseline.results if each.outcome is Outcome.FAILED}
+    holds = (Outcome.PASSED, Outcome.OBSERVED)
+    return [each.id for each in results if each.id in failed and each.outcome in holds]
+
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable, invalid or inconclusive;

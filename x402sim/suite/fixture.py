@@ -10,7 +10,7 @@ import msgspec
 from x402sim.report.conformance import FULL, counts_for_exit, explained, readable
 from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
 from x402sim.suite.case import of_id, select
-from x402sim.suite.played import AnyPlayed, by_play
+from x402sim.suite.row import AnyPlayed, by_play
 from x402sim.suite.verdict import NotReady, Skipped
 
 Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult]]]]

@@ -2,12 +2,14 @@
 
 A payment is shown by what it says, as it was sent: in its order, its types and its letters. A
 command that sends the whole request again is beside it, if its payer is a world's, who has only
-play money, or if nothing in it is secret.
+play money, or if nothing in it is secret. Every byte of that is what was sent: in single quotes, a
+shell changes nothing; what is not printable ASCII is in `$'...'`, as bash, zsh and ksh read it.
 """
 
 import base64
 import json
 import re
+import string
 from typing import Any
 
 import httpx
@@ -17,7 +19,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.report.conformance import RAW
-from x402sim.suite.resend import as_curl
 from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
@@ -164,3 +165,55 @@ def _header(header: str) -> Any:
 def _unread(header: str) -> str:
     """Return a header that cannot be read, as it was sent."""
     return cut(redacted(header), _UNREADABLE)
+
+
+# --- a request as a command that sends it again ----------------------------------------------
+
+
+MOST = 8000
+"""The most bytes of a command."""
+_OF_CHECKS = (b"content-type", b"x-payment-id", b"x-session-id", b"payment-signature")
+"""The headers that checks set."""
+_OF_CLIENT = (
+    *(b"host", b"accept", b"accept-encoding", b"connection", b"user-agent", b"content-length"),
+    b"transfer-encoding",
+)
+"""Those that every client sets by itself."""
+_PLAIN = frozenset((string.ascii_letters + string.digits + string.punctuation + " ").encode())
+
+
+def as_curl(request: httpx.Request) -> str:
+    """Return a curl command that sends a request; empty if there is none.
+
+    The values of the user's own headers are not in it.
+    """
+    url = str(request.url)
+    words = ["curl", "-i", *_method(request)]
+    if (target := request.extensions.get("target")) is not None:
+        url = str(request.url.copy_with(raw_path=b"/")).rstrip("/") + target.decode("latin-1")
+        words.append("--path-as-is")
+    words.append(quoted(url.encode("latin-1", "replace")))
+    for name, value in request.headers.raw:
+        if name.lower() in _OF_CHECKS:
+            header = name + (b": " + value if value else b";")  # so curl sends one without a value
+            words += ["-H", quoted(header)]
+        elif name.lower() not in _OF_CLIENT:
+            words += ["-H", quoted(name + b": <hidden>")]
+    if request.content:
+        words += ["--data-raw", quoted(request.content)]
+    command = " ".join(words)
+    return command if len(command) <= MOST and r"\x00" not in command else ""
+
+
+def _method(request: httpx.Request) -> list[str]:
+    if request.method == "HEAD":
+        return ["-I"]
+    return [] if request.method == "GET" and not request.content else ["-X", request.method]
+
+
+def quoted(text: bytes) -> str:
+    """Return a word of a shell that is this text, byte for byte; `::` and `##` act on a CI."""
+    if _PLAIN.issuperset(text) and not any(part in text for part in (b"'", b"::", b"##")):
+        return f"'{text.decode()}'"
+    kept = _PLAIN - set(b"'\\:#")
+    return "$'" + "".join(chr(c) if c in kept else f"\\x{c:02x}" for c in text) + "'"

@@ -3,25 +3,192 @@
 Plays that leave the world as it was share rooms; a good payment is made in each now and then. If it
 fails, what was played since then is played again one by one, and the one that broke it is reported.
 What fails is played again in another room, and is reported only if it fails twice.
+
+A room is one world with one started subject, in which cases are played in turn. Each subject adds
+its world to `Room`, to `Play` what it can do, and to `Judge` what a good payment is; `in_rooms`
+begins a judgement, and plans it.
 """
 
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.results import CaseResult
-from x402sim.suite.played import Found, Violation, by_play, result, side_by_side, skipped, unclear
-from x402sim.suite.process import last_line
-from x402sim.suite.room import AnyRoom, Floor, Play
-from x402sim.suite.row import RoomCase
-from x402sim.suite.started import RunsAlready, Startable
-from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
+from x402sim.report.conformance import FULL
+from x402sim.report.results import CaseResult, Result
+from x402sim.rng import Rng
+from x402sim.suite.case import of_id
+from x402sim.suite.row import (
+    AnyPlayed,
+    Floor,
+    Found,
+    RoomCase,
+    Violation,
+    by_play,
+    result,
+    side_by_side,
+    skipped,
+    unclear,
+)
+from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, last_line
+from x402sim.suite.subject import Chosen, Plan
+from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Skipped
+from x402sim.text.words import counted
+
+MOST_LINES = 60
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Room(ABC):
+    """A world with a subject in it."""
+
+    name: str
+    floor: Floor
+    network: Network
+    subject: Startable[Any]
+    rng: Rng
+    http: httpx.AsyncClient
+    folder: Path
+    running: Running | None = None
+    start_s: float = 0
+    """How long its last start took."""
+    starts: int = 0
+    _stack: AsyncExitStack
+    _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @abstractmethod
+    def given(self) -> Any:
+        """Return what the subject is given at its next start."""
+
+    @abstractmethod
+    async def tidy(self) -> None:
+        """Take away what a case has made of the world."""
+
+    async def start(self) -> None:
+        """Start the subject, again if it was stopped; raises `NotReady`."""
+        elapsed, folder = stopwatch(), self.folder / str(self.starts)
+        folder.mkdir()
+        self.starts += 1
+        starting = self.subject.start(self.given(), folder)
+        self.running = await self._subject.enter_async_context(starting)
+        self.start_s = elapsed()
+
+    async def started(self) -> Self:
+        """Return it with the subject started; raises `NotReady`, and closes it then."""
+        try:
+            await self.start()
+        except BaseException:
+            await asyncio.shield(self.close())
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """Stop the subject, as a supervisor does: SIGTERM, and then SIGKILL.
+
+        Raises `Inconclusive` for one that runs already.
+        """
+        if isinstance(self.subject, RunsAlready):
+            raise Inconclusive("it runs already, and is not the judge's to stop: --start COMMAND")
+        await self._stop()
+
+    async def kill(self) -> None:
+        """Stop the subject as a power cut does; raises `Inconclusive` for one that runs already."""
+        if self.running is not None:
+            self.running.kill()
+        await self.stop()
+
+    async def _stop(self) -> None:
+        self.running = None
+        await self._subject.aclose()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        await self._stop()
+        await self._stack.aclose()
+
+    @property
+    def has_ended(self) -> str:
+        """How the subject ended by itself; empty while it runs."""
+        return self.running.has_ended if self.running else "it was stopped"
+
+
+class Answer(Protocol):
+    """What a subject answered."""
+
+    @property
+    def status(self) -> int:
+        """The status; 0 if no answer came."""
+
+    @property
+    def summary(self) -> str:
+        """The request and its answer, as a report shows them."""
+
+
+AnyRoom = TypeVar("AnyRoom", bound=Room)
+AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Play(ABC, Generic[AnyRoom, AnyAnswer]):
+    """What a case has in its hands: a room, and what has happened there so far."""
+
+    room: AnyRoom
+    name: str
+    patience_s: float
+    """How long an answer may take, at most."""
+    lines: list[str] = field(default_factory=list)
+    answers: list[AnyAnswer] = field(default_factory=list)
+    since: int = 0
+    """The height of the chain when it began."""
+    _drawn: int = 0
+    _said: int = 0
+
+    @abstractmethod
+    async def begin(self) -> Self:
+        """Note where the chain is."""
+
+    def draw(self) -> bytes:
+        """Return 32 bytes that nobody has drawn before."""
+        self._drawn += 1
+        return self.room.rng.secret(f"{self.name} {self._drawn}")
+
+    async def wait(self, seconds: float) -> None:
+        """Wait in real time."""
+        await CLOCK.sleep(seconds)
+
+    def heard(self, answer: AnyAnswer) -> AnyAnswer:
+        """Keep an answer, and write it for the report."""
+        self.answers.append(answer)
+        self.say(answer.summary)
+        return answer
+
+    def say(self, line: str) -> None:
+        """Write a line for the report."""
+        self._said += 1
+        if self._said <= MOST_LINES:
+            self.lines.append(line)
+
+    def detail(self, line: str) -> None:
+        """Write what the last line has only in short; it is in the reports, not in a terminal."""
+        if self._said <= MOST_LINES:
+            self.lines.append(f"{FULL}{line}")
+
+    @property
+    def report(self) -> str:
+        """What happened, in lines."""
+        left = self._said - MOST_LINES
+        more = [f"and {counted(left, 'more line')}"] if left > 0 else []
+        return "\n".join([*self.lines, *more])
+
 
 PATIENCE_S = 15.0
 """How long an answer may take."""
@@ -350,3 +517,106 @@ def _doubtful(group: Sequence[RoomCase]) -> Outcomes:
     """
     why = f"after this or another case a good payment fails, as it does after {MOST_JAMS} others"
     return [(case, unclear(case, why)) for case in group]
+
+
+class Plays(Protocol[AnyPlayed]):
+    """A judge that plays cases."""
+
+    def run(
+        self, cases: Sequence[AnyPlayed], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[AnyPlayed, CaseResult]]:
+        """Play the cases, and yield each with its result as soon as it is certain."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PlayedJudging(Generic[AnyPlayed]):
+    """A subject that can be judged, in the dialects whose control it has passed.
+
+    `left_out` returns the result of a case that is not in the plan, `count` what was done.
+    """
+
+    judge: Plays[AnyPlayed]
+    cases: Sequence[AnyPlayed]
+    rerun: str
+    left_out: Callable[[AnyPlayed], CaseResult]
+    count: Callable[[], str]
+    plan: Plan
+
+    async def run(self, on_begin: Callable[[str], None]) -> AsyncIterator[Result]:
+        """Play the cases; yield each result."""
+        for unplayed in self.unplayed():
+            yield unplayed
+        async for case, found in self.judge.run(self.playable, on_begin):
+            yield self.of(case, found)
+
+    @property
+    def playable(self) -> list[AnyPlayed]:
+        """The cases of the plan."""
+        ids = set(self.plan.ids)
+        return [case for case in self.cases if case.id in ids]
+
+    def unplayed(self) -> Iterator[Result]:
+        """Yield the results of the other cases."""
+        ids = set(self.plan.ids)
+        for case in self.cases:
+            if case.id not in ids:
+                yield self.of(case, self.left_out(case))
+
+    def of(self, case: AnyPlayed, found: CaseResult) -> Result:
+        """Return the result of an id."""
+        return of_id([case], {case: found}, self.rerun)
+
+    def done(self) -> str:
+        """Return how much was done."""
+        return self.count()
+
+    def left_open(self, results: Sequence[Result]) -> tuple[list[str], list[str]]:
+        """Return nothing: what was not judged is among the results."""
+        return [], []
+
+
+@asynccontextmanager
+async def in_rooms(
+    judge: Judge[AnyRoom, Any],
+    options: Chosen,
+    cases: Sequence[RoomCase],
+    wanted: Sequence[Any],
+    *,
+    control: Callable[[AnyRoom, Any], Awaitable[str]],
+    left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult],
+    plan: Callable[[Mapping[Any, str]], Plan],
+    invalid: Callable[[str], str],
+) -> AsyncIterator[PlayedJudging[RoomCase]]:
+    """Start a subject, play a control in each dialect that is `wanted`, and plan.
+
+    `control` returns why a good payment fails, "" if it does not; `left_out` the result of a case
+    that is not in the plan, given why dialects are broken, `plan` the plan, given the same. Raises
+    `NotReady` with what `invalid` says of one that has no sound dialect, given the reasons.
+    """
+    try:
+        room = await judge.room()
+        controls = [(dialect, await control(room, dialect)) for dialect in wanted]
+        broken = {dialect: why for dialect, why in controls if why}
+        if len(broken) == len(wanted):
+            raise NotReady(f"{options.shown} {invalid(why_each(broken))}")
+        judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
+        await judge.leave(room, keep=True)
+        yield PlayedJudging(
+            judge=judge,
+            cases=cases,
+            rerun=options.rerun,
+            left_out=lambda case: left_out(case, broken),
+            count=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
+            plan=plan(broken),
+        )
+    except OSError as wrong:
+        raise NotReady(f"{options.shown}: {wrong}") from wrong
+    except ChainError as wrong:
+        raise NotReady(str(wrong)) from wrong
+    finally:
+        await judge.close()
+
+
+def why_each(broken: Mapping[Any, str]) -> str:
+    """Return why the control of each dialect failed."""
+    return "; ".join(f"{dialect}: {why}" for dialect, why in broken.items())

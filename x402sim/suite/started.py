@@ -1,10 +1,17 @@
-"""How a subject that listens is started, for each world anew: a command, or an ASGI application."""
+"""How a subject that listens is started, for each world anew: a command, or an ASGI application.
+
+Inherited keys of wallets and URLs of nodes are taken out of a command's environment: a subject that
+is judged can reach no money but the case's.
+"""
 
 import asyncio
 import os
+import re
+import signal
 import socket
+import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +25,38 @@ from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
-from x402sim.suite.process import end_group, inherited, last_line
-from x402sim.suite.subject import Tell
+from x402sim.suite.subject import LOOK_S, URL_LOOK_S, Tell, in_vain, until_ready, waiting
 from x402sim.suite.verdict import NotReady
-from x402sim.suite.waiting import LOOK_S, URL_LOOK_S, in_vain, until_ready, waiting
+
+_SECRET = re.compile(
+    r"PRIVATE_?KEY|SECRET_?KEY|PAYER_?KEY|SIGNER|MNEMONIC|SEED_?PHRASE|WALLET|RPC|_PROXY$|^X402",
+    re.IGNORECASE,
+)
+"""Names of variables that a subject does not inherit."""
+_KEY = re.compile(r"(0x)?[0-9a-fA-F]{64}")
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a subject may inherit."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not _SECRET.search(name) and not _KEY.fullmatch(value.strip())
+    } | {"NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
+
+
+def end_group(group: int, *, gently: bool = False) -> None:
+    """End a command and what it has started, by SIGKILL or, `gently`, by SIGTERM."""
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGTERM if gently else signal.SIGKILL)
+
+
+def last_line(text: str) -> str:
+    """Return the last line with something in it, or "nothing"."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:200] if lines else "nothing"
+
 
 START_S, WAIT_S = 60.0, 30.0
 """How long a command may take until it answers; and one that its owner starts, beside the judge."""

@@ -2,13 +2,22 @@
 
 The way of a judgement, in this order: a subject's options, read of flags; its preflight and plan,
 where it begins; the engine, which runs its cases; the verdict, and its reports.
+
+`SUBJECTS` is the table of all; the last functions wait for a subject that may not be there yet.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+import json
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
 
+import httpx
+
+from x402sim.clock import Clock
 from x402sim.report.results import Result
 
 Tell = Callable[[str], None]
@@ -60,7 +69,7 @@ class Judging(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject(Generic[AnyChosen]):
-    """A kind of subject: a row of the table of `suite.subjects`.
+    """A kind of subject: a row of `SUBJECTS`.
 
     `begin` starts the subject or connects to it, and plans; it raises `NotReady` in one line that
     says what was seen, what is wanted, and what to do. Leaving it stops all that it has started.
@@ -90,3 +99,120 @@ class Subject(Generic[AnyChosen]):
     """Returns what `--list` says that the cases of an id cost, such as "pays 2"."""
     uncounted: str = ""
     """The reason of what does not apply and is only counted, unless the run is verbose."""
+
+
+# --- the table of subjects -------------------------------------------------------------------
+
+
+SUBJECTS = {
+    "service": ("x402sim.suite.service.subject", "SERVICE"),
+    "payer": ("x402sim.suite.payer.subject", "PAYER"),
+    "facilitator": ("x402sim.suite.facilitator.subject", "FACILITATOR"),
+    "server": ("x402sim.suite.server.subject", "SERVER"),
+}
+"""The module and the name of each subject, imported when it is used."""
+DEFAULT = "service"
+"""What is judged if no subject is named."""
+
+_WORDS = {
+    "service": "",
+    "payer": " payer",
+    "facilitator": " facilitator",
+    "server": " server",
+}
+
+
+def instead(name: str) -> str:
+    """Return how to judge a subject that was given to the judge of another one."""
+    return f"its judge is x402sim conformance{_WORDS[name]}"
+
+
+def as_server(*sold: tuple[str, str, Any]) -> str:
+    """Return how to judge a server of the x402 standard; `sold` are methods, targets and bodies."""
+    items = [" ".join(filter(None, (method, path, json.dumps(body) if body else "")))
+             for method, path, body in sold]  # fmt: skip
+    first, *others = [shlex.quote(each.removeprefix("GET ")) for each in items]
+    also = "".join(f" --also {each}" for each in others)
+    return (
+        f"{instead('server')} {first}{also} --start COMMAND, or, for one that runs already, with "
+        "its URL and --facilitator http://127.0.0.1:PORT"
+    )
+
+
+def subject(name: str) -> Subject[Any]:
+    """Return a subject of the table."""
+    module, attribute = SUBJECTS[name]
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, Subject)
+    return found
+
+
+# --- waiting until one is ready --------------------------------------------------------------
+
+
+LOOK_S = 0.05
+"""How long to wait between two looks at a command, which may take no time to start."""
+URL_LOOK_S = 0.5
+"""How long between two looks at a URL, which may be far away."""
+STARTING = (502, 503, 504)
+"""What a gateway answers for what is behind it and does not answer yet."""
+NOBODY = "nobody answers"
+_CLOCK = Clock()
+
+
+async def until_ready(
+    look: Callable[[], Awaitable[str]],
+    wait_s: float,
+    *,
+    every_s: float = LOOK_S,
+    on_wait: Tell = lambda why: None,
+) -> str:
+    """Look until there is nothing in the way, `wait_s` seconds at most; return what was last.
+
+    `look` returns why a subject is not ready, "" once it is, and raises what waiting cannot mend;
+    `on_wait` is called once with why it is waited for.
+    """
+    why = f"{NOBODY} yet"
+    try:
+        async with asyncio.timeout(wait_s) as limit:
+            is_first = True
+            while why := await look():
+                if is_first:
+                    on_wait(why)
+                is_first = False
+                await _CLOCK.sleep(every_s)
+    except TimeoutError:
+        if not limit.expired():  # it is the look's own
+            raise
+    return why
+
+
+async def until_url_answers(
+    http: httpx.AsyncClient, url: str, wait_s: float, tell: Tell = lambda text: None
+) -> str:
+    """Wait until somebody answers at a URL, and tell so; return why nobody does, "" if they do."""
+
+    async def look() -> str:
+        try:
+            async with http.stream("GET", url, timeout=wait_s) as answer:  # a body may have no end
+                status = answer.status_code
+        except httpx.TransportError as error:
+            return "" if "SSL" in str(error) else silent(error)  # a certificate does not mend
+        return f"it answers {status}" if status in STARTING else ""
+
+    return await until_ready(look, wait_s, every_s=URL_LOOK_S, on_wait=waiting(url, wait_s, tell))
+
+
+def waiting(url: str, wait_s: float, tell: Tell) -> Tell:
+    """Return what tells that a URL is waited for, given why."""
+    return lambda why: tell(f"waiting at most {wait_s:g} s for {url}: {why}")
+
+
+def silent(error: httpx.HTTPError) -> str:
+    """Return why there is no answer."""
+    return f"{NOBODY} ({type(error).__name__})"
+
+
+def in_vain(url: str, why: str, wait_s: float) -> str:
+    """Return that a subject at a URL was waited for in vain, and what was observed last."""
+    return f"{url}: {why}, after waiting for {wait_s:g} s"

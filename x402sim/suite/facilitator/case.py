@@ -8,12 +8,10 @@ from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
-from x402sim.suite.facilitator.answers import Answer
-from x402sim.suite.facilitator.payment import Dialect, Draft
+from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, Floor, Money
-from x402sim.suite.played import Violation
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import Demand as Demand, Violation, only as only
 
 
 def tokens(play: Play, base: int, why: str) -> Loss | None:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
@@ -12,9 +12,8 @@ from x402sim.http.bounded import Limits, receive
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.messages import decoded, encode
-from x402sim.suite import room
-from x402sim.suite.facilitator.answers import Answer, read_json
-from x402sim.suite.facilitator.payment import PRICE_BASE, Dialect, Draft, drafted
+from x402sim.suite import rooms
+from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Dialect, Draft, drafted
 from x402sim.suite.facilitator.room import Money, Room
 from x402sim.suite.redact import redacted
 from x402sim.suite.started import CLOCK
@@ -27,7 +26,7 @@ SHOWN = 700
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(room.Play[Room, Answer]):
+class Play(rooms.Play[Room, Answer]):
     """What a case has in its hands: a room, a dialect, and what has happened so far."""
 
     dialect: Dialect
@@ -108,34 +107,21 @@ class Play(room.Play[Room, Answer]):
     ) -> Answer:
         """Send a request; never raises for what the facilitator does."""
         elapsed, most_s = stopwatch(), patience_s or self.patience_s
-        shown = f"{method} {path} {_shown(content)}".strip()
-        answer = Answer(dialect=self.dialect, path=path, sent=shown)
+        sent = f"{method} {path} {_shown(content)}".strip()
+        limits, found = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s), dict[str, Any]()
         try:
             http = self.room.http
             request = http.build_request(
                 method, self.room.url + path, content=content, headers=headers, timeout=most_s
             )
-            limits = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s)
             got = await receive(http.send(request, stream=True), limits)
-            answer = Answer(
-                dialect=self.dialect,
-                path=path,
-                sent=shown,
-                status=got.status_code,
-                json=read_json(got.content),
-                text=got.content.decode("utf-8", "replace"),
-                seconds=elapsed(),
-            )
+            text = got.content.decode("utf-8", "replace")
+            found = {"status": got.status_code, "json": decoded(got.content), "text": text}
         except httpx.TimeoutException:
-            failure = f"none within {most_s:g} s"
-            answer = Answer(
-                dialect=self.dialect, path=path, sent=shown, failure=failure, seconds=elapsed()
-            )
+            found["failure"] = f"none within {most_s:g} s"
         except httpx.HTTPError as error:
-            failure = self.room.has_ended or repr(error)[:200]
-            answer = Answer(
-                dialect=self.dialect, path=path, sent=shown, failure=failure, seconds=elapsed()
-            )
+            found["failure"] = self.room.has_ended or repr(error)[:200]
+        answer = Answer(dialect=self.dialect, path=path, sent=sent, seconds=elapsed(), **found)
         return self.heard(answer)
 
     # --- what became of it ------------------------------------------------------------------

@@ -3,33 +3,199 @@
 The world is a chain, its node with whatever a case makes of its answers, and the accounts: payers
 that have tokens, the token's owner, and the relayer, whose key the facilitator has. Money and gas
 are counted on the chain itself.
+
+A facilitator is a command or an application of Python, or runs already, at a URL. The environment
+of a command is documented in the guide, "Judge your facilitator".
 """
 
 import asyncio
 import tempfile
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import httpx
+from starlette.types import ASGIApp
 
 from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, LogFilter, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, keccak256, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
-from x402sim.suite import room
-from x402sim.suite.facilitator import overloads
+from x402sim.suite import rooms, row
 from x402sim.suite.facilitator.node import Node
-from x402sim.suite.facilitator.start import AtUrl, Facilitator, Given
-from x402sim.suite.started import CLOCK, free_port
+from x402sim.suite.started import (
+    CLOCK,
+    START_S,
+    Running,
+    RunsAlready,
+    Startable,
+    command,
+    free_port,
+    until_it_answers,
+    variables,
+)
+from x402sim.suite.subject import STARTING, instead, silent
+from x402sim.suite.verdict import NotReady
 from x402sim.suite.wire import listening
 from x402sim.text.words import counted
 from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
 from x402sim.world.server.local import certificates
+
+DEFAULT_URL = "http://127.0.0.1:{port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a facilitator is given: its port, its node, and the key of the account that pays gas."""
+
+    port: int
+    rpc_url: str
+    private_key: str = field(repr=False)
+    address: str
+    network: Network
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a command gets."""
+        return {
+            "PORT": str(self.port),
+            **dict.fromkeys(("RPC_URL", "EVM_RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
+            **dict.fromkeys(
+                ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY"), self.private_key
+            ),
+            "X402SIM_CHAIN_ID": str(self.network.chain_id),
+            **variables(self.network),
+        }
+
+
+Facilitator = Startable[Given]
+"""A facilitator that can be started."""
+SUPPORTED = ("/supported", "/v2/x402/supported")
+"""Where a facilitator says what it settles."""
+
+
+async def answers(url: str) -> bool:
+    """Tell whether a facilitator says what it supports."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        for path in SUPPORTED:
+            with suppress(httpx.HTTPError):
+                if (await http.get(url + path)).status_code == 200:
+                    return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A facilitator that is a command; `url` is where it listens, with {port} for its port.
+
+    A URL with a port of its own is a fixed port: then one runs at a time.
+    """
+
+    words: tuple[str, ...]
+    url: str = DEFAULT_URL
+    shown: str = ""
+    wait_s: float = START_S
+
+    @property
+    def most_at_once(self) -> int | None:
+        """One, at a fixed port."""
+        return None if "{port}" in self.url else 1
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        if self.most_at_once:
+            given = replace(given, port=urlsplit(self.url).port or 80)
+        url = self.url.replace("{port}", str(given.port))
+        async with command(self.words, given.environment(), folder, url) as running:
+            await until_it_answers(
+                running,
+                lambda: answers(url),
+                self.wait_s,
+                f"GET {url}/supported is not 200",
+                "Judge your facilitator",
+                " (a payer, which ends, is judged by x402sim conformance payer -- COMMAND)",
+            )
+            yield running
+
+
+Make = Callable[[Given], ASGIApp]
+
+
+@dataclass(frozen=True, slots=True)
+class AtUrl(RunsAlready):
+    """A facilitator that runs already; its owner has told it which node it uses."""
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Wait until it answers; raises `NotReady` for what is no facilitator."""
+        yield await self.once(lambda: _why_not(self.url))
+
+
+async def _why_not(url: str) -> str:
+    """Return why nobody answers at a URL yet, "" if a facilitator does; raises `NotReady`."""
+    async with httpx.AsyncClient(trust_env=False, timeout=5, verify=certificates()) as http:
+        try:
+            seen = [await http.get(url + path) for path in SUPPORTED]
+            if any(each.status_code == 200 and "kinds" in each.text for each in seen):
+                return ""
+            itself = await http.get(url)
+        except httpx.HTTPError as error:
+            return silent(error)
+    if itself.status_code == 402:
+        why = f"it asks for a payment, so it is a service: {instead('service')} {url}"
+        raise NotReady(f"{url}: {why}")
+    answer = f"GET /supported is {seen[0].status_code}"
+    if seen[0].status_code in STARTING:
+        return answer
+    raise NotReady(
+        f"{url}: {answer} and lists no kinds, so it is no facilitator. The path of its API belongs "
+        "to the URL, without /supported"
+    )
+
+
+# --- the token on anvil ----------------------------------------------------------------------
+
+
+_CODE_AT = Address(keccak256(b"the token's own code")[12:])
+"""Where the token's own code is moved to; its storage stays."""
+
+
+def _code() -> bytes:
+    """Return code that calls the token's own, in the token's storage."""
+    call = b"\x73" + _CODE_AT + bytes.fromhex("5af4")  # delegatecall(gas, code, …)
+    other = (
+        # the first four bytes are the overload's?
+        bytes.fromhex("5f3560e01c63") + abi.TRANSFER_WITH_AUTHORIZATION_BYTES + bytes.fromhex("14")
+    )
+    as_it_is = bytes.fromhex("365f5f37" + "5f5f365f") + call
+    in_three = (
+        bytes.fromhex("5b" + "60c45f5f37")  # the six words stay
+        + bytes.fromhex("5f3560201b60201c63")  # another selector
+        + abi.TRANSFER_WITH_AUTHORIZATION
+        + bytes.fromhex("60e01b175f52")
+        + bytes.fromhex("6101443560f81c60c452")  # v
+        + bytes.fromhex("604061010460e437")  # r, s
+        + bytes.fromhex("5f5f6101245f")
+        + call
+    )
+    start = len(other) + 3 + len(as_it_is) + 3
+    end = start + len(in_three)
+    back = bytes.fromhex("5b3d5f5f3e60") + bytes([end + 11]) + bytes.fromhex("573d5ffd5b3d5ff3")
+    jump_over = bytes([0x60, end, 0x56])
+    return other + bytes([0x60, start, 0x57]) + as_it_is + jump_over + in_three + back
+
+
+async def add_overload(chain: Chain, controls: Controls) -> None:
+    """Give the chain's token the overload."""
+    await controls.set_code(_CODE_AT, await chain.code(chain.token))
+    await controls.set_code(chain.token, _code())
+
 
 PAYERS = 400
 """How many payers a ledger has that have a thousand tokens each; a node gets them one by one."""
@@ -39,7 +205,7 @@ HEARTBEAT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor(room.Floor):
+class Floor(row.Floor):
     """What a room is like.
 
     chain
@@ -128,7 +294,7 @@ class Money:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(room.Room):
+class Room(rooms.Room):
     """A world with a facilitator in it."""
 
     floor: Floor
@@ -285,7 +451,7 @@ async def opened(
         assert controls is not None
         await controls.set_automine(floor.block_s is None)
         if not is_ledger:
-            await overloads.add(open_chain.chain, controls)
+            await add_overload(open_chain.chain, controls)
         await controls.mine()  # a call sees the time of the newest block, which is now
         node = Node(open_chain.rpc_app)
         bound = await stack.enter_async_context(listening(node.answer, port))

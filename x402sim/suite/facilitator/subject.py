@@ -1,4 +1,7 @@
-"""A facilitator, as the subject of a judgement: a command that is started, or one that runs."""
+"""A facilitator, as the subject of a judgement: a command that is started, or one that runs.
+
+What a good payment is, verified and settled; its flags and plan; and its plays as tests.
+"""
 
 import os
 import shlex
@@ -7,17 +10,29 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
+from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
-from x402sim.suite.facilitator.judge import Judge
+from x402sim.suite import rooms
+from x402sim.suite.facilitator.case import is_paid, tried
 from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.room import Room
-from x402sim.suite.facilitator.start import DEFAULT_URL, AtUrl, Command, Facilitator
-from x402sim.suite.judging import PlayedJudging, in_rooms
+from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.room import (
+    DEFAULT_URL,
+    PLAIN,
+    AtUrl,
+    Command,
+    Facilitator,
+    Floor,
+    Make,
+    Room,
+    opened,
+)
+from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
@@ -32,12 +47,65 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.played import cases_of, rows_of, skipped, unclear
-from x402sim.suite.rooms import BATCH, PATIENCE_S
-from x402sim.suite.row import RoomCase, beginnings
-from x402sim.suite.started import START_S, WAIT_S
+from x402sim.suite.rooms import BATCH, PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.row import RoomCase, Violation, beginnings, cases_of, rows_of, skipped, unclear
+from x402sim.suite.started import START_S, WAIT_S, App
 from x402sim.suite.subject import Plan, Subject, Tell
 from x402sim.text.words import counted
+
+LEAST_S, TIMES = 3.0, 20
+"""How long a good payment may take, at least, and how many times as long as the first did."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge(rooms.Judge[Room, Play]):
+    """One judgement of one facilitator."""
+
+    plain: ClassVar[Floor] = PLAIN
+    beside: ClassVar[int] = 8
+    after: ClassVar[Violation] = Violation(
+        expected="a good payment that settles afterwards",
+        actual="",
+        why="it serves nobody any more",
+    )
+
+    is_blind: bool = False
+    """Whether its node is another's, so that no payment of ours can be good."""
+    control_s: float = 0
+    """How long a good payment took, verified and settled."""
+
+    async def open(self, floor: Floor, name: str) -> Room:
+        """Open a room; on an anvil a good payment is made first, as a jam there would be no
+        finding of a case.
+        """
+        room = await opened(
+            self.subject, floor, self.network, self.seed, name, self.patience_s, self.port
+        )
+        if floor.chain == "anvil" and (wrong := await self.sound(room, self.dialects[:1])):
+            await room.close()
+            raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
+        return room
+
+    def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
+        """Return a play in a room."""
+        return Play(room=room, dialect=dialect, name=name, patience_s=patience_s)
+
+    async def sound(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+        """Make a good payment in each dialect; return why one fails, "" if none does."""
+        if self.is_blind:
+            return ""
+        for dialect in dialects or self.dialects:
+            elapsed, most_s = stopwatch(), self.patience_s
+            if self.control_s:
+                most_s = min(most_s, max(LEAST_S, TIMES * self.control_s))
+            most_s += room.floor.block_s or 0
+            play = await self.begun(room, dialect, "control", most_s)
+            wrong = is_paid(play, await tried(play, await play.draft()))
+            if wrong is not None:
+                return f"a good payment ({dialect}): {wrong.actual}"
+            self.control_s = self.control_s or elapsed()
+        return ""
+
 
 SECTIONS = {
     "control": "What must work",
@@ -267,3 +335,18 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
     begin=begin,
     uncounted=NOT_ITS_DIALECT,
 )
+
+
+async def _judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
+    return await Judge(subject=App(make), dialects=(cases[0].dialect,), jobs=1).every(cases)
+
+
+def plays(
+    dialects: str = "v2", only: str | Sequence[str] = (), *, strict: bool = False
+) -> list[CaseOfTest]:
+    """Return the plays in these dialects, separated by commas; `only` as on the command line.
+
+    Raises `ValueError` for an unknown dialect or id.
+    """
+    wanted, found = dialects_in(dialects), chosen(all_cases(), only, FACILITATOR.documents)
+    return [CaseOfTest(cases, _judged, strict) for cases in found if cases[0].dialect in wanted]

@@ -13,12 +13,11 @@ from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
 from x402sim.protocol.eip3009 import cancel_digest
 from x402sim.report import results
 from x402sim.suite import texts
-from x402sim.suite.facilitator.answers import Answer
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
-from x402sim.suite.facilitator.payment import Dialect, Draft
+from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import Money, Moved
-from x402sim.suite.played import Violation
+from x402sim.suite.row import Violation
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.words import counted

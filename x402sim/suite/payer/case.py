@@ -9,8 +9,13 @@ from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Played
 from x402sim.suite.payer.shop import PaymentFlow, Story
-from x402sim.suite.played import Found, PlayedCase, Violation as Violation
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import (
+    Demand as Demand,
+    Found,
+    PlayedCase,
+    Violation as Violation,
+    only as only,
+)
 from x402sim.text.words import counted
 
 Test = Callable[[Played], Found]

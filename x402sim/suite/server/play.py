@@ -12,7 +12,7 @@ import httpx
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.report.results import Loss
-from x402sim.suite import room
+from x402sim.suite import rooms
 from x402sim.suite.redact import cut, redacted
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
@@ -68,7 +68,7 @@ class Item:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Play(room.Play[Room, Answer]):
+class Play(rooms.Play[Room, Answer]):
     """What a case has in its hands: a room, a version, what is sold, and what has happened."""
 
     dialect: Dialect

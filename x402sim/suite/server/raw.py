@@ -1,23 +1,30 @@
 """Requests as they are written: a path is sent as it is, and no client library mends it.
 
 One connection carries one request, so that nothing is repeated by itself.
+
+Through a `Cache`, a request goes to a server as through a shared cache of a world.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import httptools
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.suite.redact import cut, redacted
+from x402sim.suite.started import CLOCK, free_port, served
 from x402sim.text.words import counted, printable
+from x402sim.world.transport.cache import SharedCache, cached
 
 MOST_BYTES = 1 << 22
 """How much of an answer is read."""
@@ -249,3 +256,40 @@ async def send(
         seconds=elapsed(),
         is_cut=is_cut,
     )
+
+
+# --- a shared cache --------------------------------------------------------------------------
+
+
+_OF_THE_CONNECTION = ("connection", "keep-alive", "transfer-encoding", "content-length")
+
+
+def _passing(port: int, patience_s: float) -> ASGIApp:
+    """Return an application that passes each request to a port of 127.0.0.1."""
+
+    async def serve(scope: Scope, receive: Receive, answer: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        query = scope["query_string"].decode("latin-1")
+        got = await send(
+            port,
+            scope["method"],
+            scope["raw_path"].decode("latin-1") + (f"?{query}" if query else ""),
+            [each for each in request.headers.items() if each[0] not in _OF_THE_CONNECTION],
+            await request.body() or None,
+            patience_s,
+        )
+        headers = {n: v for n, v in got.headers.items() if n not in _OF_THE_CONNECTION}
+        await Response(got.body, got.status or 502, headers)(scope, receive, answer)
+
+    return serve
+
+
+@asynccontextmanager
+async def behind_cache(cache: SharedCache, port: int, patience_s: float) -> AsyncIterator[int]:
+    """Yield the port of a cache in front of a server at `port`."""
+    app = cached(_passing(port, patience_s), cache, CLOCK)
+    at = free_port()
+    async with served(app, at, "the cache"):
+        yield at

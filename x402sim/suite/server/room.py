@@ -2,30 +2,146 @@
 
 The world is a chain with our facilitator, and the double that stands between it and the server.
 Money is counted on the chain itself.
+
+A server is a command or an application of Python, or runs already, at a URL. The environment of a
+command is documented in the guide, "Judge your server".
 """
 
 import tempfile
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
+from starlette.types import ASGIApp
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
-from x402sim.suite import room
+from x402sim.suite import rooms, row
 from x402sim.suite.server.double import Double
-from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.start import Given, Server
+from x402sim.suite.server.raw import Answer, send
 from x402sim.suite.server.tools import STDIO, OverHttp, OverPipes, Wire
-from x402sim.suite.started import Running, free_port
+from x402sim.suite.started import (
+    START_S,
+    Running,
+    RunsAlready,
+    Startable,
+    command,
+    free_port,
+    until_it_answers,
+    variables,
+)
+from x402sim.suite.subject import NOBODY, STARTING
 from x402sim.suite.verdict import NotApplicable
 from x402sim.suite.wire import listening
 from x402sim.world.server.local import LocalServer, certificates
 from x402sim.world.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a server is given: its port, its facilitator, whom it is to be paid, and in what."""
+
+    port: int
+    facilitator_url: str
+    rpc_url: str
+    pay_to: str
+    network: Network
+    state_dir: str
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that a command gets."""
+        return {
+            "PORT": str(self.port),
+            **dict.fromkeys(("FACILITATOR_URL", "X402SIM_FACILITATOR_URL"), self.facilitator_url),
+            **dict.fromkeys(("RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
+            "X402SIM_PAY_TO": self.pay_to,
+            **variables(self.network),
+            "X402SIM_STATE_DIR": self.state_dir,
+        }
+
+
+Server = Startable[Given]
+"""A server that can be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A server that is a command; a `port` of its own is a fixed one: then one runs at a time."""
+
+    words: tuple[str, ...]
+    port: int | None = None
+    shown: str = ""
+    look: str = "/"
+    """The path at which it is asked whether it answers."""
+    wait_s: float = START_S
+
+    @property
+    def most_at_once(self) -> int | None:
+        """One, at a fixed port."""
+        return None if self.port is None else 1
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own, until it answers; raises `NotReady`."""
+        given = replace(given, port=self.port or given.port)
+        url = f"http://127.0.0.1:{given.port}"
+        async with command(self.words, given.environment(), folder, url) as running:
+
+            async def answers() -> bool:
+                # an MCP server may answer GET by a stream that never ends
+                answer = await send(
+                    running.port,
+                    "GET",
+                    self.look,
+                    patience_s=5,
+                    is_enough=lambda head, _: bool(head),
+                )
+                return bool(answer.status) and answer.status // 100 != 5
+
+            failure = f"GET {self.look} at port {running.port} is not answered"
+            await until_it_answers(running, answers, self.wait_s, failure, "Judge your server")
+            yield running
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A command that is an MCP server by its standard input and output."""
+
+    words: tuple[str, ...]
+    shown: str = ""
+    most_at_once: int | None = None
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Start it, in a group of processes of its own; raises `NotReady`."""
+        environment, nowhere = given.environment(), "http://127.0.0.1:9"
+        async with command(self.words, environment, folder, nowhere, speaks=True) as running:
+            yield running
+
+
+Make = Callable[[Given], ASGIApp]
+
+
+@dataclass(frozen=True, slots=True)
+class AtPort(RunsAlready):
+    """A server that runs already; its owner has told it which facilitator it uses."""
+
+    @asynccontextmanager
+    async def start(self, given: Given, folder: Path) -> AsyncIterator[Running]:
+        """Wait until it answers; raises `NotReady`."""
+        port = Running(self.url).port
+
+        async def look() -> str:
+            status = (await send(port, "GET", "/", patience_s=5)).status
+            return f"it answers {status}" if status in STARTING else "" if status else NOBODY
+
+        yield await self.once(look)
+
 
 USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
 ACCOUNTS = 4
@@ -45,7 +161,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Deployment(room.Floor):
+class _Deployment(row.Floor):
     """A world with two servers."""
 
     @property
@@ -54,13 +170,13 @@ class _Deployment(room.Floor):
         return "two servers of one deployment"
 
 
-PLAIN = room.Floor(name="room", is_shared=True)
+PLAIN = row.Floor(name="room", is_shared=True)
 REPLICAS = _Deployment(name="two servers")
 """A world with two servers of one deployment: they share the folder for what they keep."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Room(room.Room):
+class Room(rooms.Room):
     """A world with a server in it."""
 
     world: LocalServer
@@ -78,7 +194,7 @@ class Room(room.Room):
 
     async def start(self) -> None:
         """Start the server, or both; raises `NotReady`."""
-        await room.Room.start(self)
+        await rooms.Room.start(self)
         if self.floor is REPLICAS:
             folder = self.folder / f"{self.starts} replica"
             folder.mkdir()
@@ -171,7 +287,7 @@ class Room(room.Room):
 
 async def opened(
     server: Server,
-    floor: room.Floor,
+    floor: row.Floor,
     network: Network,
     seed: int,
     name: str,

@@ -1,17 +1,21 @@
-"""A standard server, as the subject of a judgement: a command that is started, or one that runs."""
+"""A standard server, as the subject of a judgement: a command that is started, or one that runs.
+
+What a good payment is, which is served; its flags and plan; and its plays as tests.
+"""
 
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from x402sim.protocol import mcp
 from x402sim.protocol.networks import NETWORKS, network_named
 from x402sim.report.results import CaseResult
-from x402sim.suite.judging import PlayedJudging, in_rooms
+from x402sim.suite import rooms
+from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
     again,
     command_like,
@@ -26,21 +30,104 @@ from x402sim.suite.options import (
     seed_flag,
     wait_flag,
 )
-from x402sim.suite.played import Violation, cases_of, rows_of, skipped, unclear
-from x402sim.suite.rooms import PATIENCE_S
-from x402sim.suite.row import RoomCase, beginnings
-from x402sim.suite.server.judge import QUICK_S, Judge
+from x402sim.suite.rooms import PATIENCE_S, Outcomes, PlayedJudging, in_rooms
+from x402sim.suite.row import (
+    Floor,
+    RoomCase,
+    Violation,
+    beginnings,
+    cases_of,
+    rows_of,
+    skipped,
+    unclear,
+)
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
-from x402sim.suite.server.play import Item
+from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.server.room import Room
-from x402sim.suite.server.start import AtPort, Command, Server, Spoken
+from x402sim.suite.server.room import (
+    PLAIN,
+    REPLICAS,
+    AtPort,
+    Command,
+    Make,
+    Room,
+    Server,
+    Spoken,
+    opened,
+)
 from x402sim.suite.server.tools import STDIO
-from x402sim.suite.started import START_S, WAIT_S
-from x402sim.suite.subject import Plan, Subject, Tell
-from x402sim.suite.subjects import instead
-from x402sim.suite.verdict import Inconclusive, NotReady
+from x402sim.suite.started import START_S, WAIT_S, App
+from x402sim.suite.subject import Plan, Subject, Tell, instead
+from x402sim.suite.verdict import Inconclusive, Lacking, NotReady
 from x402sim.text.words import counted, often
+
+QUICK_S = 3.0
+"""A start that takes longer is not repeated unless that is chosen."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Judge(rooms.Judge[Room, Play]):
+    """One judgement of one server."""
+
+    plain: ClassVar[Floor] = PLAIN
+    beside: ClassVar[int] = 6
+    after: ClassVar[Violation] = Violation(
+        expected="a good payment that is served afterwards", actual="", why="nobody is served"
+    )
+
+    items: Sequence[Item]
+    handlers: Mapping[str, Item] = field(default_factory=dict)
+    """Paid requests whose handler is not like others, by the option that names them."""
+
+    restart: bool | None = None
+    """Whether it is killed and started again; None leaves it to how long a start takes."""
+    shares: bool = False
+    """Whether two of it, with one folder, share what they keep."""
+
+    @property
+    def restarts(self) -> bool:
+        """Whether it is killed and started again: if not chosen, its first start decides."""
+        if self.restart is None:
+            self.restart = self.start_s < QUICK_S
+        return self.restart and not self.is_fixed
+
+    async def open(self, floor: Floor, name: str) -> Room:
+        """Open a room, and start the server in it, or two; raises `NotReady` and `Lacking`."""
+        if floor is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
+            raise Lacking(
+                "it needs two servers that share what they keep, each at a port that it "
+                "is given: say so with --shared-store"
+            )
+        return await opened(self.subject, floor, self.network, self.seed, name, self.port)
+
+    def play(self, room: Room, dialect: Dialect, name: str, patience_s: float) -> Play:
+        """Return a play in a room."""
+        return Play(
+            room=room,
+            dialect=dialect,
+            items=self.items,
+            handlers=self.handlers,
+            restarts=self.restarts,
+            name=name,
+            patience_s=patience_s,
+        )
+
+    async def sound(self, room: Room, dialects: Sequence[Dialect] = ()) -> str:
+        """Make a good payment in each version; return why one fails, "" if none does."""
+        known = self.dialects or dialects
+        # nothing is bought in a version of which only the offer is judged
+        for dialect in [each for each in dialects if each in known] or known:
+            play = await self.begun(room, dialect, "sound")
+            try:
+                answer = await play.pay(await play.draft())
+            except Inconclusive as why:
+                return str(why)
+            if room.has_ended:
+                return room.has_ended
+            if not answer.is_2xx:
+                return f"a good payment gets {answer.how}"
+        return ""
+
 
 RESTART = "restart"
 """The section of plays that kill it."""
@@ -132,6 +219,11 @@ TOOL = "MCP"
 """The word before a tool, where other items have a method."""
 
 
+def _handler_flag(meaning: str) -> Any:
+    """Declare a paid request whose handler is not like others."""
+    return flag(meaning, metavar="ITEM", read=item_in)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """What a user has chosen for the judgement of a server."""
@@ -156,27 +248,17 @@ class ServerOptions:
         default=(),
         read=lambda texts: tuple(map(item_in, texts)),
     )
-    failing: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request whose handler fails, given as what it sells: is it charged?",
-        metavar="ITEM",
-        read=item_in,
+    failing: Item | None = _handler_flag(
+        "A paid request whose handler fails, given as what it sells: is it charged?"
     )
-    slow: Item | None = flag(  # noqa: RUF009 - it declares a field
+    slow: Item | None = _handler_flag(
         "A paid request whose handler takes seconds: what if the payment expires, or the client "
-        "leaves, meanwhile?",
-        metavar="ITEM",
-        read=item_in,
+        "leaves, meanwhile?"
     )
-    streaming: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request that is answered piece by piece for a second or longer.",
-        metavar="ITEM",
-        read=item_in,
+    streaming: Item | None = _handler_flag(
+        "A paid request that is answered piece by piece for a second or longer."
     )
-    redirecting: Item | None = flag(  # noqa: RUF009 - it declares a field
-        "A paid request whose handler answers 3xx.",
-        metavar="ITEM",
-        read=item_in,
-    )
+    redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
     facilitator: int | None = flag(
         "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
         "judge serves one there.",
@@ -425,3 +507,38 @@ SERVER: Subject[ServerOptions] = Subject(
     begin=begin,
     uncounted=NOT_ITS,
 )
+
+
+def plays(
+    sells: str | Sequence[str],
+    versions: str = "v2",
+    only: str | Sequence[str] = (),
+    *,
+    strict: bool = False,
+    shared_store: bool = False,
+    **handlers: str,
+) -> list[CaseOfTest]:
+    """Return the plays of what is sold, of paths in these versions; `only` as on the command line.
+
+    `handlers` are its options that name a request, such as `failing` and `slow`. Raises
+    `ValueError` for an unknown version, id or option, and for what is no path.
+    """
+    if unknown := handlers.keys() - set(HANDLERS):
+        raise ValueError(f"{', '.join(sorted(unknown))}: options are {', '.join(HANDLERS)}")
+    special = {name: item_in(text) for name, text in handlers.items()}
+    items = [item_in(each) for each in ([sells] if isinstance(sells, str) else sells)]
+    wanted = offered(items) if items[0].tool else versions_in(versions)
+    found = chosen(all_cases(), only, SERVER.documents)
+
+    async def judged(make: Make, cases: Sequence[RoomCase]) -> Outcomes:
+        judge = Judge(
+            subject=App(make),
+            dialects=(cases[0].dialect,),
+            items=items,
+            handlers=special,
+            shares=shared_store,
+            jobs=1,
+        )
+        return await judge.every(cases)
+
+    return [CaseOfTest(cases, judged, strict) for cases in found if cases[0].dialect in wanted]

@@ -16,12 +16,11 @@ from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.case import HOLDS, by_id, doubted, of_id, place, unclear
+from x402sim.suite.service.background import recover
 from x402sim.suite.service.check import Baseline, Check
 from x402sim.suite.service.expect import expect_served
-from x402sim.suite.service.order import Order, in_groups, is_beside
-from x402sim.suite.service.plan import is_patient_enough, why_left
+from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
-from x402sim.suite.service.recovery import recover
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped, plain
 
@@ -47,7 +46,7 @@ async def run(
     """Run checks and yield the result of each id as soon as it is certain.
 
     `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
-    run in the groups of `order`, and what fails in company is repeated alone. Results that depend
+    run in the groups of `Order`, and what fails in company is repeated alone. Results that depend
     on a baseline come last: the baselines are repeated first, because a target that has begun to
     refuse everything would pass every check that expects a refusal.
     """

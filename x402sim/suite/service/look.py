@@ -14,17 +14,15 @@ import httpx
 from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
-from x402sim.suite.service.answers import TargetAnswer
+from x402sim.suite.service.answers import TargetAnswer, begins, find, is_requirements, walk
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.places import begins, find, is_requirements, walk
 from x402sim.suite.service.preflight import not_ready
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.service.second import DOCUMENTS, SecondPath, find_second, path_of
 from x402sim.suite.service.sending import client
 from x402sim.suite.service.setting import Setting
-from x402sim.suite.service.target import SPEC, at
-from x402sim.suite.service.target_toml import NO_SECOND, FoundKey, Looked
-from x402sim.suite.subjects import as_server
+from x402sim.suite.service.target import NO_SECOND, SPEC, FoundKey, Looked, at
+from x402sim.suite.subject import as_server
 from x402sim.suite.verdict import Inconclusive, NotReady
 from x402sim.text.words import printable
 from x402sim.version import VERSION

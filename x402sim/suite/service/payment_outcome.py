@@ -8,7 +8,7 @@ the ledger, and what was granted.
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
+from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer, filled, shown
 from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.expect import (
     expect_not_served,
@@ -17,7 +17,6 @@ from x402sim.suite.service.expect import (
     expect_transfers,
     expect_withheld,
 )
-from x402sim.suite.service.places import filled, shown
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 

@@ -25,15 +25,13 @@ from x402sim.suite.service.answers import (
     OpenSession,
     Paid,
     TargetAnswer,
+    filled,
     read_402,
 )
-from x402sim.suite.service.control_api import ChainView, ControlApi, eventually
-from x402sim.suite.service.deviations import Deviation, deviations
-from x402sim.suite.service.places import filled
-from x402sim.suite.service.scheduler import RestartFailed
+from x402sim.suite.service.control_api import ChainView, ControlApi, Wallets, eventually
 from x402sim.suite.service.sending import Last, answered, examine_stop, followed, why
-from x402sim.suite.service.setting import Setting
-from x402sim.suite.service.wallets import Wallets
+from x402sim.suite.service.setting import RestartFailed, Setting
+from x402sim.suite.service.target import Deviation, deviations
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
 from x402sim.world.control.client import ControlError
 

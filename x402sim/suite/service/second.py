@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from x402sim.payer import core
-from x402sim.suite.service.answers import TargetAnswer, read_402
-from x402sim.suite.service.places import walk
+from x402sim.suite.service.answers import TargetAnswer, read_402, walk
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SPEC
 from x402sim.suite.verdict import Inconclusive, NotApplicable, Skipped

@@ -1,6 +1,16 @@
-"""The setting of a run: its options, and the connections to the target and its world."""
+"""The setting of a run: its options, the connections to the target and its world, and who acts.
 
-from collections.abc import Awaitable, Callable
+One check acts at a time, and while it waits, others act.
+
+Checks that need a restart share one: it comes when all others are over, and each of them is ready
+for it. Its owner's command ends the target and starts it again, and returns while the target runs
+on. `Company` knows which checks were beside a check, and may have disturbed what it saw.
+"""
+
+import asyncio
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
@@ -14,9 +24,236 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
-from x402sim.suite.service.scheduler import Pace, Scheduler
 from x402sim.suite.service.target import Target
 from x402sim.world.control.client import ControlClient
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a run may send: what was sent, and when the next request may be."""
+
+    rate: float | None = None
+    requests: int = 0
+    free_at_s: float = 0.0
+
+    async def turn(self, clock: Clock) -> None:
+        """Return when the next request may be sent."""
+        while (wait_s := self.free_at_s - clock.now()) > 0:
+            await clock.sleep(wait_s)
+        if self.rate is not None:
+            self.free_at_s = clock.now() + 1 / self.rate
+        self.requests += 1
+
+    def hold(self, clock: Clock, seconds: float) -> None:
+        """Send nothing for some seconds."""
+        self.free_at_s = max(self.free_at_s, clock.now() + seconds)
+
+
+@dataclass(slots=True)
+class Company:
+    """Which other ids may have disturbed a case: they acted while it waited, or before it.
+
+    What a case leaves behind in the target's background (payments to resolve, refunds to repeat)
+    lasts beyond its end, until the target was seen to have `recovered`.
+    """
+
+    of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The ids, in their order, by the name of the case."""
+    unrecovered: dict[str, None] = field(default_factory=dict)
+    """The ids that have disturbed the target since it was last seen to run as usual."""
+    disturbers: set[str] = field(default_factory=set)
+    """The ids that have disturbed the target at any time."""
+    faults: dict[str, set[str]] = field(default_factory=dict)
+    """The names of the other cases whose faults were near a case, by the name of the case."""
+    _waiting: dict[str, str] = field(default_factory=dict)
+    """The ids of the cases that have begun, and let others act while they wait, by their names."""
+    _in_trouble: dict[str, str] = field(default_factory=dict)
+    """Those of them that disturb the target while they wait."""
+    _left: set[str] = field(default_factory=set)
+    """The names of the cases that have disturbed the target since it was last seen to recover."""
+
+    @contextmanager
+    def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
+        """Let a case act from now on, to the end of the block."""
+        beside = self._waiting.values() if waits else ()
+        self.of[name] = dict.fromkeys(it for it in (*self.unrecovered, *beside) if it != check_id)
+        self.faults[name] = {*self._left}
+        for other, other_id in self._waiting.items():
+            if other_id != check_id:
+                self.of[other][check_id] = None
+            if disturbs:
+                self.faults[other].add(name)
+        if waits:
+            self._waiting[name] = check_id
+        if disturbs:
+            self.unrecovered[check_id] = None
+            self.disturbers.add(check_id)
+            self._left.add(name)
+        if disturbs and waits:
+            self._in_trouble[name] = check_id
+        try:
+            yield
+        finally:
+            self._waiting.pop(name, None)
+            self._in_trouble.pop(name, None)
+
+    def recovered(self) -> None:
+        """Note that the target does in the background what it should, but for what goes on."""
+        self.unrecovered = dict.fromkeys(self._in_trouble.values())
+        self._left = {*self._in_trouble}
+
+    def had_faults_of(self, name: str, troubled: Collection[str]) -> bool:
+        """Tell whether the only faults near a case were those of these other cases."""
+        return bool(self.faults[name]) and self.faults[name].issubset(troubled)
+
+    def ran_beside(self, name: str) -> list[str]:
+        """Return the ids that were beside a case, those that disturb first."""
+        return sorted(self.of[name], key=lambda check_id: check_id not in self.disturbers)
+
+
+class RestartFailed(Exception):
+    """The target was not restarted, or does not answer since."""
+
+
+class Scheduler:
+    """Lets one check of a run act at a time; they run one by one unless `share` is called."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        """Held by the check that acts."""
+        events = [asyncio.Event() for _ in range(4)]
+        self.rest_is_over, self._may_restart, self._first_is_over, self._waits_are_over = events
+        for event in events:
+            event.set()
+        self.prepared, self.ready = asyncio.Semaphore(0), asyncio.Semaphore(0)
+        """Released by each check that has prepared for the restart, is ready for it, or is over."""
+        self.company = Company()
+        self._restarted: asyncio.Future[None] | None = None
+        """The shared restart, once it has begun."""
+
+    async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
+        """Pass the turn on until something has happened, and take it again."""
+        self.turn.release()
+        try:
+            await event
+        finally:
+            await self.turn.acquire()
+
+    @asynccontextmanager
+    async def first(self) -> AsyncIterator[None]:
+        """Act before all checks that `wait_for_the_first`; for the first act of a check only."""
+        self._first_is_over.clear()
+        try:
+            yield
+        finally:
+            self._first_is_over.set()
+
+    async def wait_for_the_first(self) -> None:
+        """Pass the turn on, so that every check begins, and wait for one that acts `first`."""
+        await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
+        await self.waiting(self._first_is_over.wait())
+
+    async def wait_for_the_rest(self) -> None:
+        """Pass the turn on until all checks are over that do not wait."""
+        await self.waiting(self.rest_is_over.wait())
+
+    async def wait_for_the_restart(self) -> None:
+        """Pass the turn on until only checks are left that restart the target.
+
+        What is done then until `restart` is done shortly before it.
+        """
+        self.prepared.release()
+        await self.waiting(self._waits_are_over.wait())
+
+    async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
+        """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
+        self.is_ready()
+        await self.waiting(self._may_restart.wait())
+        self._restarted = self._restarted or asyncio.ensure_future(restart())
+        await self._restarted
+
+    def share(self) -> None:
+        """Begin a run: the rest is not over, and one restart serves all."""
+        self.rest_is_over.clear()
+        self._may_restart.clear()
+        self._waits_are_over.clear()
+
+    def is_ready(self) -> None:
+        """Say that a check is ready for the restart, or over."""
+        self.prepared.release()
+        self.ready.release()
+
+    def alone(self) -> None:
+        """Let the next check act without any other: its restart is its own."""
+        self._restarted = None
+
+    async def when_prepared(self, checks: int) -> None:
+        """Wait until this many checks wait for nothing but the restart, or are over."""
+        for _ in range(checks):
+            await self.prepared.acquire()
+
+    async def when_ready(self, checks: int) -> None:
+        """Wait until this many checks are ready for the restart, or over; then let it begin.
+
+        All others are over.
+        """
+        self._waits_are_over.set()
+        for _ in range(checks):
+            await self.ready.acquire()
+        self._may_restart.set()
+
+
+POLL_S = 0.2
+
+
+def restarting(
+    command: str, http: httpx.AsyncClient, deadline_s: float
+) -> Callable[[], Awaitable[None]]:
+    """Return a function that runs a shell command, and waits until the target answers again.
+
+    Both may take `deadline_s` seconds in real time. It raises `RestartFailed`.
+    """
+
+    async def restart() -> None:
+        await _run(command, deadline_s)
+        clock = Clock()
+        end_s = clock.now() + deadline_s
+        while (problem := await _no_answer(http)) is not None:
+            if clock.now() > end_s:
+                raise RestartFailed(
+                    f"the target did not answer within {deadline_s:.0f} s after `{command}`: "
+                    f"{problem}"
+                )
+            await clock.sleep(POLL_S)
+
+    return restart
+
+
+async def _run(command: str, deadline_s: float) -> None:
+    """Run the command; what it writes is not kept, because the target may inherit its pipes."""
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+    )
+    try:
+        code = await asyncio.wait_for(process.wait(), deadline_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise RestartFailed(
+            f"`{command}` did not end within {deadline_s:.0f} s; let it start the target in the "
+            "background"
+        ) from None
+    if code != 0:
+        raise RestartFailed(f"`{command}` ended with exit code {code}")
+
+
+async def _no_answer(http: httpx.AsyncClient) -> str | None:
+    """Return why the target does not answer; None if it does, whatever it says."""
+    try:
+        await http.get("/")
+    except httpx.TransportError as error:
+        return f"{type(error).__name__} {error}".strip()
+    return None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,17 +2,27 @@
 
 A target is a TOML file; every key has a default, which follows the specification. Places in
 a JSON answer are JSON pointers (RFC 6901); "" means that the answer has no such field.
+
+A value that departs from a sentence of the specification is no choice that a service has. A demand
+judged by it is not kept, even if the service does what the file says: its id is observed, and names
+the sentence. A file that is written has it as a comment only, so that the checks judge it.
 """
 
+import json
 import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from x402sim.protocol import routes
-from x402sim.suite.subjects import as_server
+from x402sim.spec.ground import Sentence, sentence
+from x402sim.suite.subject import as_server
 from x402sim.text.toml_file import read_toml
+from x402sim.text.words import printable
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -245,3 +255,231 @@ def at(body: Any, pointer: str) -> Any:
         else:
             return None
     return body
+
+
+# --- departures from the specification -------------------------------------------------------
+
+
+SHAPE = tuple(
+    f"payment_required.{key}" for key in ("error", "error_text", "payment_id", "requirements")
+)
+"""The keys that say where the parts of a 402 are, and its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A key of a target file ("pay.spelling"), its value, and the sentence that it departs from."""
+
+    key: str
+    value: Any
+    sentence: Sentence
+
+    def __str__(self) -> str:
+        """Return the key, its value and the sentence."""
+        return f"{self.key} = {json.dumps(self.value)}; {self.sentence}"
+
+
+Legal = Callable[[Any, Target], bool]
+
+
+def _is_no_quote(_: Any, target: Target) -> bool:
+    """Accept anything for another endpoint than the quote: section 4.2 is about that one only."""
+    return target.protected.path != SPEC.protected.path
+
+
+_LEGAL: dict[str, Legal] = {
+    "protected.amount_base": lambda value, target: value == 0 or _is_no_quote(value, target),
+    "protected.content": _is_no_quote,
+    "protected.fields": _is_no_quote,
+    # the path, also with the prefix of a gateway
+    "protected.resource": lambda value, target: (
+        str(value).startswith("/") and str(value).endswith(target.protected.path)
+    ),
+    "payment_required.max_timeout_s": lambda value, _: value is None,
+    # query parameters: section 4.3 does not show them
+    "agents.path": lambda value, _: str(value).partition("?")[0] == SPEC.agents.path,
+}
+"""Which other values of a key are legal all the same."""
+_SENTENCES = {
+    "protected.amount_base": "8: Quote price",
+    "protected.content": "4.2: Proof of payment accepted",
+    "protected.fields": "4.2: Proof of payment accepted",
+    "protected.resource": "4.2: Its resource",
+    "payment_required.error": "2.2: error",
+    "payment_required.error_text": "2.2: error",
+    "payment_required.payment_id": "2.2: paymentId",
+    "payment_required.requirements": "2.2: paymentRequirements",
+    "payment_required.message": "2.2: message",
+    "payment_required.network": "2.2: network",
+    "payment_required.max_timeout_s": "8: maxTimeoutSeconds",
+    "pay.spelling": "2.3: An opaque hex string",
+    "receipt.success": "4.1: success",
+    "receipt.payment_id": "4.1: paymentId | string",
+    "receipt.tx_hash": "4.1: txHash",
+    "receipt.timestamp": "4.1: timestamp",
+    "sessions.exists": "1: Alternatively, a client funds",
+    "sessions.header": "2.6: A session is identified by an id",
+    "agents.exists": "1: The service also lists agents",
+    "agents.path": "1: The service also lists agents",
+    "llms.exists": "4.5: A plain-text index",
+    "llms.path": "4.5: A plain-text index",
+}
+"""Each key, and the sentence that gives its default."""
+
+
+def deviations(target: Target) -> dict[str, Deviation]:
+    """Return the keys of a target file that depart from a sentence, in the order of the file."""
+    found = {}
+    for key, name in _SENTENCES.items():
+        value, is_legal = value_of(target, key), _LEGAL.get(key)
+        is_other = value != value_of(SPEC, key)
+        if is_other and not (is_legal and is_legal(value, target)):
+            found[key] = Deviation(key, value, sentence(name))
+    return found
+
+
+# --- writing one -----------------------------------------------------------------------------
+
+
+WIDTH = 80
+NEEDED = (
+    "payment_required.payment_id",
+    "payment_required.requirements",
+    "pay.spelling",
+    "sessions.header",
+)
+"""Keys that are written even if they depart: without them, nothing can be read or paid."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKey:
+    """One key of a target file: its value and how it was found; no value if it was not."""
+
+    key: str
+    value: Any
+    how: str
+    is_sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found out: the base URL, and the findings for each table of a target file."""
+
+    base_url: str
+    tables: dict[str, list[FoundKey]]
+
+
+_OWNERS = {
+    "sessions.duration_unit_s": "the seconds in one unit of duration",
+    "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most",
+    "indexer.interval_s": "the seconds between two runs of the payment indexer",
+}
+"""The keys that only the owner knows, and without which much is not judged."""
+
+_WITHOUT_IT = "without it, 3/expiry-refund is judged in part"
+_UNSEEN = {
+    "protected.second_pair": "another pair that is quoted",
+    "sessions.claim_path": "where a paid session is claimed, with {paymentId}",
+    "sessions.id": "where the session id is: a JSON pointer or a header; empty: anywhere",
+    "sessions.shortest": "the shortest duration that is accepted; its end is waited for",
+    **{
+        key: f"{_OWNERS[key]}; {_WITHOUT_IT}"
+        for key in ("sessions.duration_unit_s", "sessions.refund_within_s")
+    },
+    "sessions.view": "the path of a session's state, with {sessionId}",
+    "sessions.header": "the header that a request is paid with from a session",
+    "record.path": "the path of a stored payment, with {paymentId}",
+    "indexer.interval_s": _OWNERS["indexer.interval_s"],
+}
+"""The keys that no request shows, and what they mean."""
+
+
+NO_SECOND = 'another path that is sold; set it, or set "" if there is none'
+"""What a file says where no second path was found: without the key, 5/resource-binding is open."""
+
+
+def to_ask(looked: Looked) -> str:
+    """Return which keys the owner should set; empty if there are none."""
+    lines = [
+        f"  second.path: {NO_SECOND}"
+        for each in looked.tables.get("second", ())
+        if each.key == "path" and not each.is_sure
+    ]
+    if any(each.key == "path" for each in looked.tables.get("sessions", ())):
+        lines += [f"  {key}: {meaning}" for key, meaning in _OWNERS.items()]
+    return "\n".join(["only its owner knows, so set in it:", *lines]) if lines else ""
+
+
+def as_toml(looked: Looked, name: str) -> str:
+    """Return a target file of the findings; what is not sure or departs is a comment."""
+    tables = _with_unseen(looked.tables)
+    sure = {
+        table: {each.key: each.value for each in findings if each.is_sure}
+        for table, findings in tables.items()
+    }
+    departing = deviations(msgspec.convert(sure, Target))
+    lines = [
+        f"# What could be found out about {looked.base_url} without paying, and how.",
+        "# A line that begins with # was not seen, or departs from the specification: the",
+        "# comment says which. All keys: README.md in x402sim/conformance/service.",
+        "",
+        f"name = {json.dumps(name)}",
+    ]
+    for table, findings in tables.items():
+        lines += ["", f"[{table}]"]
+        for each in findings:
+            lines += _written(each, departing.get(f"{table}.{each.key}"))
+    return "\n".join(lines) + "\n"
+
+
+def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]:
+    """Return the tables with the keys that no request shows, unless there are no sessions."""
+    full = {table: list(findings) for table, findings in tables.items()}
+    has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
+    for key, meaning in _UNSEEN.items():
+        table, name = key.split(".")
+        is_seen = any(each.key == name for each in full.get(table, ()))
+        if not is_seen and (has_sessions or table != "sessions"):
+            found = FoundKey(name, value_of(SPEC, key), meaning, False)
+            full.setdefault(table, []).append(found)
+    return full
+
+
+def _written(found: FoundKey, deviation: Deviation | None) -> Iterator[str]:
+    """Yield the lines of one key."""
+    line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
+    if deviation is None:
+        line = line if found.is_sure else f"# {line}"
+        if max(len(line), 36) + len(how) + 3 <= WIDTH:
+            yield f"{line:36} # {how}"
+            return
+        yield from _comment(how)
+        yield line
+    elif deviation.key in NEEDED:
+        yield from _comment(
+            f"{how}; this departs from {deviation.sentence} It is set, because nothing can be read "
+            "or paid without it."
+        )
+        yield line
+    else:
+        yield from _comment(f"{how}; left out, because it departs from {deviation.sentence}")
+        yield f"# {line}"
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False)]
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML, on one line."""
+    match value:
+        case dict():
+            inner = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+            return "{ " + inner + " }" if inner else "{}"
+        case list():
+            return f"[{', '.join(_toml(each) for each in value)}]"
+        case str():
+            text = json.dumps(value, ensure_ascii=False)
+            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+        case _:
+            return json.dumps(value)

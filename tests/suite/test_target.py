@@ -1,4 +1,4 @@
-"""`target init`: what it finds out about a service, and the file that it writes."""
+"""Target files: what `target init` finds out, what is legal, and what departs from the specification."""
 
 import json
 import tomllib
@@ -14,7 +14,17 @@ from tests.cli.shops import Asked, Reply, serving
 from tests.suite.duo import Done, Duo, command, conformance, refused
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
 from x402sim.protocol.x402 import to_base64
-from x402sim.suite.service.target import PaymentRequiredShape, Target, load
+from x402sim.suite.service.target import (
+    _UNSEEN,
+    SPEC,
+    AgentsEndpoint,
+    PaymentRequiredShape,
+    ProtectedEndpoint,
+    Target,
+    deviations,
+    load,
+    value_of,
+)
 
 
 def init(*options: str) -> Done:
@@ -277,3 +287,177 @@ def test_behind_a_gateway_it_says_what_to_do(
     assert done.returncode == code, done.stderr
     assert said in done.all
     assert "bad-secret" not in done.all
+
+
+class TwoTokens(Gateway):
+    """Two tokens are accepted; the second one is the world's."""
+
+    async def answer(self, request: Request) -> Response:
+        found = await self.forward(request, request.url.path)
+        if found.status_code != 402:
+            return found
+        body = json.loads(bytes(found.body))
+        known = body["paymentRequirements"]
+        other = {**known, "asset": "0x" + "77" * 20}
+        return JSONResponse({**body, "paymentRequirements": [other, known]}, 402)
+
+
+def test_of_several_tokens_the_target_file_names_one(duo: Duo, tmp_path: Path) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text(f'[payment_required]\nasset = "{duo.ready["asset"]}"\n')
+    with running(TwoTokens(duo.url, api_key=None)) as gateway:
+        done = conformance(
+            gateway.url, "--world", duo.control, "--target", str(target),
+            "--only", "1/sign-settle-repeat", "--only", "2.1/asset",
+        )  # fmt: skip
+    assert done.returncode == 0, done.all
+
+
+class Prepaid(Gateway):
+    """A session is shown in a header of another name, and in no other."""
+
+    async def answer(self, request: Request) -> Response:
+        own = (b"x-session-id", b"x-balance-id")
+        headers = [pair for pair in request.scope["headers"] if pair[0] not in own]
+        if shown := request.headers.get("x-balance-id"):
+            headers.append((b"x-session-id", shown.encode()))
+        request.scope["headers"] = headers
+        return await self.forward(Request(request.scope, request.receive), request.url.path)
+
+
+def test_a_session_may_be_shown_in_a_header_of_another_name(duo: Duo, tmp_path: Path) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text('[sessions]\nheader = "X-Balance-Id"\n')
+    options = ("--world", duo.control, "--only", "5/session", "--json")
+    with running(Prepaid(duo.url, api_key=None)) as gateway:
+        without = conformance(gateway.url, *options)
+        done = conformance(gateway.url, *options, "--target", str(target))
+    assert without.returncode == 1
+    assert done.returncode == 0, done.all
+    outcomes = {each["outcome"] for each in done.report["results"]}
+    assert outcomes <= {"observed", "skipped"}, outcomes
+    assert "sessions.header" in done.all
+
+
+def test_a_wrong_place_of_the_content_ends_the_run_in_one_line(duo: Duo, tmp_path: Path) -> None:
+    file, market = (
+        tmp_path / "market.toml",
+        '[protected]\npath = "/api/perp/market"\nmethod = "GET"\n',
+    )
+    file.write_text(f"{market}bodies = [{{}}]\namount_base = 0\nfields = {{}}\n")
+    options = (duo.url, "--target", str(file), "--world", duo.control, "--only", "1/sign")
+    done = conformance(*options)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "nothing is at protected.content = '/quote': set it to where" in done.words
+    assert "the content is (/market) in the target file" in done.words
+    file.write_text(file.read_text() + 'content = "/market"\n')
+    assert conformance(*options).returncode == 0
+
+
+class Departing(Gateway):
+    """Another price, another time and another text; neither message nor network."""
+
+    async def answer(self, request: Request) -> Response:
+        found = await self.forward(request, request.url.path)
+        if found.status_code != 402:
+            return found
+        body = json.loads(bytes(found.body))
+        wanted = {**body["paymentRequirements"], "maxTimeoutSeconds": 600}
+        if wanted["resource"] == "/api/perp/quote":
+            wanted["maxAmountRequired"] = "20000"
+        kept = {"error": "PAYMENT_REQUIRED", "paymentId": body["paymentId"]}
+        return JSONResponse({**kept, "paymentRequirements": wanted}, 402)
+
+
+BROKEN = ("2.2/body", "4.2/price", "4.4/deposit-402", "7/payment-required", "8/quote-price",
+          "8/timeout")  # fmt: skip
+ONLY = [word for each in (*BROKEN, "2.1/") for word in ("--only", each)]
+BY_HAND = """
+[protected]
+amount_base = 20000
+[payment_required]
+error_text = "PAYMENT_REQUIRED"
+message = ""
+network = ""
+max_timeout_s = 600
+"""
+
+
+def outcomes(done: Any) -> dict[str, Any]:
+    return {each["id"].removeprefix("spec/"): each for each in done.report["results"]}
+
+
+def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) -> None:
+    file = tmp_path / "dev.toml"
+    with running(Departing(duo.url, api_key=None)) as gateway:
+        without = conformance(gateway.url, *ONLY, "--json")
+        done = init(gateway.url, "-o", str(file))
+        assert done.returncode == 0, done.stderr
+        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json")
+    for run in (without, judged):
+        failed = {name for name, each in outcomes(run).items() if each["outcome"] == "failed"}
+        assert (run.returncode, failed) == (1, set(BROKEN))
+    assert deviations(load(file)) == {}
+    told = " ".join(line.strip("# ") for line in file.read_text().splitlines())
+    for said in (
+        'error_text = "PAYMENT_REQUIRED"',
+        '2.2: “error | string | Fixed text "Payment Required".”',
+        "2.2: “message | string | Human-readable text stating the amount in base units required.”",
+        "2.2: “network | string | Same network value as in paymentRequirements.”",
+        "8: “Quote price | 10000 base units of the token (0.01 token, 6 decimals)”",
+        "8: “maxTimeoutSeconds | 300”",
+    ):
+        assert said in told
+    assert all(len(line) <= 80 for line in file.read_text().splitlines() if line[0:1] == "#")
+
+
+def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(duo: Duo, tmp_path: Path) -> None:
+    file = tmp_path / "dev.toml"
+    file.write_text(BY_HAND)
+    with running(Departing(duo.url, api_key=None)) as gateway:
+        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json")
+        terminal = conformance(gateway.url, "--target", str(file), "--only", "8/timeout")
+    found = outcomes(judged)
+    assert {found[name]["outcome"] for name in BROKEN} == {"observed"}
+    assert found["8/timeout"]["actual"] == (
+        "as the target file says: payment_required.max_timeout_s = 600; "
+        "8: “maxTimeoutSeconds | 300”"
+    )
+    assert "“error | string | Fixed text" in found["2.2/body"]["actual"]
+    assert "“message | string |" in found["2.2/body"]["actual"]
+    assert not any(each["outcome"] == "failed" for each in found.values())
+    assert judged.returncode == 0, judged.stderr
+    said = " ".join(judged.stderr.split())
+    assert "the target file departs from the specification" in said
+    assert "as the target file says" in terminal.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "keys"),
+    [
+        (Target(), []),
+        (Target(protected=ProtectedEndpoint(path="/api/data", amount_base=5, fields={})), []),
+        (Target(protected=ProtectedEndpoint(amount_base=0)), []),
+        (Target(protected=ProtectedEndpoint(amount_base=5)), ["protected.amount_base"]),
+        (Target(protected=ProtectedEndpoint(resource="/v3/api/perp/quote")), []),
+        (Target(protected=ProtectedEndpoint(resource="https://a/b")), ["protected.resource"]),
+        (Target(payment_required=PaymentRequiredShape(max_timeout_s=None)), []),
+        (Target(payment_required=PaymentRequiredShape(message="")), ["payment_required.message"]),
+        (Target(agents=AgentsEndpoint(path="/api/agents?limit=10")), []),
+        (Target(agents=AgentsEndpoint(path="/agents")), ["agents.path"]),
+    ],
+)
+def test_what_departs(target: Target, keys: list[str]) -> None:
+    assert list(deviations(target)) == keys
+
+
+def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(duo: Duo) -> None:
+    done = init(duo.url, "-o", "-")
+    written = tomllib.loads(done.stdout)
+    for each in _UNSEEN.keys() - {"sessions.header"}:  # its documents name that
+        table, key = each.split(".")
+        part = done.stdout.split(f"\n[{table}]\n")[1].split("\n[")[0]
+        assert f"# {key} = {json.dumps(value_of(SPEC, each))}" in part, key
+        assert key not in written.get(table, {})
+    assert "3/expiry-refund" in done.stdout

@@ -1,23 +1,30 @@
-"""Sessions that end soon: opens one, waits for its end, and checks the refund.
+"""What a target does in the background: refunds of sessions that have ended, and its indexer.
 
-Where a clock turns, it is advanced beyond any end; otherwise the time is waited for. The
+Where a clock turns, it is advanced beyond a session's end; otherwise the time is waited for. The
 specification shows no field for the end: a time that stands beside the session's id, under a name
-such as expiresAt, is taken for it.
+such as expiresAt, is taken for it. The indexer is watched by the log of the world's explorer. It
+takes at most a hundred of the newest payments in a run: a payment that is to be seen in its next
+run is made when the checks are over that do not wait, and the target has nothing else to do.
+
+After a case has disturbed the background, `recover` waits until it was seen to run again, by what
+has shown it in this run before. A target that has shown neither is not waited for.
 """
 
 import math
 import re
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.service.answers import OpenSession, TargetAnswer
+from x402sim.suite.service.answers import OpenSession, Paid, TargetAnswer, filled, walk
+from x402sim.suite.service.check import PATIENCE_S, Waits
 from x402sim.suite.service.expect import expect, expect_served
-from x402sim.suite.service.places import filled, walk
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
-from x402sim.suite.verdict import Inconclusive, Lacking, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
+from x402sim.world.transport.faults import Fault
 
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""
@@ -207,3 +214,173 @@ def _time_s(value: Any) -> float | None:
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+# --- the indexer -----------------------------------------------------------------------------
+
+
+SLACK_S = 10
+"""How long after its interval the indexer may have asked."""
+TRIES = 4
+MOMENT_S = 0.5
+PAUSE_S = 5
+"""Longer than a run pauses between two queries."""
+
+
+def turn_s(setting: Setting) -> float:
+    """Return how long it takes until the indexer has run once, in seconds."""
+    return setting.target.indexer.interval_s + SLACK_S
+
+
+async def late(probe: Probe) -> None:
+    """Return when what is paid next is among the newest payments in the indexer's next run."""
+    await probe.setting.scheduler.wait_for_the_first()
+    await probe.setting.scheduler.wait_for_the_rest()
+
+
+async def buy_late(probe: Probe) -> Paid:
+    """Pay for the resource, as one of the newest payments in the indexer's next run."""
+    await late(probe)
+    return await probe.buy()
+
+
+def tx_hash(paid: Paid) -> str:
+    """Return the hash of a payment's transaction, in lower case; raises `Inconclusive`."""
+    found = paid.receipt.at(paid.receipt.target.receipt.tx_hash)
+    if not isinstance(found, str) or not found:
+        raise Inconclusive(f"the receipt has no transaction hash: {found!r}")
+    return found.lower()
+
+
+# --- what the explorer is asked, run by run -------------------------------------------------
+
+
+def turns_s(turns: int) -> Waits:
+    """Return how long it takes until the indexer has run so many times."""
+    return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
+
+
+UNKNOWN_TO_THE_NODE = Fault(
+    victim="rpc",
+    does="answer",
+    status=200,
+    body='{"jsonrpc":"2.0","id":1,"result":null}',
+    times=None,
+)
+
+
+async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
+    """Pay, and let the explorer answer so about the transaction; return its hash.
+
+    The node does not know the transaction: a target that asks it, too, learns no block there. The
+    query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
+    """
+    for _ in range(TRIES):
+        begun_s = probe.clock.now()
+        bought = tx_hash(await probe.buy(payer))
+        await probe.world.lasting_fault(fault, bought)
+        await probe.world.lasting_fault(UNKNOWN_TO_THE_NODE, bought)
+        if not await probe.world.first_queries([bought], begun_s):
+            return bought
+    raise NotApplicable("the target asks the explorer for a payment as soon as it is settled")
+
+
+async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
+    """Wait until all of these were asked for since a time, for one turn at most; return when."""
+    return await probe.eventually(
+        lambda: probe.world.first_queries(hashes, since_s),
+        turn_s(probe.setting),
+        lambda found: len(found) == len(hashes),
+    )
+
+
+async def until_quiet(probe: Probe) -> None:
+    """Wait until a run is over: no query comes for a while. One turn at most is waited for.
+
+    Where the clock turns, the run is due at once, and takes a moment of real time.
+    """
+    gap_s = min(PAUSE_S, probe.target.indexer.interval_s / 4)
+    end_s, seen = probe.clock.now() + turn_s(probe.setting), -1
+    while seen != (seen := len(await probe.world.queries())) and probe.clock.now() < end_s:
+        if probe.setting.advance is None:
+            await probe.wait(gap_s)
+        else:
+            await probe.clock.sleep(MOMENT_S)
+
+
+# --- whether it runs again -------------------------------------------------------------------
+
+
+RECOVERY_S = 120.0
+"""How long it may take: a call of the facilitator hangs for a minute, and others after it."""
+LOOK_S = 0.5
+
+
+def usual_s(setting: Setting) -> float:
+    """Return how long it takes usually: an interval of the indexer, or a session and its refund."""
+    waits_s = (setting.target.indexer.interval_s, _lasts_s(setting) + GRACE_S)
+    return max((each for each in waits_s if each <= PATIENCE_S), default=0.0)
+
+
+Look = Callable[[], Awaitable[bool]]
+
+
+async def recover(setting: Setting) -> None:
+    """Return when the background was seen to run again, or after `RECOVERY_S`.
+
+    What stands still for longer does so without anybody's fault.
+    """
+    company = setting.scheduler.company
+    is_able = setting.control is not None and setting.advance is None and not setting.stopped
+    if is_able and company.unrecovered:
+        async with setting.scheduler.turn:
+            await _see(Probe(setting))
+    company.recovered()
+
+
+async def _see(probe: Probe) -> None:
+    """Make what the background will deal with, and wait until it was seen to."""
+    end_s = probe.clock.now() + RECOVERY_S
+    try:
+        looks = [*await _indexes(probe), *await _refunds(probe)]
+        while looks and probe.clock.now() < end_s:
+            await probe.wait(LOOK_S)
+            looks = [look for look in looks if not await look()]
+    except (CheckFailed, Inconclusive, Skipped) as problem:
+        # the cases that come next meet it, too, and report it
+        probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
+        return
+    if looks:
+        disturbers = ", ".join(probe.setting.scheduler.company.unrecovered)
+        probe.setting.tell(
+            f"for {RECOVERY_S:.0f} s after the faults of {disturbers}, the "
+            "service was not seen to do again in the background what it did before"
+        )
+
+
+async def _indexes(probe: Probe) -> list[Look]:
+    """Pay, and return what tells whether the indexer has asked for it."""
+    if turn_s(probe.setting) > PATIENCE_S or not await probe.world.queries():
+        return []
+    bought = tx_hash(await probe.buy())
+
+    async def is_queried() -> bool:
+        return bool(await probe.world.first_queries([bought]))
+
+    return [is_queried]
+
+
+def _lasts_s(setting: Setting) -> float:
+    return setting.target.sessions.shortest * unit_s(setting)
+
+
+async def _refunds(probe: Probe) -> list[Look]:
+    """Open a session that ends soon, and return what tells whether it was refunded."""
+    if not probe.setting.has_refunded or _lasts_s(probe.setting) > PATIENCE_S:
+        return []
+    payer = (await open_ending(probe, await probe.budget_for(1))).session.paid.payer
+
+    async def is_refunded() -> bool:
+        return bool(await probe.world.received(payer))
+
+    return [is_refunded]
