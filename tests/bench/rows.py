@@ -39,17 +39,19 @@ class Effort:
     """Of the rows `spread` and `dask`."""
     large: int
     """The payers of a run whose journal is in a file."""
+    million: tuple[int, int]
+    """The payers of an even longer run, and its payments."""
     logged: int
     """The servers of the row `log`, which tells a few per cent: one differs from the next by one."""
 
 
 QUICK = Effort(
     round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=1,
-    worlds=20, large=1000,
+    worlds=20, large=1000, million=(100, 1000),
 )  # fmt: skip
 FULL = Effort(
     round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=9,
-    worlds=60, large=100_000,
+    worlds=60, large=100_000, million=(10_000, 1_000_000),
 )  # fmt: skip
 
 
@@ -86,6 +88,11 @@ class Bench(ExitStack):
         """What a run of more payers costs to play and to show."""
         return size.in_processes(self.effort.large, self.effort.large, is_shown=True)
 
+    @cached_property
+    def million(self) -> size.Costs:
+        """What many payments of the same payers cost to play."""
+        return size.in_processes(*self.effort.million)
+
     def sized(self, work: Work) -> Round:
         return sized(work, self.effort.round_s)
 
@@ -116,6 +123,8 @@ class Row:
     guarded: float | None = None
     is_cost: bool = False
     tolerance: float = TOLERANCE
+    is_asked_for: bool = False
+    """It takes so long that it is measured by its name only."""
 
     def reaches(self, value: float, wanted: float) -> bool:
         return value <= wanted if self.is_cost else value >= wanted
@@ -166,13 +175,15 @@ def _growth(bench: Bench) -> Measured:
 RUNS = {
     "payers": "{payers:,} payers pay once",
     "large": "{large:,} payers pay once, journal in a file",
+    "million": "{million[1]:,} payments of {million[0]:,} payers, journal in a file",
 }
 
 
 def _of(run: str, what: str, cost: str, floor: float, aim: float) -> Row:
     """Return the row of one cost of a run."""
     measure = lambda bench: Measured((getattr(bench, run)[cost],))  # noqa: E731
-    return Row(f"{RUNS[run]}: {what}", "", "", measure, floor, aim, is_cost=True)
+    text, takes_an_hour = f"{RUNS[run]}: {what}", run == "million"
+    return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=takes_an_hour)
 
 
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
@@ -226,5 +237,8 @@ ROWS = {
     "cell": _of("large", "a run in a cell, seconds of CPU", "cell_s", 1, 0.5),
     "show": _of("large", "run.show(), seconds of CPU", "show_s", 2, 1),
     "page": _of("large", "run.show(), MB", "show_mb", 5, 3),
+    "million": _of("million", "seconds of CPU", "play_s", 2400, 1800),
+    "m_peak": _of("million", "peak memory in MB", "play_mb", 600, 400),
+    "m_flat": _of("million", "the last tenth, of the third", "flat", 1.1, 1.0),
 }
 # fmt: on

@@ -41,7 +41,7 @@ def _automine(machine: Machine, at_s: int, on: bool) -> None:
 
 
 def _force_revert(machine: Machine, _: int, calls: int, account: bytes | None = None) -> None:
-    machine.forced_reverts = ForcedReverts(calls, None if account is None else Address(account))
+    machine.forced_reverts = ForcedReverts(calls, account)
 
 
 def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
