@@ -146,7 +146,7 @@ def test_the_page_has_every_row_and_a_date() -> None:
     """Its numbers were measured; that its rows are the benchmark's can be checked."""
     page = command.PAGE.read_text("utf-8")
     assert f"measured on {GUARDED_SINCE}" in page, "its words are written by hand"
-    shown = re.findall(r"^(\w+) +[\d.]+x? .*  (?:above aim|(?:above|below) floor)$", page, re.M)
+    shown = re.findall(r"^(\w+) +[\d.,]+x? .*  (?:above aim|(?:above|below) floor)$", page, re.M)
     assert shown == [*ROWS], "python -m tests.renew --only speed"
     assert re.search(r"^20\d\d-\d\d-\d\d, Python 3", page, re.M)
 
