@@ -101,7 +101,7 @@ def lines(name: str, effort: Effort, found: Measured | NotMeasured) -> Iterator[
     row = ROWS[name]
     is_known = isinstance(found, Measured)
     cells = [found.value if is_known else None, row.guarded, row.floor, row.aim]
-    numbers = ["" if cell is None else _three_digits(cell) for cell in cells]
+    numbers = ["" if cell is None else f"{float(f'{cell:.3g}'):,g}" for cell in cells]
     if row.is_cost and row.limit:
         numbers[0] += "x"
     status = row.status(found.value) if is_known else f"not measured: {found}"
@@ -115,10 +115,6 @@ def lines(name: str, effort: Effort, found: Measured | NotMeasured) -> Iterator[
         ours, limit = (f"{each:,.{0 if each >= 100 else 1}f} {row.unit}" for each in costs)
         what += f": {ours}; {row.limit}: {limit}"
     yield what
-
-
-def _three_digits(number: float) -> str:
-    return f"{number:.3g}" if number < 1000 else f"{float(f'{number:.3g}'):,.0f}"
 
 
 def renewed(text: str, measured: Mapping[str, list[str]], *, where: str = "") -> str:
