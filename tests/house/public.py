@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -26,6 +26,7 @@ from x402sim import BASE_SEPOLIA, journal, pytest_plugin
 from x402sim.cli import COMMANDS, load
 from x402sim.commands import common, sweep
 from x402sim.events import KINDS, name_of
+from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.report import conformance
 from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.service.environment import NEEDED, read_environment
@@ -36,6 +37,7 @@ from x402sim.suite.service.target import Target
 from x402sim.suite.subject import SUBJECTS, subject
 from x402sim.text import console
 from x402sim.world.control.app import ACTIONS
+from x402sim.world.transport.faults import FaultType
 
 FILE = Path(__file__).parent / "public.txt"
 NAMES: dict[str, tuple[str, ...]] = {
@@ -267,7 +269,9 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "command": commands,
     "control": control,
     "environment": variables,
+    "error": lambda: (each.text for kind in (Refusal, RequestError) for each in kind),
     "exit code": exit_codes,
+    "fault": lambda: iter(get_args(FaultType)),
     "journal": journals,
     "python": python,
     "pytest": plugin,

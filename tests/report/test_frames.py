@@ -247,14 +247,29 @@ def test_a_failed_deposit_ends_an_active_session_until_it_settles_after_all() ->
         events.SessionDebited(session_id=alice, amount_base=1, released_base=1),
         events.DebitUndone(session_id=alice, amount_base=1, released_base=0),
         failed[0], settled[0], events.SessionsExpired(count=2), failed[1], settled[1],
+        events.DebitUndone(session_id=alice, amount_base=1, released_base=0), failed[0],
     )  # fmt: skip
     frame = frames.sessions(journal_of(*opened, *told, took_ms=1000)).iloc[2:]
     assert list(zip(frame["payer"], frame["event"], strict=True)) == [
         ("alice", "debited"), ("alice", "debit undone"), ("alice", "failed"), ("alice", "opened"),
-        ("alice", "expired"), ("bob", "expired"),
+        ("alice", "expired"), ("bob", "expired"), ("alice", "debit undone"),
     ]  # fmt: skip
     assert frame["tx"].tolist()[3] == settled[0].tx_hash
     assert bob in set(frame["session_id"])
+
+
+def test_a_service_expires_what_another_on_its_database_has_opened_and_is_due() -> None:
+    alice, bob = (
+        events.SessionOpened(
+            actor=actor, session_id=actor, payment_id=actor, payer="0x1", deposited_base=5,
+            expires_ms=expires_ms,
+        )
+        for actor, expires_ms in (("service", 1500), ("service 2", 10**6))
+    )  # fmt: skip
+    expired = events.SessionsExpired(actor="service 2", count=1)
+    frame = frames.sessions(journal_of(alice, bob, expired, expired, took_ms=1000))
+    assert list(frame["event"]) == ["opened", "opened", "expired", "expired"]
+    assert list(frame["session_id"])[2:] == ["service", "service 2"]
 
 
 def test_a_category_that_is_not_declared_is_no_missing_value() -> None:

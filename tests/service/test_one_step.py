@@ -39,6 +39,7 @@ from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
+from x402sim.protocol.refusals import Finality, Refusal
 from x402sim.protocol.routes import AGENTS, PAY
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -55,6 +56,7 @@ from x402sim.protocol.x402_reasons import (
     INVALID_VERSION,
     NONCE_USED,
     SIGNATURE,
+    UNEXPECTED_SETTLE,
     VALID_AFTER,
 )
 from x402sim.service import gate, one_step
@@ -69,6 +71,14 @@ FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
 
 
 # --- what a 402 offers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", Refusal)
+def test_what_is_final_is_no_unknown_outcome_in_the_words_of_the_standard(refusal: Refusal) -> None:
+    """A payer that reads this word does not know whether it has paid."""
+    words = {one_step.code_of(refusal, version) for version in RESPONSE_HEADERS}
+    is_final = refusal.row.final is Finality.FINAL
+    assert (UNEXPECTED_SETTLE in words) != is_final
 
 
 @scene
@@ -856,6 +866,19 @@ async def test_what_an_ended_process_was_answering_others_answer_at_once(
     assert waits.status_code == 409
     assert [each.status_code for each in served] == [200] * 3
     assert [each.status_code for each in refused] == [402] * 3
+
+
+@scene
+async def test_who_takes_the_number_of_an_ended_process_answers_nothing_for_it(
+    rig: ServiceRig, db: Path
+) -> None:
+    payment = sign(rig, 2, await rig.ask())
+    with beside(rig, db) as (ended, _), beside(rig, db) as (_, lasting):
+        await spent(rig, payment, On(), ended)
+        ended.store.close()
+        with beside(rig, db):
+            served = await lasting.post(QUOTE, json=ORDER, headers=payment)
+    assert served.status_code == 200
 
 
 @pytest.mark.parametrize(("steps", "is_late"), [(1, False), (2, False), (2, True)])

@@ -77,9 +77,13 @@ def restart(rig: ServiceRig) -> None:
     rig.restart()
 
 
-async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequest, Attempt]:
-    """Return a header, and the attempt of it that is stored in this state."""
-    sent = convert(rig.settlement(await rig.ask()), SettlementRequest)
+async def in_state(
+    rig: ServiceRig, state: PaymentState
+) -> tuple[SettlementRequest, SettlementRequest, Attempt]:
+    """Return a header, another one for its payment id, and the attempt of the first that is stored
+    in this state."""
+    required = await rig.ask()
+    sent, other = (convert(rig.settlement(required), SettlementRequest) for _ in range(2))
     request = await claims.validate(rig.service, sent)
     attempt = claims.claim(rig.service, request, await claims.admit(rig.service, request))
     store = rig.service.store
@@ -87,7 +91,7 @@ async def in_state(rig: ServiceRig, state: PaymentState) -> tuple[SettlementRequ
         store.payments.drop_claim(attempt.number)
     else:
         store.execute("UPDATE payments SET state = ?, tx_hash = ?", state, OFF_CHAIN)
-    return sent, attempt
+    return sent, other, attempt
 
 
 def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
@@ -107,6 +111,10 @@ def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
     )
 
 
+_FREE = (PaymentState.NEW, PaymentState.NOT_SUBMITTED, PaymentState.FAILED)
+"""The states in which another header for the payment id is admitted."""
+
+
 @pytest.mark.parametrize("event", PaymentEvent)
 @pytest.mark.parametrize("state", PaymentState)
 @scene
@@ -114,7 +122,7 @@ async def test_each_cell_of_the_table(
     rig: ServiceRig, state: PaymentState, event: PaymentEvent
 ) -> None:
     """What an event makes of an attempt in a state; where the table has no row, nothing."""
-    sent, attempt = await in_state(rig, state)
+    sent, other, attempt = await in_state(rig, state)
     store = rig.service.store
     if event is PaymentEvent.PAID_AGAIN:
         if state is PaymentState.SETTLED:
@@ -127,6 +135,11 @@ async def test_each_cell_of_the_table(
     before = store.execute("SELECT * FROM payments").fetchall()
     if event is PaymentEvent.PRESENTED:
         await present(rig, sent)
+    elif event is PaymentEvent.RIVAL:
+        await present(rig, other)
+        is_admitted = len(store.execute("SELECT * FROM payments").fetchall()) > len(before)
+        assert is_admitted == (state in _FREE)
+        before = store.execute("SELECT * FROM payments").fetchall()
     else:
         HAPPENS[event](rig, attempt)
     after = store.execute("SELECT * FROM payments").fetchall()
@@ -242,7 +255,7 @@ async def test_no_answer_settles_what_another_attempt_has_paid_meanwhile(
     rig: ServiceRig, state: PaymentState, changed: str
 ) -> None:
     """Another process may have settled that while this one waited for the facilitator."""
-    _, attempt = await in_state(rig, state)
+    *_, attempt = await in_state(rig, state)
     store = rig.service.store
     copy_settled(rig, attempt, changed)
     before = store.execute("SELECT * FROM payments").fetchall()

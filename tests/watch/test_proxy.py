@@ -386,14 +386,14 @@ def struck(
 
 
 STRIKES = {
-    "lose request": (None, 0),
-    "refuse": (None, 0),
-    "lose answer": (None, 1),
-    "truncate": (b"01234", 1),
-    "shorten": (b"01234", 1),
-    "duplicate": (b"0123456789", 2),
+    "lose request": (None, 0, False),
+    "refuse": (None, 0, False),
+    "lose answer": (None, 1, False),
+    "truncate": (b"01234", 1, False),
+    "shorten": (b"01234", 1, True),
+    "duplicate": (b"0123456789", 2, True),
 }
-"""What the client gets of an answer, and how often the service is reached."""
+"""What the client gets of an answer, how often the service is reached, and whether the answer looks whole."""
 DELAYS = ("delay request", "delay answer")
 
 
@@ -404,13 +404,13 @@ def test_each_kind_of_fault_is_tested():
 
 
 @pytest.mark.parametrize(
-    ("does", "answered", "reached"), [(does, *what) for does, what in STRIKES.items()]
+    ("does", "answered", "reached", "is_whole"), [(does, *what) for does, what in STRIKES.items()]
 )
-def test_a_fault_strikes(does, answered, reached):
+def test_a_fault_strikes(does, answered, reached, is_whole):
     answer, heard, watcher = struck(Fault(victim="service", does=does))
     assert len(heard) == reached
     assert answer.body == (answered or b"")
-    assert (answer.ended == "whole") == (does in ("shorten", "duplicate"))
+    assert (answer.ended == "whole") == is_whole
     assert all(each.body == b"hello" for each in heard)
     assert watcher.seen[0].struck.does == does
 

@@ -6,7 +6,8 @@ the payer and the reports read it here. A new error is a new row, and the place 
 it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
 service's own a `raise SettlementRefused` in `service/claims.py`, or a row of `protocol/rules.py`
 if requirements that were changed are the reason. A payment in one step is answered with the
-standard's word for it: a line in `_CODES` of `service/one_step.py`, if the standard has one.
+standard's word for it, or nearest to it: a line in `code_of` of `service/one_step.py`, which mypy
+asks for.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """

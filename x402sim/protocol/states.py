@@ -38,6 +38,7 @@ class PaymentEvent(StrEnum):
     """What can happen to an attempt; the value completes "when ..."."""
 
     PRESENTED = "a request presents its payment header"
+    RIVAL = "a request presents another header for its payment id"
     NOT_TAKEN = "the facilitator was not called, or has refused without taking it"
     MAYBE_TAKEN = "the facilitator may submit it, as its answer is lost or does not deny it"
     PAID = "the facilitator or the chain reports that its money has moved"
@@ -64,7 +65,8 @@ class Move:
 
 
 HANDLED_BY: dict[str, str] = {
-    PaymentEvent.PRESENTED: "service.claims:resume_or_admit",
+    PaymentEvent.PRESENTED: "service.payments:claimed_and_verified",
+    PaymentEvent.RIVAL: "service.claims:resume_earlier",
     PaymentEvent.NOT_TAKEN: "service.unsettled:recover",
     PaymentEvent.MAYBE_TAKEN: "service.unsettled:recover",
     PaymentEvent.PAID: "service.reconcile:grant",
@@ -87,32 +89,39 @@ _E = PaymentEvent
 PAYMENT: tuple[Move, ...] = (
     Move(_NEW, _E.PRESENTED, _FLIGHT, "claims its nonce and the payment id; verifies, settles"),
     Move(_NOT, _E.PRESENTED, _FLIGHT, "sends it, if no other header may pay for the same 402"),
+    Move(_NOT, _E.RIVAL, _NOT, "admits the other, which may pay first"),
     Move(_NOT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
     Move(_NOT, _E.PAID, _SETTLED, "grants access: somebody else has submitted it"),
     Move(_NOT, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_NOT, _E.NOT_YET, _NOT, "notes that its nonce is unused: a later use is its own"),
-    Move(_NOT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
+    Move(_NOT, _E.SILENT, _NOT, "asks again, less and less often"),
+    Move(_NOT, _E.NEVER, _FAILED, "keeps the record; another attempt may claim its nonce"),
     Move(_NOT, _E.DROPPED, _NEW, "deletes the record"),
     Move(_NOT, _E.FORGOTTEN, _NEW, "deletes the record"),
     Move(_NOT, _E.RESTARTED, _NOT, "asks the chain at once, and then less and less often"),
     Move(_FLIGHT, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again: its process died"),
+    Move(_FLIGHT, _E.RIVAL, _FLIGHT, "refuses the other, as this one may still settle"),
     Move(_FLIGHT, _E.NOT_TAKEN, _NOT, "answers that nothing was charged; another may be signed"),
     Move(_FLIGHT, _E.MAYBE_TAKEN, _MAYBE, "answers that it may still be paid"),
     Move(_FLIGHT, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
     Move(_FLIGHT, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_FLIGHT, _E.NOT_YET, _FLIGHT, "notes that its nonce is unused: a later use is its own"),
-    Move(_FLIGHT, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged"),
+    Move(_FLIGHT, _E.SILENT, _FLIGHT, "asks again, less and less often"),
+    Move(_FLIGHT, _E.NEVER, _FAILED, "keeps the record; another attempt may claim its nonce"),
     Move(_FLIGHT, _E.DROPPED, _NEW, "deletes the record"),
     Move(_FLIGHT, _E.FORGOTTEN, _NEW, "deletes the record: only a naive policy does this"),
     Move(_FLIGHT, _E.RESTARTED, _FLIGHT, "asks the chain at once, and then less and less often"),
     Move(_MAYBE, _E.PRESENTED, _MAYBE, "asks the chain, and sends it again"),
+    Move(_MAYBE, _E.RIVAL, _MAYBE, "refuses the other, as this one may still settle"),
     Move(_MAYBE, _E.PAID, _SETTLED, "grants access, and opens the session of a deposit"),
     Move(_MAYBE, _E.PAID_AGAIN, _FAILED, "records that it was paid again, for nothing"),
     Move(_MAYBE, _E.NOT_YET, _MAYBE, "notes that its nonce is unused: a later use is its own"),
-    Move(_MAYBE, _E.NEVER, _FAILED, "frees its nonce, as nothing can be charged any more"),
+    Move(_MAYBE, _E.SILENT, _MAYBE, "asks again, less and less often"),
+    Move(_MAYBE, _E.NEVER, _FAILED, "keeps the record; another attempt may claim its nonce"),
     Move(_MAYBE, _E.FORGOTTEN, _NEW, "deletes the record: only a naive policy does this"),
     Move(_MAYBE, _E.RESTARTED, _MAYBE, "asks the chain at once, and then less and less often"),
     Move(_SETTLED, _E.PRESENTED, _SETTLED, "refuses it: already settled"),
+    Move(_SETTLED, _E.RIVAL, _SETTLED, "refuses the other: already settled"),
     Move(_SETTLED, _E.PAID, _SETTLED, "stores the block, and a transaction that has replaced it"),
     Move(_SETTLED, _E.NOT_YET, _SETTLED, "waits: its transaction may still come into a block"),
     Move(_SETTLED, _E.UNDONE, _MAYBE, "ends the access: a reorganisation has undone the transfer"),
@@ -120,6 +129,7 @@ PAYMENT: tuple[Move, ...] = (
     Move(_SETTLED, _E.IN_BLOCK, _SETTLED, "stores the block"),
     Move(_SETTLED, _E.DEEP, _SETTLED, "looks at it no more"),
     Move(_FAILED, _E.PRESENTED, _FAILED, "asks the chain, and admits it as a new attempt or not"),
+    Move(_FAILED, _E.RIVAL, _FAILED, "admits the other"),
     Move(_FAILED, _E.PAID, _SETTLED, "grants access: a reorganisation has made the transfer"),
     Move(_FAILED, _E.DEEP, _FAILED, "looks at it no more"),
 )

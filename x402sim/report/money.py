@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count, repeat
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,6 @@ _UNPAID, _SETTLED, _FAILED, _REFUSED = map(
     STATUSES.index, ("unpaid", "settled", "failed", "refused")
 )
 CHANGES = ("opened", "debited", "debit undone", "expired", "refunded", "failed")
-_ACTIVE = CHANGES[:3]
-"""The changes after which a session is active."""
 
 
 @dataclass(slots=True)
@@ -50,6 +48,8 @@ class SessionState:
     refunded_base: int = 0
     last: str = "opened"
     """The last change, and `at_ms` its moment."""
+    ended: Literal["", "expired", "refunded", "failed"] = ""
+    """What has ended it; nothing while it is active."""
     tx: str | None = None
     """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
 
@@ -57,7 +57,7 @@ class SessionState:
     def remaining_base(self) -> int:
         """What is left of the budget; nothing if its deposit failed."""
         left_base = self.deposited_base - self.released_base - self.refunded_base
-        return 0 if self.last == "failed" else left_base
+        return 0 if self.ended == "failed" else left_base
 
 
 class Payments:
@@ -224,15 +224,15 @@ class SessionStates:
     def _settled(self, at_ms: int, payment_id: str, tx_hash: str, actor: str) -> None:
         self._paid(payment_id, tx_hash)
         session = self._by_deposit.get(payment_id)
-        if (
-            session and session.last == "failed"
-        ):  # it had ended with its deposit, which pays after all
+        if session and session.ended == "failed":  # with this deposit, which pays after all
+            session.ended = ""
             self._await_expiry(session, actor)
             self._change(at_ms, session, "opened", tx_hash)
 
     def _failed(self, at_ms: int, payment_id: str) -> None:
         session = self._by_deposit.get(payment_id)
-        if session and session.last in _ACTIVE:  # one that has expired, or was refunded, stays so
+        if session and not session.ended:  # one that has expired, or was refunded, stays so
+            session.ended = "failed"
             self._change(at_ms, session, "failed")
 
     def _opened(
@@ -267,23 +267,32 @@ class SessionStates:
 
     def _refunded(self, at_ms: int, session_id: str, tx_hash: str, amount_base: int) -> None:
         if session := self._found.get(session_id):
-            session.refunded_base = amount_base
+            session.refunded_base, session.ended = amount_base, "refunded"
             self._change(at_ms, session, "refunded", tx_hash)
 
     def _unrefunded(self, at_ms: int, session_id: str) -> None:
         """The chain has undone the refund."""
         if session := self._found.get(session_id):
-            session.refunded_base = 0
+            session.refunded_base, session.ended = 0, "expired"
             self._change(at_ms, session, "expired")
 
     def _expired(self, at_ms: int, actor: str, count: int) -> None:
-        """Expire so many sessions of a service: those that were due first."""
-        due = self._due.get(actor, [])
-        while count and due:
-            session = heappop(due)[2]
-            if session.last in _ACTIVE:
-                count -= 1
-                self._change(at_ms, session, "expired")
+        """Expire so many sessions: those that were due first, of this service or, with a database
+        that several share, of others.
+        """
+        for _ in range(count):
+            for due in self._due.values():
+                while due and due[0][2].ended:
+                    heappop(due)
+            own = self._due.get(actor, [])
+            others = [each for each in self._due.values() if each and each[0][0] <= at_ms]
+            if others and not (own and own[0][0] <= at_ms):
+                own = min(others)
+            if not own:
+                return
+            session = heappop(own)[2]
+            session.ended = "expired"
+            self._change(at_ms, session, "expired")
 
 
 # --- the frames -------------------------------------------------------------------------

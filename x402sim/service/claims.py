@@ -180,11 +180,11 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
         raise _claim_conflict(service, now)
     if request.key is not None:
         reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
-    # which 402 it answers, only its payer can say, and before anybody else can know the header
-    if now.state is PaymentState.NOT_SUBMITTED and now.offered_id is None:
-        now = replace(now, offered_id=request.offered_id)
-    if (resumed := payments.resume(now)) is None:
-        raise _claim_conflict(service, now)
+    # which 402 it answers, its payer has said at first: the facilitator may have seen it since, and
+    # so may anybody, who would name a 402 of his own
+    named = now.offered_id or request.offered_id
+    if (resumed := payments.resume(now, named)) is None:
+        raise _claim_conflict(service, replace(now, offered_id=named))
     return resumed
 
 

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, assert_never, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -221,13 +221,6 @@ def _by_name(requirements: RequirementsV2) -> dict[str, object]:
 
 log = logging.getLogger("x402sim")
 
-_CODES: Mapping[Refusal, str] = {
-    Refusal.INSUFFICIENT_BALANCE: x402_reasons.FUNDS,
-    Refusal.INVALID_SIGNATURE: x402_reasons.SIGNATURE,
-    Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
-}
-"""The standard's words for refused settlements, but for those of a nonce that is used."""
-
 
 async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
     """Do what the payment flow does before the endpoint works: verify a payment, settle it, or not.
@@ -375,11 +368,31 @@ def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
     return _reported(service, paid, Settlement(success=True, transaction=tx_hash or ""))
 
 
+def code_of(refusal: Refusal, version: Version) -> str:
+    """Return the standard's word for a refused settlement.
+
+    "unexpected_settle_error" says that nobody knows what became of the payment.
+    """
+    match refusal:
+        case Refusal.INSUFFICIENT_BALANCE:
+            return x402_reasons.FUNDS
+        case Refusal.INVALID_SIGNATURE:
+            return x402_reasons.SIGNATURE
+        case Refusal.EXPIRED:
+            return x402_reasons.VALID_BEFORE
+        case Refusal.NONCE_USED | Refusal.ALREADY_SETTLED:
+            return x402_reasons.NONCE_USED[version]
+        case Refusal.MISMATCH:
+            return x402_reasons.INVALID_REQUIREMENTS
+        case Refusal.PENDING | Refusal.UNREACHABLE | Refusal.CHAIN_UNREACHABLE | Refusal.FAILED:
+            return x402_reasons.UNEXPECTED_SETTLE
+        case _:
+            assert_never(refusal)
+
+
 def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
-    row, code = why.refusal.row, _CODES.get(why.refusal, x402_reasons.UNEXPECTED_SETTLE)
-    if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
-        code = x402_reasons.NONCE_USED[paid.version]
+    row, code = why.refusal.row, code_of(why.refusal, paid.version)
     is_kept = row.resend or (row.final is Finality.STATED and not why.final)
     reason = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     is_pending = why.refusal is Refusal.PENDING

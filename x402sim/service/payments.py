@@ -55,7 +55,7 @@ async def pay(
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        attempt = claim(service, request, attempt)  # now at the latest, as the policy says
+        attempt = claim(service, request, attempt)  # by default it was, before step 3
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
 

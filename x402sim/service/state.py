@@ -50,7 +50,9 @@ class Entitlements:
         """The payment ids whose records are settled in this version of the database."""
 
     def __len__(self) -> int:
-        return len(self._cached)
+        """Return how many would be granted now."""
+        known = [(each, it.resource_url) for each, it in self._cached.items()]
+        return sum(self._is_good(*each) for each in known)
 
     def add(self, entitlement: Entitlement) -> None:
         """Store an entitlement (4.1/cache), whose record this service has just settled."""
@@ -69,8 +71,12 @@ class Entitlements:
         found = self._cached.get(payment_id)
         if found is None or found.resource_url != resource:
             return False
-        if now_ms - found.timestamp_ms >= self._lifetime_ms:
-            return False
+        return now_ms - found.timestamp_ms < self._lifetime_ms and self._is_good(
+            payment_id, resource
+        )
+
+    def _is_good(self, payment_id: str, resource: str) -> bool:
+        """Tell whether the record of a cached entitlement is settled; if not, remove it."""
         if (version := self._store.version()) != self._version:
             self._version, self._checked = version, set()
         if payment_id in self._checked:

@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -333,9 +334,10 @@ def run_anywhere(
         return future.result()
     except KeyboardInterrupt:
         is_interrupted.set()
-        for cancel in () if future.done() else cancels:
-            cancel()
-        if thread in threading.enumerate():
+        with suppress(RuntimeError):  # its loop has ended already
+            for cancel in () if future.done() else cancels:
+                cancel()
+        if thread.ident is not None:  # else it has not begun, or ends as soon as it does
             wait([future])
         raise
 

@@ -91,7 +91,7 @@ def _update(event: PaymentEvent, others: str = "") -> str:
 _NOT_TAKEN, _MAYBE_TAKEN = _update(PaymentEvent.NOT_TAKEN), _update(PaymentEvent.MAYBE_TAKEN)
 _NOT = PaymentState.NOT_SUBMITTED
 _RESUME = (
-    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}', offered_id = ?2 "
+    f"UPDATE payments SET state = '{states.moves(PaymentEvent.PRESENTED)[_NOT]}' "
     f"WHERE attempt = ?3 AND state = '{_NOT}' AND {_NO_RIVAL}"
 )
 _SETTLE = _update(PaymentEvent.PAID, ", tx_hash = ?2, block_number = NULL, is_deep = 0") + (
@@ -240,16 +240,15 @@ class PaymentRecords:
         """Return a payment that has claimed the same 402, and is or may be settled; or None."""
         return next(iter(self._found(_RIVAL, payment_id, offered_id)), None)
 
-    def resume(self, attempt: Attempt) -> Attempt | None:
+    def resume(self, attempt: Attempt, offered_id: str | None) -> Attempt | None:
         """Record that an attempt is sent to the facilitator again; None if it has a rival.
 
         Another process that sends it at this moment is one, too: one statement looks and writes.
-        It writes the attempt's `offered_id`, too, if no facilitator has the attempt.
+        `offered_id` is that of the 402 which the request names.
         """
         after = PaymentState(states.moves(PaymentEvent.PRESENTED)[attempt.state])
         if attempt.state is PaymentState.NOT_SUBMITTED:
-            named = attempt.payment_id, attempt.offered_id
-            if not self._db.changed(_RESUME, *named, attempt.number):
+            if not self._db.changed(_RESUME, attempt.payment_id, offered_id, attempt.number):
                 return None
         elif attempt.state is PaymentState.IN_FLIGHT:
             self.mark_maybe_submitted(attempt.number)
