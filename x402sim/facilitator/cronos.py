@@ -101,7 +101,7 @@ async def _requested(request: Request) -> Requested | None:
 
     Decision: 2.3/version-header.
     """
-    named = request.headers.get(cronos.VERSION_HEADER)
+    named = web.header(request, cronos.VERSION_HEADER.lower().encode())
     if named is not None and named != str(cronos.VERSION):
         wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
         raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)

@@ -27,6 +27,7 @@ from x402sim.spec.decisions import Decisions
 MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
+_NO_STORE, _JSON = (b"cache-control", b"no-store"), (b"content-type", b"application/json")
 Handler = Callable[[Request, Any], Awaitable[Response]]
 log = logging.getLogger("x402sim")
 
@@ -51,10 +52,25 @@ def bad_body(reason: str) -> Refused:
     return refused(RequestError.INVALID_BODY, reason)
 
 
+class _Json(Response):
+    """A body of JSON that no cache stores; its headers are written once, as they are sent."""
+
+    def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
+        self.status_code, self.body, self.background = status, body, None
+        self.raw_headers = [_NO_STORE]
+        for name, value in headers.items():
+            self.raw_headers.append((_lowered(name), value.encode("latin-1")))
+        self.raw_headers += (b"content-length", b"%d" % len(body)), _JSON
+
+
+@lru_cache(maxsize=64)
+def _lowered(name: str) -> bytes:
+    return name.lower().encode()
+
+
 def answer(message: Any, status: int = 200, headers: Mapping[str, str] = _NONE) -> Response:
     """Return a message as a JSON response that no cache stores: it may hold a proof of payment."""
-    headers = {"cache-control": "no-store", **headers}
-    return Response(encode(message), status, headers, "application/json")
+    return _Json(encode(message), status, headers)
 
 
 def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:
@@ -127,10 +143,18 @@ async def require_client(connection: Connection) -> None:
         raise ClientDisconnect
 
 
+def header(request: Request, name: bytes) -> str | None:
+    """Return the first header of a name in lower case, if there is one."""
+    for each, value in request.scope["headers"]:
+        if each == name:
+            return str(value, "latin-1")
+    return None
+
+
 def url_of(request: Request) -> str:
     """Return the whole URL of a request to a route without parameters, but not its query."""
     scope = request.scope
-    host, server = request.headers.get("host"), scope.get("server")
+    host, server = header(request, b"host"), scope.get("server")
     return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
 
 
@@ -142,7 +166,7 @@ def _origin(scheme: str, server: tuple[str, int] | None, host: str | None) -> st
 
 async def read_body(request: Request) -> bytes:
     """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
-    announced = request.headers.get("content-length", "")
+    announced = header(request, b"content-length") or ""
     if announced.isdecimal() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
         raise _too_large()
     parts, size, is_whole = [], 0, False

@@ -157,7 +157,7 @@ async def create_session(service: Service, request: Request) -> Response:
     Clauses 4.4/deposit-402 and 4.4/deposit-flow.
     """
     body = await web.read_body(request)
-    payment_id = request.headers.get("x-payment-id")
+    payment_id = web.header(request, b"x-payment-id")
     if payment_id is not None and await proofs.is_entitled(service, payment_id, SESSIONS):
         session = service.store.sessions.paid_by(payment_id)
         if session is not None:

@@ -144,7 +144,7 @@ def payment_required(
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
     if settings.decisions.short_session_status != 402 and request.method != "HEAD":
-        session = service.store.sessions.get(request.headers.get("x-session-id", ""))
+        session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
         if session is not None and session.state == "active":  # so it is short of budget
             raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())
