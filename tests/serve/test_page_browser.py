@@ -815,8 +815,11 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         assert browser.run(AXE) == []
         browser.press("#moment", "End")
         browser.sees("#at", "end")
-        browser.run("await new Promise((done) => setTimeout(done, 400))")  # drawn anew
-        browser.run("await page.$eval('#detail summary', (it) => it.click())")
+        browser.run(
+            "await new Promise((done) => setTimeout(done, 1500))"
+        )  # drawn anew, by any machine
+        # in one step of the page, which may replace the part it is about at any moment
+        browser.run("await page.evaluate(() => document.querySelector('#detail summary').click())")
         browser.do("focus", "#moment")
         browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
         size = run.journal.length
