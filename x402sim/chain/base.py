@@ -43,7 +43,9 @@ class ForcedReverts(msgspec.Struct, frozen=True):
     account: bytes | None = None
 
     def strike(self, call: Call) -> bool:
-        """Tell whether this call of the token is one of them: sent by the account, or about it."""
+        """Tell whether this call of the token is one of them. An account is named by a call that it
+        sends, or that has its address in the data, as each transfer of its money has.
+        """
         named = self.account is None or self.account == call.sender or self.account in call.data
         return self.calls > 0 and named
 

@@ -424,7 +424,7 @@ export class Sim {
     return this.#json("POST", "/crash", given);
   }
 
-  /** Make the next calls of the token revert, all or one account's: {"calls": 1, "account": "0x…"}. */
+  /** Make the next calls of the token revert, or the next that name an account: {"calls": 1, "account": "0x…"}. */
   forceRevert(given: { calls?: number; account?: string } = {}): Promise<Reverts> {
     return this.#json("POST", "/force-revert", given);
   }

@@ -337,7 +337,9 @@ def run_anywhere(
         with suppress(RuntimeError):  # its loop has ended already
             for cancel in () if future.done() else cancels:
                 cancel()
-        if thread.ident is not None:  # else it has not begun, or ends as soon as it does
+        # without an `ident` it has not begun, and may never: waiting would be for ever. If it still
+        # begins, `is_interrupted` ends it at once
+        if thread.ident is not None:
             wait([future])
         raise
 

@@ -71,7 +71,7 @@ TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("POST", "/explorer/lag", actions.lag_explorer, 'Make the explorer lag behind the chain: {"seconds": 600}.'),
     ("POST", "/facilitator", actions.set_facilitator, "Change a facilitator's settings: {\"receipt_timeout_s\": 0.5}."),
     ("POST", "/crash", actions.crash, "Kill the service; answers when it has restarted on its database, 1 second later."),
-    ("POST", "/force-revert", actions.force_revert, 'Make the next calls of the token revert, all or one account\'s: {"calls": 1, "account": "0x…"}.'),
+    ("POST", "/force-revert", actions.force_revert, 'Make the next calls of the token revert, or the next that name an account: {"calls": 1, "account": "0x…"}.'),
     ("POST", "/drop", actions.drop, "Drop every transaction from the mempool."),
     ("GET", "/journal", actions.journal, "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."),
 )  # fmt: skip
