@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
+from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
-from x402sim.service.state import restarted
+from x402sim.service.state import Service, restarted
+from x402sim.service.store import Store
 from x402sim.spec.decisions import Decisions
 from x402sim.world.running_world import RunningWorld, build
 
@@ -145,6 +147,16 @@ class ServiceRig(Buyer):
         sender: Address | None = wallet.address_bytes if wallet else None
         topics = ((abi.TRANSFER_EVENT,), (abi.word(sender),) if sender else ())
         return len(self.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics)))
+
+
+@contextmanager
+def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
+    """Give the service of another process on the database of the rig, and a client of it."""
+    store = Store(db)
+    other = restarted(replace(rig.service, store=store))
+    app = httpx.ASGITransport(service_app(other))
+    yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
+    store.close()
 
 
 def requirements(wanted: dict[str, Any]) -> PaymentRequirements:

@@ -272,6 +272,27 @@ def test_a_service_expires_what_another_on_its_database_has_opened_and_is_due() 
     assert list(frame["session_id"])[2:] == ["service", "service 2"]
 
 
+def test_what_a_session_is_refunded_later_is_added_and_counted_once() -> None:
+    """A debit was undone after the refund, and two services have recorded the same transfer."""
+    opened = events.SessionOpened(
+        session_id="s", payment_id="p", payer="0x1", deposited_base=5, expires_ms=1
+    )
+    debited = events.SessionDebited(session_id="s", amount_base=1, released_base=1)
+    expired, undone = events.SessionsExpired(count=1), events.RefundUndone(session_id="s")
+    credited = events.DebitUndone(session_id="s", amount_base=1, released_base=0)
+    first, second = (
+        events.SessionRefunded(session_id="s", amount_base=amount_base, tx_hash=tx_hash)
+        for amount_base, tx_hash in ((4, "0x4"), (1, "0x1"))
+    )
+    frame = frames.sessions(
+        journal_of(
+            opened, debited, expired, first, first, credited, second, undone, first, second,
+            took_ms=1000,
+        )
+    )  # fmt: skip
+    assert list(frame["remaining_base"]) == [5, 4, 4, 0, 0, 1, 0, 5, 1, 0]
+
+
 def test_a_category_that_is_not_declared_is_no_missing_value() -> None:
     event = Column("event", "category", "what happened", among=("opened", "expired"))
     assert event.of(["opened", None, "expired"]).isna().tolist() == [False, True, False]

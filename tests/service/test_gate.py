@@ -1,20 +1,37 @@
 """Section 5: which requests carry a valid proof of payment."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import Response
 
-from tests.rig import ORDER, QUOTE, ServiceRig, scene
+from tests.rig import (
+    ORDER,
+    QUOTE,
+    Fault,
+    ServiceRig,
+    beside,
+    broken,
+    lose_answer,
+    lose_request,
+    only,
+    scene,
+)
+from x402sim.chain.base import LogFilter
 from x402sim.events import DebitUndone
 from x402sim.http import web
 from x402sim.http.web import Connection
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service import gate, sessions
 from x402sim.service.proofs import is_entitled
-from x402sim.service.state import Entitlement
+from x402sim.service.state import Entitlement, Service
 
 DAY = 24 * 3600
 
@@ -187,28 +204,144 @@ async def test_a_debit_that_is_undone_after_its_session_has_ended_is_refunded(
     assert (shown["released"], shown["status"], rig.earned) == ("0", "refunded", 0)
 
 
-@scene
-async def test_a_debit_stays_once_the_rest_of_its_session_was_refunded(rig: ServiceRig) -> None:
+@dataclass
+class Story:
+    """A session of 0.03 with one debit, whose time is over, and two services on its database."""
+
+    rig: ServiceRig
+    other: Service
+    session_id: str
+    undo: Callable[[], Awaitable[None]]
+    """Ends the request of the debit, whose client has left."""
+
+    async def ends_with(self, *refunds: int) -> None:
+        """Everything is paid back, in these transfers, and nothing twice."""
+        for _ in range(3):
+            self.rig.now[0] += 300
+            await asyncio.gather(sessions.expire(self.rig.service), sessions.expire(self.other))
+        shown = (await self.rig.http.get(f"/api/sessions/{self.session_id}")).json()
+        assert (shown["released"], shown["status"], self.rig.earned) == ("0", "refunded", 0)
+        wallet = self.rig.service.env.wallet
+        topics = ((abi.TRANSFER_EVENT,), (abi.word(wallet),))
+        logs = self.rig.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics))
+        assert sorted(int.from_bytes(each.data) for each in logs) == sorted(refunds)
+
+
+@asynccontextmanager
+async def story(rig: ServiceRig, db: Path) -> AsyncIterator[Story]:
     session_id = (await rig.open_session("0.03", 60))["sessionId"]
-    conclude = await hang_up(rig, session_id)
+    undo = await hang_up(rig, session_id)
     rig.now[0] += 61
-    await sessions.expire(rig.service)
-    await conclude()
-    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
-    assert (shown["released"], rig.earned) == ("10000", 10_000)
+    with beside(rig, db) as (other, _):
+        yield Story(rig, other, session_id, undo)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "shared.db"
+
+
+@pytest.mark.clause("3/refund-once", "5/session-debit")
+@scene
+async def test_a_debit_that_is_undone_after_the_rest_was_refunded_is_refunded_too(
+    rig: ServiceRig, db: Path
+) -> None:
+    async with story(rig, db) as it:
+        await sessions.expire(it.other)
+        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
+        assert shown.json()["status"] == "refunded"
+        await it.undo()
+        shown = await rig.http.get(f"/api/sessions/{it.session_id}")
+        assert (shown.json()["remaining"], shown.json()["status"]) == ("30000", "expired")
+        await it.ends_with(20_000, 10_000)
 
 
 @scene
-async def test_a_full_disk_leaves_the_debit_of_an_answer_that_was_not_written(
+async def test_a_debit_that_is_undone_while_its_refund_is_in_flight_is_refunded_too(
+    rig: ServiceRig, db: Path
+) -> None:
+    async with story(rig, db) as it:
+
+        async def meanwhile(_: Any, deliver: Any) -> Any:
+            await it.undo()
+            return await deliver()
+
+        with broken(rig, "facilitator", only("/settle", meanwhile)):
+            await sessions.expire(it.other)
+        await it.ends_with(20_000, 10_000)
+
+
+@pytest.mark.parametrize("lost", [lose_request, lose_answer])
+@scene
+async def test_what_a_refund_sent_without_an_answer_is_sent_again_as_it_was(
+    rig: ServiceRig, db: Path, lost: Fault
+) -> None:
+    """A debit that is undone meanwhile does not change it: the chain may have it already."""
+    async with story(rig, db) as it:
+        with broken(rig, "facilitator", only("/settle", lost)):
+            await sessions.expire(it.other)
+        await it.undo()
+        await it.ends_with(20_000, 10_000)
+
+
+@scene
+async def test_a_debit_that_is_undone_before_the_refund_is_sent_is_part_of_it(
+    rig: ServiceRig, db: Path
+) -> None:
+    """Here between the list of the refunds and the first of them."""
+    async with story(rig, db) as it:
+        undo = iter([it.undo])
+
+        async def meanwhile(_: Any, deliver: Any) -> Any:
+            for each in undo:
+                await each()
+            return await deliver()
+
+        with broken(rig, "rpc", meanwhile):
+            await sessions.expire(it.other)
+        await it.ends_with(30_000)
+
+
+@scene
+async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig, db: Path) -> None:
+    async with story(rig, db) as it:
+        await sessions.expire(it.other)
+        await it.undo()
+        assert await sessions.expire(rig.service) == 1
+        rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
+        await it.ends_with(20_000, 10_000)
+
+
+@scene
+async def test_two_debits_that_are_undone_late_are_refunded_together(
+    rig: ServiceRig, db: Path
+) -> None:
+    """And never more than was debited, however often a request ends."""
+    session_id = (await rig.open_session("0.03", 60))["sessionId"]
+    undos = [await hang_up(rig, session_id) for _ in range(2)]
+    rig.now[0] += 61
+    with beside(rig, db) as (other, _):
+        await sessions.expire(other)
+        for undo in (*undos, undos[0]):
+            await undo()
+        await Story(rig, other, session_id, undos[0]).ends_with(10_000, 20_000)
+
+
+@scene
+async def test_a_debit_that_a_full_disk_does_not_undo_is_undone_by_the_next_sweep(
     rig: ServiceRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     session_id = (await rig.open_session("0.02"))["sessionId"]
     conclude = await hang_up(rig, session_id)
     rig.service.store.execute("PRAGMA query_only = 1")
     await conclude()
+    assert "a debit without an answer is undone later" in caplog.text
+    await sessions.expire(rig.service)
     rig.service.store.execute("PRAGMA query_only = 0")
-    assert "a debit without an answer is not undone" in caplog.text
-    assert (await rig.ask(x_session_id=session_id)).status_code == 200
+    for _ in range(2):
+        await sessions.expire(rig.service)
+    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
+    assert shown["released"] == "0"
 
 
 @scene

@@ -4,9 +4,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from tests.rig import (
     ServiceRig,
     after,
     answer,
+    beside,
     broken,
     lose_answer,
     lose_request,
@@ -60,11 +59,9 @@ from x402sim.protocol.x402_reasons import (
     VALID_AFTER,
 )
 from x402sim.service import gate, one_step
-from x402sim.service.app import service_app
 from x402sim.service.policies import ServeConfirmed, ServicePolicy, SettleAgain
 from x402sim.service.reconcile import reconcile, revoke
-from x402sim.service.state import Service, restarted
-from x402sim.service.store import Store
+from x402sim.service.state import Service
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
@@ -794,16 +791,6 @@ async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
     return tmp_path / "shared.db"
-
-
-@contextmanager
-def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
-    """Give the service of another process on the database of the rig, and a client of it."""
-    store = Store(db)
-    other = restarted(replace(rig.service, store=store))
-    app = httpx.ASGITransport(service_app(other))
-    yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
-    store.close()
 
 
 def at_once(*, is_late: bool = False) -> Fault:

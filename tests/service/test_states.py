@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pkgutil import resolve_name
 from unittest.mock import ANY
 
@@ -160,15 +161,21 @@ SESSIONS: dict[str, Callable[[Store], object]] = {
     "its deposit settles": lambda store: store.payments.mark_settled(1, OFF_CHAIN, DEPOSIT),
     "its time is over": lambda store: store.sessions.expire(10**15, 9),
     "its deposit has failed": lambda store: store.payments.fail(1, 1),
-    "its unspent balance is paid back": lambda store: store.sessions.refunded("s", OFF_CHAIN),
-    "the chain has undone the refund": lambda store: store.sessions.undo_refund("s"),
+    "its refund is about to be sent": lambda store: [
+        store.sessions.begin_refund(each) for each in store.sessions.refunds_due(0, 9)
+    ],
+    "its unspent balance is paid back": lambda store: store.sessions.refunded("s", 0, OFF_CHAIN),
+    "the chain has undone the refund": lambda store: store.sessions.undo_refund("s", 0),
+    "a request is debited": lambda store: store.sessions.debit("s", 1, "/", 1),
+    "a debit without an answer is undone": lambda store: store.sessions.undo_debit("s", 1, "/"),
 }
-_SETTLES, _ENDS, _FAILS, _REFUNDS, _UNDOES = SESSIONS
+_SETTLES, _ENDS, _FAILS, _SENDS, _REFUNDS, _UNDOES, _DEBITS, _LEAVES = SESSIONS
 WAYS = {
     "new": (),
-    "active": (_SETTLES,),
-    "expired": (_SETTLES, _ENDS),
-    "refunded": (_SETTLES, _ENDS, _REFUNDS),
+    "active": (_SETTLES, _DEBITS),
+    "expired": (_SETTLES, _DEBITS, _ENDS),
+    "refunding": (_SETTLES, _DEBITS, _ENDS, _SENDS),
+    "refunded": (_SETTLES, _DEBITS, _ENDS, _SENDS, _REFUNDS),
 }
 
 
@@ -176,7 +183,8 @@ async def after(rig: ServiceRig, *events: str) -> str:
     """Return the state of the session of a new deposit after some events."""
     await in_state(rig, PaymentState.IN_FLIGHT)
     for event in events:
-        SESSIONS[event](rig.service.store)
+        with suppress(sqlite3.IntegrityError):  # what was not sent is not paid
+            SESSIONS[event](rig.service.store)
     found = rig.service.store.sessions.get("s")
     return found.state if found else "new"
 
@@ -196,10 +204,10 @@ WITH_A_FAILED_DEPOSIT = {
     (_SETTLES, _FAILS, _SETTLES, _ENDS): "expired",
     (_SETTLES, _ENDS, _FAILS): "expired",
     (_SETTLES, _ENDS, _FAILS, _SETTLES): "expired",
-    (_SETTLES, _ENDS, _REFUNDS, _FAILS): "refunded",
-    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _SETTLES): "refunded",
-    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES): "expired",
-    (_SETTLES, _ENDS, _REFUNDS, _FAILS, _UNDOES, _SETTLES): "expired",
+    (_SETTLES, _ENDS, _SENDS, _REFUNDS, _FAILS): "refunded",
+    (_SETTLES, _ENDS, _SENDS, _REFUNDS, _FAILS, _SETTLES): "refunded",
+    (_SETTLES, _ENDS, _SENDS, _REFUNDS, _FAILS, _UNDOES): "refunding",
+    (_SETTLES, _ENDS, _SENDS, _REFUNDS, _FAILS, _UNDOES, _SETTLES): "refunding",
 }
 
 
@@ -214,7 +222,32 @@ async def test_a_session_whose_deposit_failed_and_settles_after_all(
     assert await after(rig, *events) == state
     is_paid = events.count(_SETTLES) > events.count(_FAILS)
     owed = rig.service.store.sessions.refunds_due(0, 9)
-    assert len(owed) == (state == "expired" and is_paid), "once, and only if it was deposited"
+    assert len(owed) == (state in ("expired", "refunding") and is_paid), (
+        "once, and only if it was deposited"
+    )
+
+
+WITH_A_DEBIT_UNDONE = {
+    (_LEAVES, _ENDS, _SENDS, _REFUNDS): ("refunded", [10_000]),
+    (_ENDS, _LEAVES, _SENDS, _REFUNDS): ("refunded", [10_000]),
+    (_ENDS, _SENDS, _LEAVES): ("expired", [9_999, 1]),
+    (_ENDS, _SENDS, _LEAVES, _SENDS, _REFUNDS): ("refunding", [9_999, 1]),
+    (_ENDS, _SENDS, _REFUNDS, _LEAVES): ("expired", [9_999, 1]),
+    (_ENDS, _SENDS, _REFUNDS, _LEAVES, _LEAVES): ("expired", [9_999, 1]),
+    (_ENDS, _SENDS, _REFUNDS, _UNDOES, _LEAVES): ("expired", [9_999, 1]),
+    (_ENDS, _SENDS, _REFUNDS, _LEAVES, _UNDOES): ("expired", [9_999, 1]),
+}
+
+
+@pytest.mark.parametrize("events", WITH_A_DEBIT_UNDONE, ids=" | ".join)
+@scene
+async def test_a_debit_that_is_undone_is_owed_once_and_changes_no_refund_that_was_sent(
+    rig: ServiceRig, events: tuple[str, ...]
+) -> None:
+    state, owed = WITH_A_DEBIT_UNDONE[events]
+    assert await after(rig, _SETTLES, _DEBITS, *events) == state
+    amounts = rig.service.store.execute("SELECT amount FROM refunds ORDER BY part").fetchall()
+    assert [amount for (amount,) in amounts] == owed
 
 
 @pytest.mark.parametrize("machine", [PAYMENT, SESSION], ids=["payment", "session"])

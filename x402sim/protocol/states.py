@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-SessionStatus = Literal["active", "expired", "refunded"]
+SessionState = Literal["active", "expired", "refunding", "refunded"]
 
 
 class PaymentState(StrEnum):
@@ -139,11 +139,21 @@ SESSION: tuple[Move, ...] = (
     Move("new", "its deposit settles", "active", "adds the deposit to its budget"),
     Move("active", "its time is over", "expired", "records what is unspent as a due refund"),
     Move("active", "its deposit has failed", "expired", "ends it: nothing is owed"),
-    Move("expired", "its unspent balance is paid back", "refunded", "stores the transaction"),
+    Move("active", "a debit without an answer is undone", "active", "adds it to the budget"),
+    Move("expired", "a debit without an answer is undone", "expired", "adds it to what is due"),
+    Move("expired", "its refund is about to be sent", "refunding", "fixes its amount for ever"),
     Move("expired", "the failed deposit that ended it settles", "active", "keeps its budget"),
-    Move("refunded", "the chain has undone the refund", "expired", "pays it back again"),
+    Move("refunding", "a debit without an answer is undone", "expired", "owes another refund"),
+    Move("refunding", "its unspent balance is paid back", "refunded", "stores the transaction"),
+    Move("refunded", "a debit without an answer is undone", "expired", "owes another refund"),
+    Move("refunded", "the chain has undone the refund", "refunding", "pays it back again"),
 )
-"""The moves of a session. Only an active one whose deposit is settled can pay."""
+"""The moves of a session. Only an active one whose deposit is settled can pay.
+
+A refund that may have been sent is never sent with another amount, because the chain may have it
+already: it would settle the first, and the difference would be lost. Whoever has the session sees
+"refunding" as "expired".
+"""
 
 
 def moves(event: PaymentEvent) -> dict[str, str]:

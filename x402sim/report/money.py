@@ -189,6 +189,8 @@ class SessionStates:
         self._name = reading.name
         self._found: dict[str, SessionState] = {}
         self._by_deposit: dict[str, SessionState] = {}
+        self._refunds: dict[str, dict[str, int]] = {}
+        """The refunds of a session, by their transactions, since the chain has undone one."""
         self._txs: dict[str, str] = {}
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
@@ -267,12 +269,16 @@ class SessionStates:
 
     def _refunded(self, at_ms: int, session_id: str, tx_hash: str, amount_base: int) -> None:
         if session := self._found.get(session_id):
-            session.refunded_base, session.ended = amount_base, "refunded"
+            # a debit that is undone later is a second one; one may be recorded by two services
+            refunds = self._refunds.setdefault(session_id, {})
+            refunds[tx_hash] = amount_base
+            session.refunded_base, session.ended = sum(refunds.values()), "refunded"
             self._change(at_ms, session, "refunded", tx_hash)
 
     def _unrefunded(self, at_ms: int, session_id: str) -> None:
         """The chain has undone the refund."""
         if session := self._found.get(session_id):
+            self._refunds[session_id] = {}
             session.refunded_base, session.ended = 0, "expired"
             self._change(at_ms, session, "expired")
 

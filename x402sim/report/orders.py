@@ -64,6 +64,9 @@ class OrderState(msgspec.Struct, eq=False, gc=False):
     txs: tuple[int, ...] = ()
     """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: int = 0
+    refund_txs: tuple[int, ...] = ()
+    """The refund of a session, and those of debits that were undone after it; `refund_tx` is the
+    last."""
     payments: int | None = None
     lost_base: int | None = None
     paid_base: int | None = None
@@ -243,10 +246,15 @@ class Orders:
         for (payment_id, _), order in self._by_payment.items():
             order.payment_id = order.payment_id or payment_id
             order.is_granted |= payment_id in granted
-        refunds = dict(refunded.unless("session_id", unrefunded).rows("session_id", "tx_hash"))
+        refunds: dict[int, dict[int, None]] = {}
+        for session_id, tx in refunded.unless("session_id", unrefunded).rows(
+            "session_id", "tx_hash"
+        ):
+            refunds.setdefault(session_id, {})[tx] = None  # two services may record one
         for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
             if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):
-                deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id, 0)
+                deposit.session_id = session_id
+                deposit.refund_txs = tuple(refunds.get(session_id, ()))
 
     # --- the money ---------------------------------------------------------------------
 
@@ -274,11 +282,11 @@ class Orders:
                     order.paid_base += use.paid_base
                 elif use.tx not in gas_of and order.served_ms is not None:
                     order.lost_base += use.undone_base if order.served_ms <= use.undone_ms else 0
-            if order.refund_tx and (returned_base := self._moved.get(order.refund_tx, 0)):
-                order.returned_base = returned_base
-                order.gas += gas_of.get(order.refund_tx, 0)
-            else:
-                order.refund_tx = 0
+            for tx in order.refund_txs:
+                if returned_base := self._moved.get(tx, 0):
+                    order.refund_tx = tx
+                    order.returned_base += returned_base
+                    order.gas += gas_of.get(tx, 0)
 
     def _owner(self, presented: list[OrderState], tx: int) -> OrderState:
         """Return which of these orders a transaction settled, or else the first."""

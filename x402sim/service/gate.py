@@ -7,8 +7,6 @@ nothing.
 Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
-import logging
-import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
@@ -27,9 +25,8 @@ from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.service import one_step
 from x402sim.service.policies import ServeSettled
 from x402sim.service.proofs import served_id, session_has_budget
+from x402sim.service.sessions import undo_debit
 from x402sim.service.state import Service
-
-log = logging.getLogger("x402sim")
 
 _PROOFS = frozenset({b"x-payment-id", b"x-session-id", *map(str.encode, one_step.HEADERS.values())})
 """The headers that hold a proof, in lower case."""
@@ -108,19 +105,8 @@ async def _undo_unless_answered(
     service: Service, session: SessionPass, connection: Connection
 ) -> None:
     """Undo a debit whose answer was not written."""
-    if connection.is_answered():
-        return
-    session_id, amount_base = session.session_id, session.amount_base
-    try:
-        released = service.store.sessions.undo_debit(session_id, amount_base, session.resource)
-    except sqlite3.OperationalError as failure:
-        log.warning("%s: a debit without an answer is not undone: %s", session.resource, failure)
-        return
-    if released is not None:
-        undone = events.DebitUndone(
-            session_id=session_id, amount_base=amount_base, released_base=released
-        )
-        service.record(undone)
+    if not connection.is_answered():
+        undo_debit(service, session.session_id, session.amount_base, session.resource)
 
 
 # --- what answers who has not paid -------------------------------------------------------

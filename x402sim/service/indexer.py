@@ -43,8 +43,8 @@ async def run(service: Service) -> events.IndexerRan:
             log.warning("the node did not answer: %s", error)
         else:
             has_changed = any([await _look_again(service, each, height) for each in shallow])
-            for session_id, tx_hash in refunds:
-                await look_again_at_refund(service, session_id, tx_hash, height)
+            for refund in refunds:
+                await look_again_at_refund(service, *refund, height)
     if has_changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     ran = events.IndexerRan(

@@ -1,13 +1,16 @@
 """Sessions: one deposit pays for many requests; at expiry the rest is refunded.
 
-A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is
-derived from the session id: even after a crash the token accepts it only once.
+A refund is an EIP-3009 transfer signed by the server wallet, with a nonce that is derived from the
+session id: even after a crash the token accepts it only once. Its amount is stored before it is
+sent for the first time, and it is never sent with another. What comes back to the session
+afterwards, as a debit is undone, is refunded by another transfer.
 Clauses: 4.4/*, 2.6/remaining, 3/expiry-refund, 3/refund-once.
 """
 
 import asyncio
 import logging
 import math
+import sqlite3
 
 from msgspec.structs import replace
 
@@ -63,16 +66,34 @@ def view(session: SessionBudget) -> SessionView:
         released=str(session.released),
         remaining=str(session.remaining),
         expires_at=session.expires_ms,
-        status=session.state,
+        status="expired" if session.state == "refunding" else session.state,
         refund_tx_hash=session.refund_tx_hash,
     )
+
+
+def undo_debit(service: Service, session_id: str, amount_base: int, resource: str) -> None:
+    """Undo a debit whose answer was not written; the next sweep does it if the disk is full now."""
+    try:
+        released = service.store.sessions.undo_debit(session_id, amount_base, resource)
+    except sqlite3.OperationalError as failure:
+        service.debits_to_undo.append((session_id, amount_base, resource))
+        log.warning("%s: a debit without an answer is undone later: %s", resource, failure)
+        return
+    if released is not None:
+        undone = events.DebitUndone(
+            session_id=session_id, amount_base=amount_base, released_base=released
+        )
+        service.record(undone)
 
 
 async def expire(service: Service) -> int:
     """End the expired sessions, and pay the refunds due (3/expiry-refund), as the policy says.
 
-    Returns how many were settled; the others stay due.
+    Returns how many were settled; the others stay due. First the debits are undone that could not
+    be undone before.
     """
+    for _ in range(len(service.debits_to_undo)):
+        undo_debit(service, *service.debits_to_undo.pop(0))
     sessions, now_ms = service.store.sessions, service.clock.now_ms()
     ended = some = sessions.expire(now_ms, AT_MOST)
     while some == AT_MOST:  # some at a time: requests are answered between
@@ -93,6 +114,9 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     waits: dict[int | str, Backoff] = {}
     due = []
     for each in owed:
+        if each.sent is not None:
+            due.append(replace(each, amount=each.sent))
+            continue
         ended = EndedSession(deposited_base=each.deposited, unspent_base=each.amount)
         paid_back = service.settings.policy.refund.refund(ended)
         after_s = math.inf if paid_back is None else paid_back.after_s
@@ -131,10 +155,11 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str
 async def pay_back(service: Service, refund: Refund) -> bool:
     """Refund one session's unspent balance on chain, exactly once (3/refund-once).
 
-    False for a deposit that a reorganisation has undone: it is not refunded. Raises
+    False for a deposit that a reorganisation has undone: it is not refunded; and for an amount that
+    is not owed any more, as it is paid or has grown: the next sweep reads it anew. Raises
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
-    wallet, nonce = service.env.wallet, refund_nonce(refund.session_id)
+    wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
         attempt = service.store.payments.get(refund.payment_id)
         if attempt is None or attempt.status != "settled":
@@ -145,11 +170,13 @@ async def pay_back(service: Service, refund: Refund) -> bool:
         return False
     if finding is not ChainFinding.PAID:
         raise Unavailable("the chain does not say whether the deposit was paid")
+    if not service.store.sessions.begin_refund(refund):
+        return False
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
         raise Unavailable("it is paid, but its transaction was not found")
     tx_hash = state.use.tx_hash if state.use else await _transfer(service, refund, nonce)
-    service.store.sessions.refunded(refund.session_id, tx_hash)
+    service.store.sessions.refunded(refund.session_id, refund.part, tx_hash)
     service.record(
         events.SessionRefunded(
             session_id=refund.session_id, amount_base=refund.amount, tx_hash=tx_hash
@@ -159,33 +186,34 @@ async def pay_back(service: Service, refund: Refund) -> bool:
 
 
 async def look_again_at_refund(
-    service: Service, session_id: str, tx_hash: str, height: int
+    service: Service, session_id: str, part: int, tx_hash: str, height: int
 ) -> None:
     """Look again at a refund whose block is not deep enough; one that was undone is due again.
 
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
-    wallet, nonce = service.env.wallet, refund_nonce(session_id)
+    wallet, nonce = service.env.wallet, refund_nonce(session_id, part)
     async with service.locks.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
             if mined is not None and (wallet, nonce) in mined.used:
                 if is_deep(service, mined.block_number, height):
-                    service.store.sessions.refunded(session_id, tx_hash, is_deep=True)
+                    service.store.sessions.refunded(session_id, part, tx_hash, is_deep=True)
                 return
             state = await service.rpc.nonce_state(wallet, nonce)
         except Unavailable as error:
             log.warning("the node did not answer for %s: %s", tx_hash, error)
             return
         if state.use is not None:
-            service.store.sessions.refunded(session_id, state.use.tx_hash)
-        elif not state.is_used and service.store.sessions.undo_refund(session_id):
+            service.store.sessions.refunded(session_id, part, state.use.tx_hash)
+        elif not state.is_used and service.store.sessions.undo_refund(session_id, part):
             service.record(events.RefundUndone(session_id=session_id))
 
 
-def refund_nonce(session_id: str) -> bytes:
+def refund_nonce(session_id: str, part: int) -> bytes:
     """Return the nonce of a session's refund, which is always the same."""
-    return keccak256(b"x402sim refund of " + session_id.encode())
+    more = f", part {part}" if part else ""
+    return keccak256(f"x402sim refund of {session_id}{more}".encode())
 
 
 async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:

@@ -142,6 +142,9 @@ class Service:
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
     """The payments in one step whose answer this process has begun, and not stored as written."""
+    debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
+    """Session id, base units and resource of the debits without an answer that the database could
+    not undo."""
 
     @property
     def settings(self) -> Settings:
@@ -180,4 +183,5 @@ def restarted(service: Service) -> Service:
         locks=KeyedLocks(),
         unreserved_in_flight={},
         answering=set(),
+        debits_to_undo=[],
     )

@@ -1,8 +1,9 @@
 """The tables, and the one connection to them.
 
-A file carries the version of its tables. A file of another version is refused with an error that
-says what to do. A statement that fails because the disk is full or the file is locked raises
-`sqlite3.OperationalError` and changes nothing; it works again once the cause is gone.
+A file carries the version of its tables. Those of the version before are changed when it is opened;
+any other version is refused with an error that says what to do. A statement that fails because the
+disk is full or the file is locked raises `sqlite3.OperationalError` and changes nothing; it works
+again once the cause is gone.
 """
 
 import sqlite3
@@ -15,7 +16,8 @@ from weakref import finalize
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
+_BEFORE = SCHEMA_VERSION - 1
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 _COUNT_TAKEN_BACK = (
     "CREATE TEMP TRIGGER taken_back AFTER UPDATE OF state ON main.payments "
@@ -45,10 +47,10 @@ def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) ->
 
 
 @cache
-def _schema() -> tuple[str, ...]:
-    """Return the statements of `schema.sql`; `executescript` would commit before it begins."""
+def _statements(name: str) -> tuple[str, ...]:
+    """Return the statements of a file; `executescript` would commit before it begins."""
     found, statement = [], ""
-    for line in (files(__package__) / "schema.sql").read_text("utf-8").splitlines():
+    for line in (files(__package__) / name).read_text("utf-8").splitlines():
         statement += f"{line}\n"
         if sqlite3.complete_statement(statement):
             found.append(statement)
@@ -98,22 +100,28 @@ class Database:
         if health != "ok":
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
-            if self.one("SELECT 1 FROM sqlite_master") is None:
-                for statement in _schema():
+            if (version := self._require_version()) != SCHEMA_VERSION:
+                made_by = "schema.sql" if version is None else f"from_{version}.sql"
+                for statement in _statements(made_by):
                     self.execute(statement)
                 self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            self._require_version()
         self.define("count_taken_back", partial(_count, self._taken_back))
         self.execute(_COUNT_TAKEN_BACK)
 
-    def _require_version(self) -> None:
-        """Raise `sqlite3.DatabaseError` if there are tables, of another version."""
+    def _require_version(self) -> int | None:
+        """Return the version of the tables; None if there are none.
+
+        Raises `sqlite3.DatabaseError` if this x402sim cannot read them.
+        """
+        if self.one("SELECT 1 FROM sqlite_master") is None:
+            return None
         (version,) = self.one("PRAGMA user_version")
-        if version != SCHEMA_VERSION and self.one("SELECT 1 FROM sqlite_master") is not None:
+        if version not in (_BEFORE, SCHEMA_VERSION):
             raise sqlite3.DatabaseError(
-                f"its tables are of version {version}, this x402sim reads version "
+                f"its tables are of version {version}, this x402sim reads versions {_BEFORE} and "
                 f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
             )
+        return int(version)
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""

@@ -1,5 +1,5 @@
 -- The tables of one service's database, and their indexes. Every change of them is a new
--- SCHEMA_VERSION (database.py).
+-- SCHEMA_VERSION (database.py), and a file that makes them of those of the version before.
 -- The states of payments are those of protocol/states.py; their status is what payers see of them.
 
 CREATE TABLE payments(
@@ -45,12 +45,13 @@ CREATE TABLE debits(
     amount INTEGER NOT NULL CHECK (amount > 0), resource_url TEXT NOT NULL,
     timestamp INTEGER NOT NULL);
 CREATE TABLE refunds(
-    session_id TEXT PRIMARY KEY REFERENCES sessions, to_address TEXT NOT NULL,
-    amount INTEGER NOT NULL CHECK (amount > 0),
+    session_id TEXT NOT NULL REFERENCES sessions, part INTEGER NOT NULL DEFAULT 0,
+    to_address TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), sent INTEGER,
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'settled')),
     tx_hash TEXT, timestamp INTEGER NOT NULL, is_deep INTEGER NOT NULL DEFAULT 0,
-    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0);
-CREATE INDEX refunds_due ON refunds(look_s, timestamp, session_id)
+    look_s REAL NOT NULL DEFAULT 0, wait_s REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (session_id, part), CHECK (status != 'settled' OR sent IS NOT NULL));
+CREATE INDEX refunds_due ON refunds(look_s, timestamp, session_id, part)
     WHERE status = 'pending';
 CREATE INDEX shallow_refunds ON refunds(timestamp)
     WHERE status = 'settled' AND NOT is_deep;

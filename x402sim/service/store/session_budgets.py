@@ -1,7 +1,12 @@
 """The session budgets: what was deposited, what is released, and what is owed at the end.
 
-The status moves only as `protocol.states.SESSION` allows; a session is "refunded" when the row of
-its refund is settled. A session whose deposit is not settled pays for nothing, and is not refunded.
+The status moves only as `protocol.states.SESSION` allows; a session is "refunded" when all rows of
+its refunds are settled. A session whose deposit is not settled pays for nothing, and is not
+refunded.
+
+A debit may be undone at any time, as its client has hung up. What comes back after the end is added
+to the refund that is due; once that may have been sent, it is owed in a refund of its own, the next
+`part`: the token accepts the nonce of a refund only once.
 Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
@@ -24,15 +29,13 @@ class SessionBudget(msgspec.Struct, frozen=True):
     released: int
     status: str
     expires_ms: int
-    refund_status: str | None
+    refund_state: states.SessionState | None
     refund_tx_hash: str | None
 
     @property
-    def state(self) -> states.SessionStatus:
+    def state(self) -> states.SessionState:
         """The state of `protocol.states.SESSION`."""
-        if self.status == "active":
-            return "active"
-        return "refunded" if self.refund_status == "settled" else "expired"
+        return "active" if self.status == "active" else self.refund_state or "expired"
 
     @property
     def remaining(self) -> int:
@@ -51,15 +54,20 @@ class NewSession(msgspec.Struct, frozen=True):
 class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
-    `deposited` and `expires_ms` are the session's. Refunds are paid in the order of `look_s` and
-    then of `timestamp`.
+    `part` numbers the refunds of a session, from 0; all but the last may have been sent.
+    `deposited`, `released` and `expires_ms` are the session's. Refunds are paid in the order of
+    `look_s` and then of `timestamp`.
     """
 
     session_id: str
+    part: int
     payment_id: str
     to_address: str
     amount: int
+    sent: int | None
+    """The amount of the transfer that may have been sent; None if none was."""
     deposited: int
+    released: int
     expires_ms: int
     wait_s: float
     """The seconds of its last wait; 0 if it has not failed."""
@@ -69,8 +77,11 @@ class Refund(msgspec.Struct, frozen=True):
 
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
-    "s.expires_ms, r.status, r.tx_hash FROM sessions s "
-    "LEFT JOIN refunds r USING (session_id)"
+    "s.expires_ms, (SELECT CASE WHEN count(*) > count(sent) THEN 'expired' "
+    "WHEN min(status) = 'pending' THEN 'refunding' WHEN count(*) THEN 'refunded' END "
+    "FROM refunds r WHERE r.session_id = s.session_id), "
+    "(SELECT tx_hash FROM refunds r WHERE r.session_id = s.session_id AND part = 0) "
+    "FROM sessions s"
 )
 _PAYABLE = (
     "session_id = {session} AND status = 'active' AND expires_ms > {now} "
@@ -141,30 +152,27 @@ class SessionBudgets:
     def undo_debit(self, session_id: str, amount: int, resource: str) -> int | None:
         """Give the newest debit of this amount and resource back; return released, or None.
 
-        None if there is none, or if the session was refunded meanwhile. A session that has ended
-        meanwhile is owed the amount with its refund.
+        None if there is none. A session that has ended meanwhile is owed the amount: with its
+        refund, or with the next one if that may have been sent.
         """
         newest = (
             "DELETE FROM debits WHERE debit_id = (SELECT debit_id FROM debits WHERE session_id = ? "
             "AND amount = ? AND resource_url = ? ORDER BY debit_id DESC LIMIT 1)"
         )
-        back = (
-            "UPDATE sessions SET released = released - ? WHERE session_id = ? AND NOT EXISTS("
-            "SELECT 1 FROM refunds r WHERE r.session_id = sessions.session_id "
-            "AND r.status = 'settled') RETURNING released"
-        )
+        back = "UPDATE sessions SET released = released - ? WHERE session_id = ? RETURNING released"
         owed = (
-            "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
-            "SELECT session_id, payer, ?, expires_ms FROM sessions WHERE session_id = ? "
+            "INSERT INTO refunds(session_id, part, to_address, amount, timestamp) SELECT "
+            "session_id, (SELECT count(sent) FROM refunds r WHERE r.session_id = s.session_id), "
+            "payer, ?, expires_ms FROM sessions s WHERE session_id = ? "
             "AND status = 'expired' AND NOT is_canceled "
-            "ON CONFLICT(session_id) DO UPDATE SET amount = amount + excluded.amount"
+            "ON CONFLICT(session_id, part) DO UPDATE SET amount = amount + excluded.amount"
         )
         with self._db.transaction():
-            row = self._db.one(back, amount, session_id)
-            if row is not None:
-                self._db.execute(newest, session_id, amount, resource)
-                self._db.execute(owed, amount, session_id)
-        return int(row[0]) if row else None
+            if not self._db.changed(newest, session_id, amount, resource):
+                return None
+            (released,) = self._db.one(back, amount, session_id)
+            self._db.execute(owed, amount, session_id)
+        return int(released)
 
     def expire(self, now_ms: int, limit: int) -> int:
         """End the sessions whose time has passed and record what is owed (3/expiry-refund).
@@ -208,45 +216,68 @@ class SessionBudgets:
         with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, payment_id, r.to_address, r.amount, deposited, expires_ms, "
-            "r.wait_s, r.look_s, r.timestamp "
+            "SELECT session_id, part, payment_id, r.to_address, r.amount, sent, deposited, "
+            "released, expires_ms, r.wait_s, r.look_s, r.timestamp "
             "FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
-            "AND (r.look_s, r.timestamp, r.session_id) > (?, ?, ?) "
-            "ORDER BY r.look_s, r.timestamp, r.session_id LIMIT ?"
+            "AND (r.look_s, r.timestamp, r.session_id, part) > (?, ?, ?, ?) "
+            "ORDER BY r.look_s, r.timestamp, r.session_id, part LIMIT ?"
         )
-        place = (after.look_s, after.timestamp, after.session_id) if after else (-1.0, 0, "")
+        place = (
+            (after.look_s, after.timestamp, after.session_id, after.part)
+            if after
+            else (-1.0, 0, "", 0)
+        )
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
-    def shallow_refunds(self, limit: int) -> list[tuple[str, str]]:
-        """Return (session id, hash) of refunds whose block is not deep enough yet, oldest first."""
+    def begin_refund(self, refund: Refund) -> bool:
+        """Fix what a refund sends, its `amount`, before anything is sent; False if it must not be.
+
+        That is, if it is paid, or if what was listed is not true any more: another process sends
+        another amount, or a debit was undone.
+        """
         sql = (
-            "SELECT session_id, tx_hash FROM refunds WHERE status = 'settled' AND NOT is_deep "
-            "ORDER BY timestamp, session_id LIMIT ?"
+            "UPDATE refunds SET sent = ?1 WHERE session_id = ?2 AND part = ?3 "
+            "AND status = 'pending' AND coalesce(sent = ?1, (SELECT released FROM sessions s "
+            "WHERE s.session_id = refunds.session_id) = ?4)"
+        )
+        return self._db.changed(sql, refund.amount, refund.session_id, refund.part, refund.released)
+
+    def shallow_refunds(self, limit: int) -> list[tuple[str, int, str]]:
+        """Return (session id, part, hash) of refunds whose block is not deep enough yet.
+
+        Oldest first.
+        """
+        sql = (
+            "SELECT session_id, part, tx_hash FROM refunds WHERE status = 'settled' "
+            "AND NOT is_deep ORDER BY timestamp, session_id, part LIMIT ?"
         )
         return self._db.execute(sql, limit).fetchall()
 
     def is_due(self, refund: Refund) -> bool:
         """Tell whether a refund is still not known to be paid."""
-        sql = "SELECT 1 FROM refunds WHERE session_id = ? AND status = 'pending'"
-        return self._db.one(sql, refund.session_id) is not None
+        sql = "SELECT 1 FROM refunds WHERE session_id = ? AND part = ? AND status = 'pending'"
+        return self._db.one(sql, refund.session_id, refund.part) is not None
 
-    def refunded(self, session_id: str, tx_hash: str, *, is_deep: bool = False) -> None:
+    def refunded(self, session_id: str, part: int, tx_hash: str, *, is_deep: bool = False) -> None:
         """Record the transaction that paid a refund; one that `is_deep` is not looked at again."""
         self._db.execute(
-            "UPDATE refunds SET status = 'settled', tx_hash = ?, is_deep = ? WHERE session_id = ?",
+            "UPDATE refunds SET status = 'settled', tx_hash = ?, is_deep = ? "
+            "WHERE session_id = ? AND part = ?",
             tx_hash,
             is_deep,
             session_id,
+            part,
         )
 
-    def undo_refund(self, session_id: str) -> bool:
+    def undo_refund(self, session_id: str, part: int) -> bool:
         """Make a refund due again, as the chain has undone its transfer; False if it is due."""
         return self._db.changed(
             "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 "
-            "WHERE session_id = ? AND status = 'settled'",
+            "WHERE session_id = ? AND part = ? AND status = 'settled'",
             session_id,
+            part,
         )
 
 
