@@ -33,7 +33,7 @@ from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, settl
 from x402sim import Wallet
 from x402sim.chain import contract
 from x402sim.events import AnswerNotWritten, Event
-from x402sim.http.web import Connection
+from x402sim.http.web import Connection, Refused
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
@@ -655,6 +655,84 @@ async def test_a_settled_payment_is_not_served_under_the_name_of_another(rig: Se
     assert (await rig.ask(**name(plain))).status_code == 409
     assert (await rig.ask(**plain)).status_code == 200
     assert rig.transfers() == 2
+
+
+OTHER_NAME = "pay_another_0123456789"
+
+
+@pytest.mark.parametrize("is_payer", [True, False])
+@scene
+async def test_a_served_payment_under_a_second_name_is_refused_and_reserves_nothing(
+    rig: ServiceRig, is_payer: bool
+) -> None:
+    """Its payer, who knows the id of its 402, reads the first name; whoever else has it does not:
+    with that name it could request the answer."""
+    plain = sign(rig, 2, await rig.ask())
+    first = await rig.ask(**name(plain))
+    foreign = (await rig.ask()).json()["paymentId"]
+    shown = changed(plain[PAYMENT_HEADERS[2]], {"accepted.extra.paymentId": foreign})
+    again = plain if is_payer else {PAYMENT_HEADERS[2]: shown}
+    for sent in (name(again, OTHER_NAME), again):
+        refused = await rig.ask(**sent)
+        assert refused.status_code == 402
+        reason = refused.json()["reason"]
+        assert "send the payment again as it was sent first" in reason
+        assert ("under the payment-identifier 'pay_0123456789abcdef'" in reason) is is_payer
+        assert ("under another payment-identifier" in reason) is not is_payer
+        assert (settlement_of(2, refused).error_message or "?") in reason
+    assert (await rig.ask(**await named(rig, OTHER_NAME))).status_code == 200
+    assert (await rig.ask(**name(plain))).content == first.content
+    assert rig.transfers() == 2
+
+
+@scene
+async def test_a_payment_that_was_served_without_a_name_gets_none(rig: ServiceRig) -> None:
+    plain = sign(rig, 2, await rig.ask())
+    assert (await rig.ask(**plain)).status_code == 200
+    refused = await rig.ask(**name(plain))
+    assert (refused.status_code, settlement_of(2, refused).error_reason) == (402, NONCE_USED[2])
+    assert "payment-identifier" not in refused.json()["reason"]
+    assert (await rig.ask(**await named(rig))).status_code == 200
+
+
+@scene
+async def test_a_second_name_takes_no_answer_from_the_first(rig: ServiceRig) -> None:
+    """It comes while the answer is being written."""
+    plain = sign(rig, 2, await rig.ask())
+    content = await spent(rig, name(plain), On())
+    late = await rig.ask(**name(plain, OTHER_NAME))
+    assert late.status_code == 402
+    assert "under the payment-identifier 'pay_0123456789abcdef'" in late.json()["reason"]
+    assert content.background is not None
+    await content.background()
+    assert (await rig.ask(**name(plain))).status_code == 200
+    assert (await rig.ask(**await named(rig, OTHER_NAME))).status_code == 200
+
+
+@scene
+async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: ServiceRig) -> None:
+    """Settled without a name, it is sent with one that another payment gets at this moment."""
+    set_up(rig, payment_flow="upfront")
+    plain = sign(rig, 2, await rig.ask())
+    assert (await rig.http.post(QUOTE, json={}, headers=plain)).status_code == 400
+    headers = {key.lower(): text for key, text in name(plain).items()}
+    paid = await gate.find_pass(rig.service, headers, QUOTE, 10_000)
+    assert (await rig.ask(**await named(rig))).status_code == 200
+    assert isinstance(paid, one_step.OneStep)
+    with pytest.raises(Refused, match="Payment identifier in use"):
+        await one_step.spend(rig.service, paid, Response(), On())
+    assert (await rig.ask(**plain)).status_code == 200
+
+
+@scene
+async def test_a_named_payment_in_another_spelling_is_no_other_payment(rig: ServiceRig) -> None:
+    payment = await named(rig)
+    first = await rig.ask(**payment)
+    respelled = changed(payment[PAYMENT_HEADERS[2]], {"resource.description": "the same"})
+    refused = await rig.ask(PAYMENT_SIGNATURE=respelled)
+    assert (refused.status_code, refused.json()["error"]) == (409, "Payment identifier in use")
+    assert "send the payment again as it was sent first" in refused.json()["reason"]
+    assert (await rig.ask(**payment)).content == first.content
 
 
 @VERSIONS

@@ -112,8 +112,13 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         key = IdempotencyKey(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
         if (stored := service.store.served.stored(key)) is not None:
             raise IdempotentReplay(stored)
-        if service.store.served.is_taken(key):
-            raise web.refused(RequestError.IDENTIFIER_TAKEN)
+        if (taken_by := service.store.served.taken_by(key)) is not None:
+            auth = payment.signed.authorization
+            is_same = auth.value == amount_base and taken_by == service.issuer.derive(
+                resource, auth
+            )
+            reason = f"this payment has this id, in other bytes; {_AS_FIRST}" if is_same else None
+            raise web.refused(RequestError.IDENTIFIER_TAKEN, reason)
     return OneStep(
         version=version,
         payer=checksum(payment.signed.authorization.from_),
@@ -256,8 +261,6 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if paid.key is not None:  # it may be settled already, by a request without the key
-        reserve_key(service, payment_id, paid.key, paid.valid_before)
     if _take_answer(service, paid):
         content.headers["X-Payment-Id"] = payment_id
         if paid.key is not None:
@@ -279,22 +282,51 @@ def _take_answer(service: Service, paid: OneStep) -> bool:
         return False
     is_kept = paid.key is not None and served.stored(paid.key) is not None
     if served.is_marked(payment_id) and not is_kept:  # what is kept is given to who has its key
-        again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+        again = SettlementRefused(Refusal.ALREADY_SETTLED, _how_served(service, paid))
     else:
         again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
     raise _refused(service, paid, again)
 
 
+_AS_FIRST = "send the payment again as it was sent first"
+
+
+def _how_served(service: Service, paid: OneStep) -> str:
+    """Return how a payment was served, and how its payer gets the answer again.
+
+    The identifier under which the answer is stored is for the payer only, who is known by the
+    payment id of the 402: whoever has it, and reads the authorization on the chain, could request
+    the answer.
+    """
+    served = "this authorization has been served"
+    payment_id = paid.settlement.payment_id
+    if (identifier := service.store.served.identifier(payment_id)) is None:
+        return served
+    attempt = service.store.payments.get(payment_id)
+    offered_id = attempt.offered_id if attempt else None
+    is_payer = offered_id is not None and offered_id == paid.offered_id
+    under = f"the payment-identifier {identifier!r}" if is_payer else "another payment-identifier"
+    return f"{served}, under {under}; {_AS_FIRST} to get its answer, or sign a new authorization"
+
+
 def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
-    """Store an answer, which its payer can request again (decision 5/payment-identifier)."""
+    """Store an answer, which its payer can request again (decision 5/payment-identifier).
+
+    Raises `Refused` 409 if another payment got the key since `find`, and frees the answer: this
+    payment was settled without the key, and may be sent without it.
+    """
+    payment_id, resource, served = paid.settlement.payment_id, paid.resource, service.store.served
     response = StoredResponse(content.raw_headers, bytes(content.body))
     until_s = key_ends_s(service, paid.valid_before)
     try:
-        service.store.served.keep(
-            key, response, (paid.settlement.payment_id, paid.resource), until_s
-        )
+        reserve_key(service, payment_id, key, paid.valid_before)
+        served.keep(key, response, (payment_id, resource), until_s)
     except sqlite3.OperationalError as failure:  # it can be served, and not repeated
-        log.warning("%s: the answer is not stored: %s", paid.resource, failure)
+        log.warning("%s: the answer is not stored: %s", resource, failure)
+    except web.Refused:
+        service.answering.discard(payment_id)
+        served.end(payment_id, resource, is_served=False)
+        raise
 
 
 async def _settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:

@@ -166,7 +166,9 @@ class Invariants:
         actual = f"{authorization.hex()} in {about}"
         if not is_paid:
             yield Broken(SERVED_IF_PAID, STANDS, f"none by {actual}", about, price)
-        is_stored = event.payment_id is not None and store.served.is_stored(event.payment_id)
+        is_stored = (
+            event.payment_id is not None and store.served.identifier(event.payment_id) is not None
+        )
         if first is not None and not (
             is_stored and first is store
         ):  # there, it is that order again

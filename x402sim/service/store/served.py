@@ -123,18 +123,26 @@ class Served:
         row: Any = self._db.one(sql, key.identifier, key.digest)
         return msgspec.msgpack.decode(row[0], type=StoredResponse) if row and row[0] else None
 
-    def is_taken(self, key: IdempotencyKey) -> bool:
-        """Tell whether another payment has the key: one that was answered, or may be paid."""
-        sql = f"SELECT 1 FROM answers WHERE identifier = ? AND digest != ? AND NOT ({_IS_FREE})"
-        return self._db.one(sql, key.identifier, key.digest) is not None
+    def taken_by(self, key: IdempotencyKey) -> str | None:
+        """Return the id of the payment that has the key, in other bytes: answered, or maybe paid.
 
-    def is_stored(self, payment_id: str) -> bool:
-        """Tell whether the answer to a payment is stored."""
-        sql = "SELECT 1 FROM answers WHERE payment_id = ? AND answer IS NOT NULL"
-        return self._db.one(sql, payment_id) is not None
+        None if the key is free, or has these bytes.
+        """
+        sql = (
+            "SELECT payment_id FROM answers WHERE identifier = ? AND digest != ? "
+            f"AND NOT ({_IS_FREE})"
+        )
+        return next(
+            (str(row[0]) for row in self._db.execute(sql, *msgspec.structs.astuple(key))), None
+        )
+
+    def identifier(self, payment_id: str) -> str | None:
+        """Return the identifier under which the answer to a payment is stored, or None."""
+        sql = "SELECT identifier FROM answers WHERE payment_id = ? AND answer IS NOT NULL"
+        return next((str(row[0]) for row in self._db.execute(sql, payment_id)), None)
 
     def reserve(self, key: IdempotencyKey, payment_id: str, until_s: int, now_s: int) -> bool:
-        """Reserve a key for a payment; False if another one has it (`is_taken`).
+        """Reserve a key for a payment; False if another one has it (`taken_by`).
 
         Call it in the transaction that claims the payment, so that of two payments with one key
         only one is settled. What has ended is forgotten.
