@@ -255,7 +255,7 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     },
     Law.ONE_NAME: {
         "a name is not reserved": (
-            overriding("served", is_taken=never, reserve=always),
+            overriding("served", taken_by=nothing, reserve=always),
             Case(
                 latency={"facilitator": 0.5},
                 balances=("1.00", "1.00"),
