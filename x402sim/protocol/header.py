@@ -153,11 +153,12 @@ def read_header(text: str) -> SignedPayment:
 def present(text: str) -> PresentedPayment:
     """Decode a payment header if possible, and keep its text unchanged."""
     try:
-        signed = read_header(text)
+        version, signed = read_versioned(text)
     except BadMessage:
         return PresentedPayment(text)
-    auth = signed.authorization
-    return PresentedPayment(text, signed, auth, auth.valid_before)
+    if version != 1:
+        return PresentedPayment(text)
+    return PresentedPayment(text, signed, signed.authorization, signed.authorization.valid_before)
 
 
 _URL_SAFE = str.maketrans("-_", "+/")

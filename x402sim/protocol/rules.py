@@ -183,7 +183,8 @@ class Verification(msgspec.Struct, frozen=True):
 
     def gives_consent(self) -> bool:
         """Tell the same of the form of the signature that the token accepts."""
-        return self._is_signer(canonical(self.payment.signature))
+        signature = self.payment.signature
+        return self._is_signer(signature) or self._is_signer(canonical(signature))
 
     def _is_signer(self, signature: bytes) -> bool:
         authorization = self.payment.authorization

@@ -15,7 +15,7 @@ from x402sim.http import web
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import times
 from x402sim.protocol.eip3009 import transfer_digest
-from x402sim.protocol.header import PresentedPayment, present
+from x402sim.protocol.header import PresentedPayment, SignedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, SettlementRequest
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import (
@@ -77,8 +77,7 @@ async def validate(
 ) -> ValidRequest:
     """Step 1: the requirements must be those issued under this payment id (4.1/validate).
 
-    Decodes the payment header, once. A payer's contract is queried whether it calls the signature
-    its own. Raises `SettlementRefused`.
+    Decodes the payment header, once. Raises `SettlementRefused`.
     """
     payment_id, requirements = sent.payment_id, sent.payment_requirements
     terms = service.issuer.read(payment_id)
@@ -93,15 +92,23 @@ async def validate(
         broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
         is_authorized = broken is None
         if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
-            auth = signed.authorization
-            digest = transfer_digest(auth, network.domain)
-            try:
-                is_authorized = await service.rpc.accepts(auth.from_, digest, signed.signature)
-            except Unavailable as error:
-                raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
+            is_authorized = await _contract_accepts(service, signed)
     return ValidRequest(
         payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
     )
+
+
+async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
+    """Ask the payer's contract, if it is one, whether it calls the signature its own.
+
+    Raises `SettlementRefused`.
+    """
+    auth = signed.authorization
+    digest = transfer_digest(auth, service.env.network.domain)
+    try:
+        return await service.rpc.accepts(auth.from_, digest, signed.signature)
+    except Unavailable as error:
+        raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
 
 
 def require(
@@ -125,10 +132,14 @@ async def resume_or_admit(service: Service, request: ValidRequest) -> Attempt:
 
     An earlier one may be settled. Raises `SettlementRefused`.
     """
-    return await resume_earlier(service, request) or await admit(service, request)
+    presented = service.store.payments.attempts(request.payment_id)
+    earlier = await resume_earlier(service, request, presented) if presented else None
+    return earlier or await admit(service, request)
 
 
-async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | None:
+async def resume_earlier(
+    service: Service, request: ValidRequest, presented: list[Attempt]
+) -> Attempt | None:
     """Return the attempt to resume, if the same authorization was presented before; None if not.
 
     First the records of the earlier attempts follow the chain. The attempt is pending, or settled
@@ -136,7 +147,6 @@ async def resume_earlier(service: Service, request: ValidRequest) -> Attempt | N
     (7/payment-already-settled), if another header may still pay for it, or if too many were
     presented.
     """
-    presented = service.store.payments.attempts(request.payment_id)
     if any(attempt.status == "settled" for attempt in presented):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     same, may_settle = None, False
@@ -225,14 +235,10 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
     auth = payment.authorization
     return Attempt(
         payment_id=request.payment_id,
-        tx_hash=None,
         from_address=checksum(auth.from_) if auth else "",
         to_address=issued.pay_to,
         amount=issued.max_amount_required,
         resource_url=issued.resource,
-        status="pending",
-        block_number=None,
-        timestamp=0,
         payer=auth.from_ if auth else None,
         nonce=auth.nonce if auth else None,
         valid_before_s=min(payment.valid_before, MAX_STORED) if auth else None,
@@ -241,7 +247,6 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
         offered_id=request.offered_id,
         is_authorized=request.is_authorized,
         nonce_confirmed_unused=await is_unused(service, request),
-        state=PaymentState.NEW,
     )
 
 
@@ -249,8 +254,8 @@ async def is_unused(service: Service, request: ValidRequest) -> bool:
     """Tell whether the chain reports that the authorization is unused; False if it is silent.
 
     One that was used before it was presented here may have paid at another service. Raises
-    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well: a
-    payment that is good needs one call, and only a refusal needs the others.
+    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well:
+    so a payment that is good needs one call.
     """
     if (authorization := request.payment.authorization) is None or not request.is_authorized:
         return False

@@ -9,13 +9,10 @@ Clauses: 4.1/*, 7/*.
 """
 
 from contextlib import nullcontext
-from typing import assert_never
 
-from x402sim import events
 from x402sim.protocol.crypto import low_v
 from x402sim.protocol.messages import Receipt, SettlementRequest
-from x402sim.protocol.refusals import Refusal, SettlementRefused
-from x402sim.protocol.states import PaymentState
+from x402sim.protocol.refusals import Refusal
 from x402sim.service.claims import NODE_SILENT, ValidRequest, claim, resume_or_admit, validate
 from x402sim.service.reconcile import grant
 from x402sim.service.state import Service
@@ -23,13 +20,15 @@ from x402sim.service.store.payment_records import Attempt
 from x402sim.service.store.served import IdempotencyKey
 from x402sim.service.unsettled import (
     NotSettled,
+    not_answered,
+    not_moved,
     recover,
+    reject_low_v,
     settled_attempt,
     where_it_differs,
-    why_not_moved,
 )
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import Moved, NotMoved
+from x402sim.service.upstream.facilitator import NotMoved
 
 
 async def pay(
@@ -91,7 +90,8 @@ async def claimed_and_verified(
     if attempt.status == "settled":
         return attempt
     try:
-        await reject_low_v_signature(service, request, attempt)
+        if (signed := request.payment.signed) and low_v(signed.signature) is not None:
+            await reject_low_v(service, request, signed, attempt)
         if policy.claim.claims_before("verify"):  # by default
             attempt = claim(service, request, attempt)
         if request.is_authorized and not attempt.nonce_confirmed_unused:
@@ -104,31 +104,6 @@ async def claimed_and_verified(
     except NotSettled as cause:
         return await recover(service, request, attempt, cause)
     return attempt
-
-
-async def reject_low_v_signature(service: Service, request: ValidRequest, attempt: Attempt) -> None:
-    """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
-
-    No token takes one, but anybody who has observed it can add 27. So that is final only if the
-    authorization was not sent before (7/invalid-signature). Raises `NotSettled`, or
-    `SettlementRefused` for an attempt that is not stored.
-    """
-    signed = request.payment.signed
-    if signed is None or (v := low_v(signed.signature)) is None:
-        return
-    auth = signed.authorization
-    try:
-        if await service.rpc.has_code(auth.from_):
-            return
-    except Unavailable as error:
-        raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
-    reason = f"v is {v}: the token takes 27 or 28, so add 27 to the signature's last byte"
-    if attempt.state is not PaymentState.NEW:
-        raise NotSettled(Refusal.INVALID_SIGNATURE, reason)
-    was_sent = request.is_authorized and service.store.payments.is_claimed(auth.from_, auth.nonce)
-    if was_sent:
-        reason += "; the same authorization was sent before, and may still be paid"
-    raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason, final=not was_sent)
 
 
 async def verify(service: Service, request: ValidRequest) -> None:
@@ -155,36 +130,19 @@ async def settle(service: Service, request: ValidRequest) -> str:
         unreserved[payment_id] = request.terms.resource
     try:
         outcome = await service.facilitator.settle(request.payment, request.requirements)
-    except Unavailable as error:
-        raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
-    except OutcomeUnknown as error:
-        service.record(events.SettlementAnswerLost(payment_id=payment_id))
-        raise NotSettled(
-            Refusal.UNREACHABLE, str(error), maybe_submitted=True, is_lost=True
-        ) from error
+    except (Unavailable, OutcomeUnknown) as error:
+        raise not_answered(service, request, error) from error
     finally:
         unreserved.pop(payment_id, None)
-    match outcome:
-        case Moved(tx_hash=tx_hash):
-            if service.store.payments.paid_by(tx_hash) is not None:
-                reason = f"transaction {tx_hash} already paid for another payment id"
-                raise NotSettled(Refusal.FAILED, reason, maybe_submitted=True)
-            return tx_hash
-        case NotMoved(refusal=refusal):
-            raise NotSettled(
-                refusal,
-                why_not_moved(service, request, outcome),
-                maybe_submitted=refusal.row.may_have_been_sent,
-            )
-        case _:
-            assert_never(outcome)
+    if isinstance(outcome, NotMoved):
+        raise not_moved(service, request, outcome)
+    if service.store.payments.paid_by(outcome.tx_hash) is not None:
+        reason = f"transaction {outcome.tx_hash} already paid for another payment id"
+        raise NotSettled(Refusal.FAILED, reason, maybe_submitted=True)
+    return outcome.tx_hash
 
 
 def receipt(settled: Attempt) -> Receipt:
     """Step 7: return the transaction hash (4.1/receipt)."""
-    return Receipt(
-        success=True,
-        payment_id=settled.payment_id,
-        tx_hash=str(settled.tx_hash),
-        timestamp=settled.timestamp,
-    )
+    paid, tx_hash, now_ms = settled.payment_id, str(settled.tx_hash), settled.timestamp
+    return Receipt(success=True, payment_id=paid, tx_hash=tx_hash, timestamp=now_ms)

@@ -246,34 +246,44 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
     attempt gets this payment (`PaymentRecords.mark_settled`), or if the control API restored an
     older database meanwhile, which has no such payment.
     """
-    now_ms, session = service.clock.now_ms(), None
-    payment_id, payer, amount = attempt.payment_id, attempt.from_address, int(attempt.amount)
-    resource = attempt.resource_url
-    if resource == SESSIONS:
-        unit_ms = service.settings.decisions.duration_unit_s * 1000
-        expires_ms = now_ms + attempt.duration * unit_ms
-        session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
-    is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
+    payment_id, payer, resource = attempt.payment_id, attempt.from_address, attempt.resource_url
+    session, opened = _session_of(service, attempt) if resource == SESSIONS else (None, None)
     if not service.store.payments.mark_settled(attempt.number, tx_hash, session):
         return None
+    now_ms, amount_base = service.clock.now_ms(), int(attempt.amount)
     entitlement = Entitlement(intern(payment_id), intern(resource), intern(payer), now_ms)
     service.entitlements.add(entitlement)
     settled = events.PaymentSettled(
-        payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
+        payment_id=payment_id,
+        tx_hash=tx_hash,
+        payer=payer,
+        amount_base=amount_base,
+        resource=resource,
     )
     service.record(settled)
-    if session is not None and not is_known:
-        service.record(
-            events.SessionOpened(
-                session_id=session.session_id,
-                payment_id=payment_id,
-                payer=payer,
-                deposited_base=amount,
-                expires_ms=session.expires_ms,
-            )
-        )
+    if opened is not None:
+        service.record(opened)
     return msgspec.structs.replace(
         attempt, state=PaymentState.SETTLED, status="settled", tx_hash=tx_hash
+    )
+
+
+def _session_of(
+    service: Service, deposit: Attempt
+) -> tuple[NewSession, events.SessionOpened | None]:
+    """Return the session that a deposit opens, and the event, unless it has opened it before."""
+    payment_id, now_ms = deposit.payment_id, service.clock.now_ms()
+    unit_ms = service.settings.decisions.duration_unit_s * 1000
+    expires_ms = now_ms + deposit.duration * unit_ms
+    session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
+    if service.store.sessions.paid_by(payment_id) is not None:
+        return session, None
+    return session, events.SessionOpened(
+        session_id=session.session_id,
+        payment_id=payment_id,
+        payer=deposit.from_address,
+        deposited_base=int(deposit.amount),
+        expires_ms=expires_ms,
     )
 
 

@@ -11,13 +11,15 @@ from x402sim import events
 from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.crypto import canonical
 from x402sim.protocol.differences import difference, times
+from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.refusals import ChainFinding, Finality, Refusal, SettlementRefused, is_final
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.protocol.states import PaymentState
-from x402sim.service.claims import ValidRequest, record_changed
+from x402sim.service.claims import NODE_SILENT, ValidRequest, record_changed
 from x402sim.service.reconcile import PendingPaymentHandle
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Attempt
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
 
 _LAST_DATE_S = 253_402_300_799
@@ -37,6 +39,56 @@ class NotSettled(Exception):
     _: KW_ONLY
     maybe_submitted: bool = False
     is_lost: bool = False
+
+
+def not_answered(
+    service: Service, request: ValidRequest, error: Unavailable | OutcomeUnknown
+) -> NotSettled:
+    """Return that the facilitator's answer to settle is missing, and may be lost."""
+    is_lost = isinstance(error, OutcomeUnknown)
+    if is_lost:
+        service.record(events.SettlementAnswerLost(payment_id=request.payment_id))
+    return NotSettled(Refusal.UNREACHABLE, str(error), maybe_submitted=is_lost, is_lost=is_lost)
+
+
+def not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> NotSettled:
+    """Return the facilitator's refusal to settle; if it is for the time, whose clock says what."""
+    auth, now_s, reason = request.payment.authorization, service.clock.now_s(), outcome.reason
+    if auth is not None and outcome.misses == "validAfter":
+        reason += f"; {times(outcome.misses, auth.valid_after, now_s)}"
+    elif auth is not None and outcome.misses == "validBefore":
+        reason = times(outcome.misses, auth.valid_before, now_s)
+        if now_s < auth.valid_before:
+            reason += ", and the chain's is ahead of it"
+    may_be_sent = outcome.refusal.row.may_have_been_sent
+    return NotSettled(outcome.refusal, reason, maybe_submitted=may_be_sent)
+
+
+async def reject_low_v(
+    service: Service, request: ValidRequest, signed: SignedPayment, attempt: Attempt
+) -> None:
+    """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
+
+    No token takes one, but anybody who has observed it can add 27. So that is final only if the
+    authorization was not sent before (7/invalid-signature). Raises `NotSettled`, or
+    `SettlementRefused` for an attempt that is not stored.
+    """
+    auth = signed.authorization
+    try:
+        if await service.rpc.has_code(auth.from_):
+            return
+    except Unavailable as error:
+        raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
+    reason = (
+        f"v is {signed.signature[64]}: the token takes 27 or 28, so add 27 to the signature's last "
+        "byte"
+    )
+    if attempt.state is not PaymentState.NEW:
+        raise NotSettled(Refusal.INVALID_SIGNATURE, reason)
+    was_sent = request.is_authorized and service.store.payments.is_claimed(auth.from_, auth.nonce)
+    if was_sent:
+        reason += "; the same authorization was sent before, and may still be paid"
+    raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason, final=not was_sent)
 
 
 async def recover(
@@ -170,14 +222,3 @@ def where_it_differs(service: Service, request: ValidRequest) -> str:
     case = Verification(request.payment.signed, request.issued, service.env.network)
     broken = first_broken(rules, case)
     return difference(broken.refusal, case) if broken else ""
-
-
-def why_not_moved(service: Service, request: ValidRequest, outcome: NotMoved) -> str:
-    """Return the facilitator's reason; if it is the time, whose clock says what."""
-    auth, now_s = request.payment.authorization, service.clock.now_s()
-    if auth is None or outcome.misses is None:
-        return outcome.reason
-    if outcome.misses == "validAfter":
-        return f"{outcome.reason}; {times(outcome.misses, auth.valid_after, now_s)}"
-    reason = times(outcome.misses, auth.valid_before, now_s)
-    return reason if now_s >= auth.valid_before else f"{reason}, and the chain's is ahead of it"

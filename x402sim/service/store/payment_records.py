@@ -33,6 +33,10 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     is the height of the chain that failed it.
     """
 
+    tx_hash: str | None = None
+    status: str = "pending"
+    block_number: int | None = None
+    timestamp: int = 0
     payer: Address | None
     nonce: bytes | None
     valid_before_s: int | None
@@ -41,7 +45,7 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     offered_id: str | None
     is_authorized: bool
     nonce_confirmed_unused: bool
-    state: PaymentState
+    state: PaymentState = PaymentState.NEW
     number: int = 0
     """Its number in the database, or 0 before it is there."""
     wait_s: float = 0.0
@@ -50,8 +54,8 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
 
 _READ = Attempt.__struct_fields__
 _COLUMNS = ", ".join("attempt" if name == "number" else name for name in _READ)
-_REQUIRED = (each.name for each in fields(Attempt) if each.required and each.name != "status")
-_CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED)))
+_REQUIRED = (each.name for each in fields(Attempt) if each.required)
+_CLAIM = tuple(dict.fromkeys(("payment_id", "offered_id", *_REQUIRED, "timestamp", "state")))
 """The columns that a claim writes, `_RIVAL`'s first; the database derives the status."""
 _RIVAL = (
     "(payment_id IN (?1, ?2) OR offered_id = ?1) AND is_authorized "
