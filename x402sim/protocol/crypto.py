@@ -120,10 +120,7 @@ def low_v(signature: bytes) -> int | None:
 
 
 def from_hex(text: str, size: int) -> bytes:
-    """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise.
-
-    The error shows no text as long as a private key, which may be one in the wrong place.
-    """
+    """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise."""
     if len(text) == 2 + 2 * size and text.startswith("0x"):
         try:
             raw = bytes.fromhex(text[2:])
@@ -131,10 +128,13 @@ def from_hex(text: str, size: int) -> bytes:
             raw = b""
         if len(raw) == size:  # it leaves out spaces
             return raw
-    got = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
-    if re.fullmatch("[0-9a-fA-F]*", text):
-        got += " without 0x in front"
-    raise ValueError(f"expected 0x and {2 * size} hex digits, got {got}")
+    raise ValueError(f"expected 0x and {2 * size} hex digits, got {_shown(text)}")
+
+
+def _shown(text: str) -> str:
+    """Return what a text is that should be hex; it may be a private key in the wrong place."""
+    shown = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
+    return shown + " without 0x in front" * bool(re.fullmatch("[0-9a-fA-F]*", text))
 
 
 def parse_key(key: str | bytes) -> bytes:

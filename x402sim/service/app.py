@@ -56,11 +56,7 @@ async def perp_market(service: Service, request: Request) -> Response:
 async def sell(
     service: Service, request: Request, resource: str, prepare: Callable[[], Response]
 ) -> Response:
-    """Answer with a protected content, or with 402; a content that fails costs nothing.
-
-    There are three flows, one for each proof of payment: a payment id, a session, and a payment in
-    one step.
-    """
+    """Answer with a protected content, or with 402; a content that fails costs nothing."""
     settings, price = service.settings, service.env.quote_price_base
     if request.method == "HEAD":  # sells nothing: it is answered as an unpaid GET
         return gate.payment_required(service, request, resource, price)

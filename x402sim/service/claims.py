@@ -45,6 +45,7 @@ MAX_ATTEMPTS = 8
 """The most payment headers that can be presented for one payment id."""
 NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 
+_USED_BEFORE = "the authorization was used before it was presented for this payment id"
 _EARLIER_MAY_SETTLE = "an earlier payment header may still settle"
 _OTHER_MAY_SETTLE = "another payment of its 402 may still settle"
 _PAID_OTHERWISE = "its 402 was paid already: in one step, or by POST /api/pay"
@@ -86,7 +87,10 @@ async def validate(
     payment, network = present(sent.payment_header), service.env.network
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
     if requirements != issued:  # equal ones break no rule
-        require(service, service.settlement_rules, requirements, issued, terms)
+        case = Presented(
+            requirements, issued, expires_s=terms.expires_s, now_s=service.clock.now_s()
+        )
+        require(service.settlement_rules, case)
     signed, is_authorized = payment.signed, False
     if signed is not None:
         broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
@@ -111,15 +115,8 @@ async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
         raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
 
 
-def require(
-    service: Service,
-    rules: Rules[Presented, Refusal],
-    sent: PaymentRequirements,
-    issued: PaymentRequirements,
-    terms: IssuedTerms,
-) -> None:
+def require(rules: Rules[Presented, Refusal], case: Presented) -> None:
     """Check a rule table; raises `SettlementRefused` with the first row that fails."""
-    case = Presented(sent, issued, expires_s=terms.expires_s, now_s=service.clock.now_s())
     if broken := first_broken(rules, case):
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
@@ -225,14 +222,15 @@ async def admit(service: Service, request: ValidRequest) -> Attempt:
     Raises `SettlementRefused` for a 402 that has expired, for an authorization that lasts too long
     (decision 4.1/longest-window), and for one that was used before.
     """
-    issued, payment = request.issued, request.payment
-    require(service, service.freshness_rules, request.requirements, issued, request.terms)
-    until_s, now_s = payment.valid_before, service.clock.now_s()
+    issued, payment, auth = request.issued, request.payment, request.payment.authorization
+    now_s, expires_s = service.clock.now_s(), request.terms.expires_s
+    case = Presented(request.requirements, issued, expires_s=expires_s, now_s=now_s)
+    require(service.freshness_rules, case)
     most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
-    if until_s - now_s > most_s:
-        too_long = f"{times('validBefore', until_s, now_s)}; at most {most_s:.0f} s ahead of that"
-        raise SettlementRefused(Refusal.INVALID_SIGNATURE, f"{too_long} are taken")
-    auth = payment.authorization
+    if payment.valid_before - now_s > most_s:
+        too_long = times("validBefore", payment.valid_before, now_s)
+        reason = f"{too_long}; at most {most_s:.0f} s ahead of that are taken"
+        raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
     return Attempt(
         payment_id=request.payment_id,
         from_address=checksum(auth.from_) if auth else "",
@@ -257,17 +255,16 @@ async def is_unused(service: Service, request: ValidRequest) -> bool:
     `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events report so as well:
     so a payment that is good needs one call.
     """
-    if (authorization := request.payment.authorization) is None or not request.is_authorized:
+    if (auth := request.payment.authorization) is None or not request.is_authorized:
         return False
-    rpc, payer, nonce = service.rpc, authorization.from_, authorization.nonce
+    rpc, payer, nonce = service.rpc, auth.from_, auth.nonce
     try:
         is_used = await rpc.is_used(payer, nonce) and (await rpc.nonce_state(payer, nonce)).is_used
     except Unavailable:
         return False
     if is_used:
         _require_unclaimed(service, request)
-        reason = "the authorization was used before it was presented for this payment id"
-        raise SettlementRefused(Refusal.NONCE_USED, reason)
+        raise SettlementRefused(Refusal.NONCE_USED, _USED_BEFORE)
     return True
 
 

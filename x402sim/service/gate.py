@@ -130,9 +130,7 @@ def payment_required(
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
     if settings.decisions.short_session_status != 402 and request.method != "HEAD":
-        session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
-        if session is not None and session.state == "active":  # so it is short of budget
-            raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
+        _reject_short_session(service, request)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())
     if not settings.one_step:
         return web.answer(required, 402)
@@ -146,6 +144,13 @@ def payment_required(
         version=one_step.version_of(proof_headers(request)) if why.code else None,
     )
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
+
+
+def _reject_short_session(service: Service, request: Request) -> None:
+    """Raise `Refused` if the request shows a session that is active: it is short of budget."""
+    session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
+    if session is not None and session.state == "active":
+        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
 
 
 def refused(

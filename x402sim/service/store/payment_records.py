@@ -289,12 +289,11 @@ class PaymentRecords:
         self._db.execute(_FORGET, number)
 
     def mark_settled(self, number: int, tx_hash: str, session: NewSession | None) -> bool:
-        """Store an attempt as settled (4.1/store-settled).
+        """Store an attempt as settled (4.1/store-settled), and open its `session` with it.
 
-        A deposit opens its `session` in the same transaction, or gets the one back that it
-        opened before: never two, never another amount. False if there is no such record, if
-        another process on this database has settled it, or if the payment is another attempt's
-        (`_SETTLE`).
+        A deposit gets the session back that it opened before: never two, never another amount.
+        False if there is no such record, if another process on this database has settled it, or if
+        the payment is another attempt's (`_SETTLE`).
         """
         if session is None:
             return self._db.changed(_SETTLE, number, tx_hash)

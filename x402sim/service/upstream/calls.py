@@ -77,11 +77,14 @@ async def json_rpc(
     except BadMessage as error:
         raise Unavailable(f"{request.url} did not answer JSON: {error}") from error
     if not isinstance(body, dict) or "jsonrpc" not in body or "result" not in body:
-        text = f"{request.url} answered {response.text[:200]}"
-        if isinstance(body, dict) and "error" in body:
-            raise JsonRpcError(text, body["error"])
-        raise Unavailable(text)
+        raise _without_result(f"{request.url} answered {response.text[:200]}", body)
     try:
         return read(body["result"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise Unavailable(f"{who}'s answer makes no sense: {error!r}") from error
+
+
+def _without_result(text: str, body: Any) -> Unavailable:
+    """Return what an answer without a `result` is: a JSON-RPC error, or nonsense."""
+    is_error = isinstance(body, dict) and "error" in body
+    return JsonRpcError(text, body["error"]) if is_error else Unavailable(text)

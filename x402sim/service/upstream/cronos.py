@@ -38,11 +38,10 @@ def request(payment: PresentedPayment, requirements: PaymentRequirements) -> byt
 
     The header is opaque: it is sent as it came.
     """
+    version, header = cronos.VERSION, payment.text
     return encode(
         cronos.FacilitatorRequest(
-            x402_version=cronos.VERSION,
-            payment_header=payment.text,
-            payment_requirements=requirements,
+            x402_version=version, payment_header=header, payment_requirements=requirements
         )
     )
 

@@ -135,8 +135,5 @@ def _is_as_requested(
         is_from_payer = parse_address(moved.payer) == payment.authorization.from_
     except ValueError:
         return False
-    return is_from_payer and (moved.network, moved.to.lower(), moved.amount) == (
-        requirements.network,
-        requirements.pay_to.lower(),
-        requirements.max_amount_required,
-    )
+    wanted = requirements.network, requirements.pay_to.lower(), requirements.max_amount_required
+    return is_from_payer and (moved.network, moved.to.lower(), moved.amount) == wanted
