@@ -1,5 +1,6 @@
 """One paid request is short to read, and downwards: each file calls only those below it."""
 
+import ast
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +11,8 @@ from tests.rig import ServiceRig, scene
 from tests.service.standard import sign
 
 SERVICE = Path(x402sim.service.__file__).parent
+CONTRIBUTING = SERVICE.parent / "guide" / "contributing.md"
+MOST_LINES = 650
 PROJECT = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 (WALK,) = (each["layers"] for each in CONTRACTS if each.get("containers") == ["x402sim.service"])
@@ -19,6 +22,7 @@ PLACES = {name: place for place, layer in enumerate(WALK) for name in layer.spli
 @scene
 async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: ServiceRig) -> None:
     lines: set[tuple[str, int]] = set()
+    functions: set[tuple[str, int]] = set()
     calls: set[tuple[str, str]] = set()
 
     def trace(frame: Any, event: str, _: Any) -> Any:
@@ -27,6 +31,7 @@ async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: Se
         caller = frame.f_back
         while caller is not None and part(caller) is None:
             caller = caller.f_back
+        functions.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
         if caller is not None:
             calls.add((part(caller) or "", called))
         if event == "line":
@@ -39,14 +44,28 @@ async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: Se
     try:
         payment_id = await rig.buy()
         answer = await rig.ask(x_payment_id=payment_id)
-        run = len(lines)
+        run, to_read = len(lines), sum(len_of(*each) for each in functions)
         in_one_step = await rig.ask(**sign(rig, 2, await rig.ask()))
     finally:
         sys.settrace(before)
     assert answer.status_code == in_one_step.status_code == 200
     assert 150 < run < 300
+    assert 500 < to_read < MOST_LINES
+    assert f"in functions of less than {MOST_LINES} lines" in CONTRIBUTING.read_text("utf-8")
     assert ("payments", "reconcile") in calls
     assert [each for each in calls if PLACES[each[0]] > PLACES[each[1]]] == []
+
+
+def len_of(file: str, first_line: int) -> int:
+    """Return the lines of the function that begins there; of what stands in a function, 0."""
+    tree = ast.parse(Path(file).read_text("utf-8"))
+    found = (*tree.body, *(each for kind in tree.body for each in getattr(kind, "body", ())))
+    return sum(
+        (each.end_lineno or 0) - each.lineno + 1
+        for each in found
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+        and min([each.lineno, *(one.lineno for one in each.decorator_list)]) == first_line
+    )
 
 
 def part(frame: Any) -> str | None:

@@ -84,16 +84,14 @@ async def validate(
     terms = service.issuer.read(payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
-    payment, network = present(sent.payment_header), service.env.network
+    payment, now_s = present(sent.payment_header), service.clock.now_s()
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
     if requirements != issued:  # equal ones break no rule
-        case = Presented(
-            requirements, issued, expires_s=terms.expires_s, now_s=service.clock.now_s()
-        )
+        case = Presented(requirements, issued, expires_s=terms.expires_s, now_s=now_s)
         require(service.settlement_rules, case)
     signed, is_authorized = payment.signed, False
     if signed is not None:
-        broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
+        broken = first_broken(AUTHORIZES, Verification(signed, issued, service.env.network))
         is_authorized = broken is None
         if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
             is_authorized = await _contract_accepts(service, signed)
