@@ -1,8 +1,9 @@
 """Section 5: which requests carry a valid proof of payment."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,11 +165,13 @@ class Hung(Connection):
         return False
 
 
-async def hang_up(rig: ServiceRig, session_id: str) -> Callable[[], Awaitable[None]]:
+async def hang_up(
+    rig: ServiceRig, session_id: str, service: Service | None = None
+) -> Callable[[], Awaitable[None]]:
     """Debit a session for a client that hangs up; return what concludes the request."""
-    content = Response()
-    granted = await gate.find_pass(rig.service, {"x-session-id": session_id}, QUOTE, 10_000)
-    await gate.spend(rig.service, granted, content, Hung())
+    content, service = Response(), service or rig.service
+    granted = await gate.find_pass(service, {"x-session-id": session_id}, QUOTE, 10_000)
+    await gate.spend(service, granted, content, Hung())
     assert content.background is not None
     return content.background
 
@@ -325,6 +328,57 @@ async def test_two_debits_that_are_undone_late_are_refunded_together(
         for undo in (*undos, undos[0]):
             await undo()
         await Story(rig, other, session_id, undos[0]).ends_with(10_000, 20_000)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@scene
+async def test_in_any_order_each_debit_is_served_or_paid_back_once(
+    rig: ServiceRig, db: Path, seed: int
+) -> None:
+    """Two services on one database, clients that leave, refunds whose answers are lost, restarts."""
+    luck = random.Random(seed)
+    ids = [(await rig.open_session("0.04", luck.choice([40, 80]))) for _ in range(3)]
+    open_debits: list[Callable[[], Awaitable[None]]] = []
+    served = 0
+
+    async def take_turn(_: Any, deliver: Any) -> Any:
+        await asyncio.sleep(0)
+        return await deliver()
+
+    async def leave(_: Any = None, deliver: Any = None) -> Any:
+        if open_debits:
+            await open_debits.pop(luck.randrange(len(open_debits)))()
+        return await deliver() if deliver else None
+
+    with beside(rig, db) as (other, _):
+        for _ in range(30):
+            match luck.choice(["debit", "debit", "leave", "serve", "sweep", "sweep", "restart"]):
+                case "debit":
+                    service, session = luck.choice([rig.service, other]), luck.choice(ids)
+                    with suppress(Unpaid):
+                        open_debits.append(await hang_up(rig, session["sessionId"], service))
+                case "leave":
+                    await leave()
+                case "serve" if open_debits:
+                    served += bool(open_debits.pop())
+                case "sweep":
+                    fault = luck.choice([lose_request, lose_answer, leave, take_turn])
+                    with broken(rig, luck.choice(["facilitator", "rpc"]), fault):
+                        sweeps = [sessions.expire(each) for each in (rig.service, other)]
+                        await asyncio.gather(*sweeps[: luck.randint(1, 2)], return_exceptions=True)
+                        for each in sweeps:
+                            each.close()
+                case "restart":
+                    rig.restart()
+            rig.now[0] += luck.choice([0, 1, 15])
+        while open_debits:
+            await leave()
+        for _ in range(4):
+            rig.now[0] += 600
+            await asyncio.gather(sessions.expire(rig.service), sessions.expire(other))
+        shown = [(await rig.http.get(f"/api/sessions/{each['sessionId']}")).json() for each in ids]
+    assert {each["status"] for each in shown} <= {"refunded", "expired"}
+    assert sum(int(each["released"]) for each in shown) == rig.earned == served * 10_000
 
 
 @scene

@@ -45,7 +45,7 @@ _INVALID = {
 
 
 def advice_for() -> dict[str, str]:
-    """Return the advice by the beginning of what is answered; the longest that fits is meant."""
+    """Return the advice for an answered text: that of the longest known text it begins with."""
     found = {
         Refusal.INSUFFICIENT_BALANCE.text: "funds",
         Refusal.NONCE_USED.text: "replay",

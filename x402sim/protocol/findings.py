@@ -390,7 +390,7 @@ def of_signature(
 def _signed_for(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> str | None:
-    """Return for what `from` has signed after all, among what is often confused."""
+    """Return what `from` has signed instead, of what payers confuse; None if it is none of it."""
     own = network.domain
     if signer_of(auth, signature, own, RECEIVE_TYPEHASH) == auth.from_:
         return "receiveWithAuthorization, which only the payee can submit"

@@ -33,10 +33,10 @@ class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresentedPayment(msgspec.Struct, frozen=True):
-    """A payment header's text and decoded content, of which nothing is set if decoding fails.
+    """A payment header's text, and its content if it can be decoded.
 
-    `valid_before` is the end of its window, in Unix seconds.
-    The text goes to the facilitator unchanged in either case, as the facilitator judges it.
+    `valid_before` is the end of its window, in Unix seconds. The text goes to the facilitator
+    unchanged in either case, as the facilitator judges it.
     """
 
     text: str

@@ -81,8 +81,8 @@ def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
     meta = params.get("_meta")
     if not isinstance(meta, dict) or (payment := meta.get(PAYMENT)) is None:
         return {}
-    said = payment.get("x402Version") if isinstance(payment, dict) else None
-    return {x402.PAYMENT_HEADERS[x402.version_in(said) or 2]: x402.to_base64(payment)}
+    version = payment.get("x402Version") if isinstance(payment, dict) else None
+    return {x402.PAYMENT_HEADERS[x402.version_in(version) or 2]: x402.to_base64(payment)}
 
 
 # --- results ---------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class Network:
     token_version: str
     decimals: int = 6
     base_fee_gwei: float = field(default=1.0, compare=False)
-    """What a unit of gas costs on its chain, and on a simulated one if nothing else is said."""
+    """What a unit of gas costs on its chain, also if that is simulated and its world sets none."""
     domain: Domain = field(init=False, repr=False, compare=False)
     """The token's EIP-712 domain."""
 
@@ -80,7 +80,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _network(row: _Row) -> Network:
-    """Return the network of a row; raises `ValueError` for an address that is none."""
+    """Return the network of a row; raises `ValueError` for what is no address."""
     try:
         asset = parse_address(row.asset)
     except ValueError as wrong:
@@ -218,8 +218,8 @@ def hash_wanted(network: Any) -> str:
 def is_hash(text: Any, network: Any) -> bool:
     """Tell whether a text can be the hash of a transaction of a network.
 
-    Of a chain whose hashes are not known here, any text but an empty one can. A hash of zeros is
-    none: programs write it where they have no other.
+    If the form of its hashes is not known here, any text can, unless it is empty. A hash of zeros
+    is none: programs write it where they have no hash.
     """
     if not isinstance(text, str) or not text:
         return False

@@ -101,8 +101,8 @@ def written(
 ) -> tuple[bytes, str]:
     """Return the body and the header of `offers` as they are sent.
 
-    But for the payment id, all 402s of a resource are alike, unless an error is reported: what they
-    have in common is encoded once.
+    Unless they report an error, all 402s of a resource differ in the payment id only: the rest is
+    encoded once.
     """
     if error or reason or len(url) > _LONG_URL:
         made = offers(

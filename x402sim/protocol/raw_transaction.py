@@ -24,7 +24,7 @@ AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 
 
 class BadTransaction(ValueError):
-    """The bytes are no signed transaction that is taken here; the text is a node's."""
+    """Bytes that are no signed transaction, or of another type; the text is what geth answers."""
 
 
 class Delegation(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     r: int
     s: int
     authority: Address | None
-    """Who has signed; None if nobody can be told from the signature, which is no error."""
+    """Who has signed; None if the signature shows nobody, which is no error."""
 
 
 class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):

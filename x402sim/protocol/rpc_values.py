@@ -54,8 +54,8 @@ def read_quantity(value: Any, what: str = "a quantity") -> int:
 def read_number(value: Any, what: str, *, least: int = 0, most: int = MAX_UINT256) -> int:
     """Return an integer from a JSON number, decimal text or a quantity, as test nodes take them.
 
-    JSON has numbers of any length, and what they are added to has not: so one from `least` to
-    `most` is needed. Raises `BadParams`.
+    It must be from `least` to `most`, because a number in JSON may have any length, and what it is
+    added to may not. Raises `BadParams`.
     """
     number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):

@@ -185,8 +185,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
         raise _claim_conflict(service, now)
     if request.key is not None:
         reserve_key(service, request.payment_id, request.key, request.payment.valid_before)
-    # which 402 it answers, its payer has said at first: the facilitator may have seen it since, and
-    # so may anybody, who would name a 402 of his own
+    # the 402 that the first request named counts: since then the facilitator may have published the
+    # authorization, so anybody could send it and name a 402 of their own
     named = now.offered_id or request.offered_id
     if (resumed := payments.resume(now, named)) is None:
         raise _claim_conflict(service, replace(now, offered_id=named))
@@ -196,8 +196,8 @@ def resume(service: Service, request: ValidRequest, earlier: Attempt) -> Attempt
 def _is_same(request: ValidRequest, attempt: Attempt) -> bool:
     """Tell whether a header holds the authorization of an earlier attempt.
 
-    A good one does not resume the attempt of a header that could not pay, such as one with another
-    signature, or one that a smart wallet had not signed yet: that attempt has claimed nothing.
+    A header that can pay does not resume the attempt of one that could not, as its signature was
+    another, or a smart wallet had not signed it yet: that attempt claims no nonce.
     """
     if request.is_authorized and not attempt.is_authorized:
         return False

@@ -95,7 +95,7 @@ async def claimed_and_verified(
         if policy.claim.claims_before("verify"):  # by default
             attempt = claim(service, request, attempt)
         if request.is_authorized and not attempt.nonce_confirmed_unused:
-            # a used one was refused before; a use by this payment could not be told from one before
+            # the node was silent: a use that it shows later could be one from before this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)

@@ -37,9 +37,9 @@ class Entitlement(msgspec.Struct, frozen=True, gc=False):
 class Entitlements:
     """Entitlements by payment id.
 
-    A payment may be undone, also by another service on the same database, of which this one is not
-    told. So once the `store` may have taken a settled record back (`Database.version`), each
-    entitlement is good again only when its record was read.
+    Another service on the same database may take a settled payment back, and does not report it
+    here. So whenever the `store` may have lost a settled record (`Database.version` changes), each
+    entitlement grants again only after its record was read.
     """
 
     def __init__(self, lifetime_s: float, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a payment that the facilitator did not settle, and what its payer is told.
+"""What becomes of a payment that the facilitator did not settle, and what its payer can do then.
 
 Anyone may submit a signed authorization, so even a refused payment can be paid: the chain decides.
 After a lost answer, the policy `lost_answer` asks it.
@@ -152,7 +152,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
     service.record(event)
 
 
-# --- what a payer is told ---------------------------------------------------------------
+# --- what a payer can do then -----------------------------------------------------------
 
 
 def _retry_advice(
@@ -212,7 +212,8 @@ def _known_id(service: Service, request: ValidRequest, attempt: Attempt) -> str 
 def where_it_differs(service: Service, request: ValidRequest) -> str:
     """Return where a refused payment differs from its requirements; empty if nowhere.
 
-    If it can pay, its signature is right, although only its payer's contract may know that.
+    The signature of a header that can pay is not compared: it may be one that only the payer's
+    contract can judge.
     """
     if request.payment.signed is None:
         return ""

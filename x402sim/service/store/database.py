@@ -67,10 +67,11 @@ def opened(file: Path | str, timeout_s: float = LOCK_TIMEOUT_S) -> sqlite3.Conne
 
 
 class Database:
-    """One SQLite connection; without a `file` it is in memory, and what its cache of 512 KB does
-    not hold is in a temporary file: each commit walks the changed pages of this cache, and with
-    2 MB of them took twice as long. What a transaction can undo is in memory then, too: nothing of
-    it outlives the process, and SQLite would pass each changed page again with every transaction.
+    """One SQLite connection. Without a `file` the database lives as long as its process.
+
+    SQLite keeps 512 KB of it in memory then, and the rest in a temporary file: each commit walks
+    the changed pages in memory, and took twice as long with 2 MB of them. The journal by which it
+    undoes a transaction is in memory, too: in a file, it would write each changed page once more.
 
     Raises `sqlite3.Error` if the file is damaged, locked or of another version.
     """
