@@ -77,7 +77,10 @@ async def sell(
     try:
         match proof := await gate.find_pass(service, headers, resource, price):
             case gate.PaymentPass():
-                return _sell_for_payment(service, proof, resource, answer_paid)
+                answer = answer_paid()
+                if settings.reputation.counts_served:
+                    service.store.served.mark(proof.payment_id, resource)
+                return answer
             case gate.SessionPass():
                 return await _sell_from_session(service, request, proof, answer_paid)
             case one_step.OneStep():
@@ -88,16 +91,6 @@ async def sell(
         return replay.response
     except Unpaid as why:
         return gate.payment_required(service, request, resource, price, why)
-
-
-def _sell_for_payment(
-    service: Service, paid: gate.PaymentPass, resource: str, answer_paid: Callable[[], Response]
-) -> Response:
-    """Make the answer, and mark the payment as served if the reputation counts that."""
-    answer = answer_paid()
-    if service.settings.reputation.counts_served:
-        service.store.served.mark(paid.payment_id, resource)
-    return answer
 
 
 async def _sell_from_session(

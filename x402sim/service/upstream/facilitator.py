@@ -103,7 +103,7 @@ class FacilitatorClient:
                 raise
             raise OutcomeUnknown(str(error)) from error
         if isinstance(outcome, Moved) and not _is_as_requested(outcome, payment, requirements):
-            raise OutcomeUnknown("the facilitator settled something else than what was requested")
+            raise OutcomeUnknown("the facilitator settled something else than it was asked to")
         return outcome
 
     async def _post(
