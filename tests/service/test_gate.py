@@ -23,6 +23,7 @@ from tests.rig import (
     only,
     scene,
 )
+from tests.service.standard import set_up
 from x402sim.chain.base import LogFilter
 from x402sim.events import DebitUndone
 from x402sim.http import web
@@ -31,6 +32,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.service import gate, sessions
+from x402sim.service.policies import EndedSession, PayBack, ServicePolicy
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Entitlement, Service
 
@@ -313,6 +315,25 @@ async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig
         assert await sessions.expire(rig.service) == 1
         rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
         await it.ends_with(20_000, 10_000)
+
+
+@scene
+async def test_what_a_policy_keeps_of_a_debit_does_not_hold_back_the_refund_that_was_sent(
+    rig: ServiceRig, db: Path
+) -> None:
+    class KeepsCents:
+        def refund(self, session: EndedSession) -> PayBack | None:
+            return PayBack(session.unspent_base) if session.unspent_base > 10_000 else None
+
+    set_up(rig, policy=ServicePolicy(refund=KeepsCents()))
+    async with story(rig, db) as it:
+        with broken(rig, "facilitator", only("/settle", lose_request)):
+            await sessions.expire(it.other)
+        await it.undo()
+        for _ in range(3):
+            await sessions.expire(it.other)
+            rig.now[0] += 300
+        assert rig.earned == 10_000
 
 
 @scene

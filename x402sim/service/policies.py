@@ -348,7 +348,10 @@ class CacheControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
-    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
+    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units).
+
+    Of a request that is given back after the refund was sent, its price is unspent, on its own.
+    """
 
     deposited_base: int
     unspent_base: int

@@ -122,7 +122,7 @@ async def reconcile(service: Service) -> int:
     other.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
-    waits: dict[int | str, Backoff] = {}
+    waits: dict[int, Backoff] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.locks.hold(due.payment_id):

@@ -111,7 +111,7 @@ async def expire(service: Service) -> int:
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     """Pay these refunds at the same time, as the policy says; return how many were paid."""
-    waits: dict[int | str, Backoff] = {}
+    waits: dict[int, Backoff] = {}
     due = []
     for each in owed:
         if each.sent is not None:
@@ -122,7 +122,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
         after_s = math.inf if paid_back is None else paid_back.after_s
         due_s = each.expires_ms / 1000 + after_s
         if paid_back is None or (after_s and due_s > service.clock.now()):
-            waits[each.session_id] = Backoff(due_s, 0.0)  # the policy decides again only then
+            waits[each.number] = Backoff(due_s, 0.0)  # the policy decides again only then
         else:
             due.append(replace(each, amount=paid_back.amount_base))
     try:
@@ -132,7 +132,7 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     return sum(paid)
 
 
-async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Backoff]) -> bool:
+async def _pay_back_once(service: Service, refund: Refund, waits: dict[int, Backoff]) -> bool:
     """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
     async with service.locks.hold(session_id):
@@ -142,7 +142,7 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
             wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
-            waits[session_id] = wait
+            waits[refund.number] = wait
             reason, retry_s = str(error), int(wait.wait_s)
             service.record(
                 events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s)

@@ -154,11 +154,10 @@ class Database:
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
-    def put_off(self, table: Waiting, waits: Mapping[int | str, Backoff]) -> None:
-        """Record until when each of these rows waits, by their keys."""
-        key = {"payments": "attempt", "refunds": "session_id"}[table]
+    def put_off(self, table: Waiting, waits: Mapping[int, Backoff]) -> None:
+        """Record until when each of these rows waits, by their numbers."""
         if waits:
-            sql = f"UPDATE {table} SET look_s = ?, wait_s = ? WHERE {key} = ?"
+            sql = f"UPDATE {table} SET look_s = ?, wait_s = ? WHERE rowid = ?"
             with self.transaction():
                 self._connection.executemany(sql, [(*wait, row) for row, wait in waits.items()])
 

@@ -54,11 +54,13 @@ class NewSession(msgspec.Struct, frozen=True):
 class Refund(msgspec.Struct, frozen=True):
     """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
 
-    `part` numbers the refunds of a session, from 0; all but the last may have been sent.
+    `number` is its number in the database. `part` numbers the refunds of a session, from 0; all but
+    the last may have been sent.
     `deposited`, `released` and `expires_ms` are the session's. Refunds are paid in the order of
     `look_s` and then of `timestamp`.
     """
 
+    number: int
     session_id: str
     part: int
     payment_id: str
@@ -216,8 +218,8 @@ class SessionBudgets:
         with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, part, payment_id, r.to_address, r.amount, sent, deposited, "
-            "released, expires_ms, r.wait_s, r.look_s, r.timestamp "
+            "SELECT r.rowid, session_id, part, payment_id, r.to_address, r.amount, sent, "
+            "deposited, released, expires_ms, r.wait_s, r.look_s, r.timestamp "
             "FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
