@@ -5,7 +5,7 @@ defect was seen by the check of its clause and nothing was found in an honest se
 
 The whole suite takes ten minutes on two cores. `--only` plays some services. `--check` judges by some
 ids, so that a new check does not play all others again; services in which a check may set off what
-another sees are judged by the whole suite nevertheless.
+another sees, and those that the matrix lacks, are judged by the whole suite nevertheless.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.verdicts import Verdict, main
 
 
 def _judged(names: list[str], ids: list[str]) -> Iterator[Verdict]:
-    whole = matrix.need_all_checks()
+    whole = {*matrix.need_all_checks(), *matrix.lacking()[0]}
     return judge_all({name: () if name in whole else ids for name in names})
 
 
@@ -36,6 +36,7 @@ if __name__ == "__main__":
     main(
         "mutants",
         dict.fromkeys((*MUTANTS, *HONEST), ()),
+        lacking=matrix.lacking,
         judge=_judged,
         complaint=complaint,
         line=_line,

@@ -22,7 +22,8 @@ from x402sim.suite.case import by_id
 from x402sim.suite.service.check import Check
 from x402sim.suite.service.engine import all_checks
 
-HOW = "write it anew: python -m tests.renew --only mutants"
+HOW = "run python -m tests.renew --only check"
+ALL = "write it anew: python -m tests.renew --only mutants"
 # --- the jury ------------------------------------------------------------------------
 
 
@@ -125,4 +126,4 @@ def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
     found = matrix.row(verdict)
     kept = {row[0]: row for row in matrix.kept()}[name]
     now, before = (dict(zip(check_ids(), row[3:], strict=True)) for row in (found, kept))
-    assert now == before, HOW
+    assert now == before, ALL

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.mutants import matrix
-from tests.strangers.matrix import Trial, try_one
-from tests.strangers.page import kept as strangers
+from tests.strangers.matrix import Trial, kept as strangers, try_one
 from tests.strangers.stranger import world
 from x402sim.report.causes import by_cause, causes
 from x402sim.report.results import Demand, Evidence, Outcome, Result

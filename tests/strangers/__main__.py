@@ -4,7 +4,9 @@ Runs the whole suite against each stranger: as it is, with its legal choices, a 
 with each defect, unless the checks of its section have seen it already.
 Prints what failed, and which defects are missed or seen only by the kit's own demands. Exit code
 1: a false alarm, or a defect that breaks the specification is missed. --only takes a stranger, a
-choice, a defect, or STRANGER/NAME.
+choice, a defect, or STRANGER/NAME. --check judges by some ids, and where one of them finds what the
+matrix does not have, or no longer what it has, once more as above; --new takes the ids that the
+matrix of mutants lacks.
 """
 
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from queue import SimpleQueue
 
+from tests.mutants import matrix as mutants
+from tests.mutants.jury import check_ids
 from tests.strangers import matrix
 from tests.strangers.matrix import Trial
 from tests.strangers.stranger import World, strangers, world
@@ -43,7 +47,7 @@ def _judged(names: list[str], ids: list[str]) -> Iterator[Verdict]:
     def look(trial: Trial) -> Verdict:
         within = worlds.get()
         try:
-            return matrix.look(trial, within)
+            return matrix.look_again(trial, ids, within) if ids else matrix.look(trial, within)
         finally:
             worlds.put(within)
 
@@ -66,9 +70,11 @@ if __name__ == "__main__":
     main(
         "strangers",
         {it: {t.stranger, t.defect, *t.choices} for it, t in all_trials().items()},
+        lacking=lambda: (matrix.lacking(all_trials()), mutants.lacking()[1]),
         judge=_judged,
         complaint=matrix.complaint,
         line=lambda verdict: f"{verdict.name}  {' '.join(verdict.failed)}",
         score=matrix.sum_up,
         write=lambda file, verdicts: matrix.write(file, verdicts, all_trials()),
+        check_ids=check_ids(),
     )

@@ -1,9 +1,8 @@
 """`python -m tests.strangers.page`: write `conformance/service/strangers.md` from the matrix that is kept."""
 
-import csv
 from collections.abc import Iterator
 
-from tests.strangers import matrix
+from tests.strangers.matrix import kept
 from tests.strangers.stranger import strangers
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
@@ -18,11 +17,6 @@ since), with legal choices and with defects that can be switched on. The other h
 public Cronos paywall, on the published client of its facilitator; it does not claim to keep the
 specification.
 """
-
-
-def kept() -> list[dict[str, str]]:
-    """Return the rows of the matrix that is kept."""
-    return list(csv.DictReader(matrix.FILE.read_text("utf-8").splitlines()))
 
 
 def page() -> str:

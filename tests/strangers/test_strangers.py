@@ -11,8 +11,7 @@ import pytest
 
 from tests.strangers import page
 from tests.strangers.__main__ import all_trials
-from tests.strangers.matrix import Trial, try_one
-from tests.strangers.page import kept
+from tests.strangers.matrix import Trial, kept, try_one
 from tests.strangers.stranger import World, strangers, world
 from x402sim.report.results import Outcome
 from x402sim.spec.ground import SENTENCES
@@ -49,7 +48,7 @@ def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -
 
 
 def test_the_page_is_current() -> None:
-    assert page.FILE.read_text("utf-8") == page.page(), "python -m tests.renew --only strangers"
+    assert page.FILE.read_text("utf-8") == page.page(), "run python -m tests.renew --only check"
 
 
 # --- the services --------------------------------------------------------------------------

@@ -76,17 +76,17 @@ second path that costs more than the first."""
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
     checks = all_checks()
     measured = costs(FILE)
-    assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only costs"
+    assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only check"
     rare = {Need.CLOCK, Need.RESTART, Need.RECORD, Need.SESSION_VIEW}
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
-    assert not left, "run python -m tests.renew --only costs"
+    assert not left, "run python -m tests.renew --only check"
     assert sum(cost.requests for cost in measured.values()) < 2200, "a run is a burden"
 
 
 @pytest.mark.thorough
 def test_the_costs_are_counted_and_not_measured() -> None:
-    assert FILE.read_text("utf-8") == counted(), "run python -m tests.renew --only costs"
+    assert FILE.read_text("utf-8") == counted(), "run python -m tests.renew --only check"
 
 
 PAYER = "0x" + "01" * 32
