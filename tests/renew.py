@@ -72,6 +72,12 @@ GENERATED = {
         f"{STRANGERS} {JUDGED}/strangers.md",
         f"strangers --csv {STRANGERS}; strangers.page",
     ),
+    "cases": Generated(
+        "the pages of payers, facilitators and servers",
+        0.2,
+        "conformance/*.md",
+        "suite_payer.published; suite_facilitator.published; suite_server.published",
+    ),
     "check": Generated(
         "all of these that depend on a new check or mutant",
         4,

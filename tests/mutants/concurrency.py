@@ -9,26 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.mutants.mutant import (
+from tests.mutants.changes import Change, overriding
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, middleware
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
     ALREADY_SETTLED,
     INVALID_SIGNATURE,
     NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
     OtherIds,
-    Request,
-    Serve,
-    Service,
-    answer,
-    at,
     authorization,
     free,
-    middleware,
-    overriding,
     unlocked,
     with_id,
 )
@@ -36,6 +27,8 @@ from tests.mutants.session import Budgets, another, is_session, sessions
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import PresentedPayment, present
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved
 
@@ -355,6 +348,16 @@ async def one_at_a_time(
         return await serve(request.having(x_payment_id=None) if is_kept_out else request)
 
 
+async def the_last_body(
+    last: list[bytes], service: Service, request: Request, serve: Serve
+) -> Answer:
+    """Serve a request with the body of the one that came last, in a moment."""
+    last[0] = request.body
+    await service.clock.sleep(PAUSE_S)
+    other = replace(request, body=last[0])
+    return await serve(other.having(content_length=str(len(other.body))))
+
+
 @concurrency.defect("quotes-are-mixed-up", "4.2/quote", at(QUOTE, lambda: [b""]))
 async def quotes_mixed_up(
     last: list[bytes], service: Service, request: Request, serve: Serve
@@ -362,10 +365,7 @@ async def quotes_mixed_up(
     """The order at work is a global variable: of orders sent at once, one gets another's quote."""
     if "x-payment-id" not in request.headers:
         return await serve(request)
-    last[0] = request.body
-    await service.clock.sleep(PAUSE_S)
-    order = replace(request, body=last[0])
-    return await serve(order.having(content_length=str(len(order.body))))
+    return await the_last_body(last, service, request, serve)
 
 
 @concurrency.defect("deposits-are-mixed-up", "4.4/max-spend", at(SESSIONS, lambda: [b""]))
@@ -375,10 +375,7 @@ async def deposits_mixed_up(
     """The budget asked for is a global variable: of 402s sent at once, one is for another's."""
     if "x-payment-id" in request.headers or request.method != "POST":
         return await serve(request)
-    last[0] = request.body
-    await service.clock.sleep(PAUSE_S)
-    asked = replace(request, body=last[0])
-    return await serve(asked.having(content_length=str(len(asked.body))))
+    return await the_last_body(last, service, request, serve)
 
 
 @concurrency.defect("records-are-mixed-up", "2.4/record", at("/api/", AtWork, dict))

@@ -8,41 +8,28 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.mutant import (
-    AGENTS,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
+from tests.mutants.changes import (
     Change,
-    Kind,
-    OtherIds,
-    Request,
-    Serve,
-    Service,
     Wrapper,
     all_of,
-    answer,
-    at,
     collaborator,
     freshness,
     into,
     leave_out,
-    let_in,
-    middleware,
     on_service,
     overriding,
-    paths,
-    requests,
     setting,
     settlement_rule,
-    with_id,
 )
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, middleware, paths, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import OtherIds, let_in, with_id
 from x402sim import World
-from x402sim.protocol.routes import MARKET
+from x402sim.protocol.routes import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.protocol.rules import Presented
 from x402sim.protocol.states import PaymentState
-from x402sim.service.state import Entitlement
+from x402sim.service.state import Entitlement, Service
 
 gate = Kind("gate")
 

@@ -10,36 +10,20 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from tests.mutants.changes import Change, Wrapper, all_of, collaborator, into, overriding
 from tests.mutants.gate import gate
 from tests.mutants.indexer import indexer
 from tests.mutants.malformed import BALANCE, EXPIRED, REFUSALS, payload
-from tests.mutants.mutant import (
-    ALREADY_SETTLED,
-    INVALID_SIGNATURE,
-    NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
-    Request,
-    Serve,
-    Service,
-    Wrapper,
-    all_of,
-    answer,
-    at,
-    authorization,
-    collaborator,
-    into,
-    middleware,
-    overriding,
-)
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import at, middleware
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import ALREADY_SETTLED, INVALID_SIGNATURE, NONCE_USED, authorization
 from tests.mutants.required import content, required, requirements
 from tests.mutants.session import session
 from tests.mutants.settlement import settlement
 from x402sim import World
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 LARGE_USD = 100_000
 FORGETS_MS = 100_000

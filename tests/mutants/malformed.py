@@ -14,37 +14,25 @@ from typing import Any
 
 import msgspec
 
+from tests.mutants.changes import Change, settlement_rule
 from tests.mutants.gate import gate
-from tests.mutants.mutant import (
+from tests.mutants.messages import CRASHED, Answer, Request, Serve, answer
+from tests.mutants.middleware import answers, at, instead, middleware, replies, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
     ALREADY_SETTLED,
-    CRASHED,
     INVALID_SIGNATURE,
     NONCE_USED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
     OtherIds,
-    Request,
-    Serve,
-    Service,
-    answer,
-    answers,
-    at,
     authorization,
-    instead,
-    middleware,
-    replies,
-    requests,
-    settlement_rule,
 )
 from tests.mutants.required import content
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Refusal, RequestError
+from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 from x402sim.suite.service.inputs import BODIES
 
 malformed = Kind("input")

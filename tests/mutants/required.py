@@ -10,33 +10,15 @@ from typing import Any
 
 import msgspec
 
-from tests.mutants.mutant import (
-    AGENTS,
-    CRASHED,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
-    Change,
-    Kind,
-    Request,
-    Wrapper,
-    answer,
-    answers,
-    collaborator,
-    instead,
-    into,
-    overriding,
-    page,
-    paths,
-    replies,
-    setting,
-    statuses,
-    with_id,
-)
+from tests.mutants.changes import Change, Wrapper, collaborator, into, overriding, setting
+from tests.mutants.messages import CRASHED, Answer, Request, answer, page
+from tests.mutants.middleware import answers, instead, paths, replies, statuses
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import with_id
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
+from x402sim.protocol.routes import AGENTS, PAY, QUOTE, SESSIONS
 from x402sim.rng import Stream
 from x402sim.service.issue import Issuer
 

@@ -6,34 +6,25 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.mutants.mutant import (
-    ALREADY_SETTLED,
-    INVALID_SIGNATURE,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Answer,
+from tests.mutants.changes import (
     Change,
-    Kind,
-    Request,
-    Serve,
-    Service,
     Wrapper,
     all_of,
     altered,
-    answer,
-    answers,
-    at,
-    authorization,
     decision,
-    free,
     into,
-    let_in,
-    middleware,
     overriding,
-    replies,
-    requests,
     settlement_rule,
+)
+from tests.mutants.messages import Answer, Request, Serve, answer
+from tests.mutants.middleware import answers, at, middleware, replies, requests
+from tests.mutants.mutant import Kind
+from tests.mutants.payments import (
+    ALREADY_SETTLED,
+    INVALID_SIGNATURE,
+    authorization,
+    free,
+    let_in,
     unlocked,
 )
 from x402sim import World
@@ -41,7 +32,8 @@ from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.protocol.routes import MARKET
+from x402sim.protocol.routes import MARKET, PAY, QUOTE, SESSIONS
+from x402sim.service.state import Service
 
 
 class Budgets(dict[str, dict[str, Any]]):

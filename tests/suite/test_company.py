@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.mutants.mutant import setting
+from tests.mutants.changes import setting
 from tests.suite.cases import case
 from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain

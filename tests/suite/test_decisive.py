@@ -9,7 +9,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.mutants.mutant import Answer, Change, all_of, instead
+from tests.mutants.changes import Change, all_of
+from tests.mutants.messages import Answer
+from tests.mutants.middleware import instead
 from tests.mutants.rows import MUTANTS
 from tests.suite.cases import case
 from tests.suite.duo import Duo, conformance

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.mutants.changes import all_of, overriding, setting
 from tests.mutants.jury import quiet
-from tests.mutants.mutant import all_of, overriding, setting
 from tests.suite.costs import FILE, counted
 from tests.suite.duo import Duo
 from tests.suite.gateway import Gateway, running
